@@ -26,10 +26,10 @@ __all__ = [
     "add_model",
     "add_sizes",
     "assumed_sizes",
-    "bytes_given",
     "feeds_for",
     "human",
     "load",
+    "parse_bytes",
     "print_json",
     "shape_text",
     "sizes_of",
@@ -154,7 +154,7 @@ def human(size: float) -> str:
     raise AssertionError
 
 
-def bytes_given(text: str) -> int:
+def parse_bytes(text: str) -> int:
     """``"1.5GB"`` as a number of bytes; for argparse."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", text)
     if match is None:

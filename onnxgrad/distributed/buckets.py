@@ -15,7 +15,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.state.values import value_on
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["ALIGNMENT", "Buckets", "aligned"]
+__all__ = ["ALIGNMENT", "Buckets", "aligned_zeros"]
 
 ALIGNMENT = 64
 """Bytes; a line of the cache, and the widest vector of a processor."""
@@ -66,7 +66,7 @@ class Buckets:
                 slots[v] = _Slot(at, sizes[at][1], shape)
                 sizes[at] = (dtype, sizes[at][1] + capacity)
             self.of_group.append(range(first, len(sizes)))
-        self.flat = [aligned(size, dtype) for dtype, size in sizes]
+        self.flat = [aligned_zeros(size, dtype) for dtype, size in sizes]
         self.slots = {v: value_on(self._view(slot)) for v, slot in slots.items()}
         self._places = slots
 
@@ -82,7 +82,7 @@ def _part(flat: Array, slot: _Slot) -> Array:
     return flat[slot.start : slot.start + prod(slot.shape)].reshape(slot.shape)
 
 
-def aligned(size: int, dtype: Any) -> Array:
+def aligned_zeros(size: int, dtype: Any) -> Array:
     """A flat array of zeros that begins at a multiple of ``ALIGNMENT``."""
     dtype = np.dtype(dtype)
     memory = np.zeros(size * dtype.itemsize + ALIGNMENT, np.uint8)

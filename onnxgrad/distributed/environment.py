@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxgrad.distributed.mpi import MpiTransport
 from onnxgrad.distributed.transport import Alone, Transport
-from onnxgrad.distributed.watch import Watch, Watched
+from onnxgrad.distributed.watch import Watch, WatchedTransport
 from onnxgrad.errors import ArgumentError
 
 __all__ = [
@@ -74,7 +74,7 @@ def init(
     elif isinstance(transport, str):
         raise ArgumentError(f"transport is 'mpi', 'gloo' or an object, not {transport!r}.")
     if watched and transport.world_size > 1:
-        transport = Watched(transport, Watch(transport, abort, timeout, lost_after))
+        transport = WatchedTransport(transport, Watch(transport, abort, timeout, lost_after))
     _OF_PROCESS.append(transport)
     return transport
 
@@ -100,7 +100,7 @@ def using(transport: Transport) -> Iterator[None]:
 def fail(reason: str) -> bool:
     """End all ranks with a message that names this one; False where nobody watches, and nothing is done."""
     transport = current()
-    if not isinstance(transport, Watched):
+    if not isinstance(transport, WatchedTransport):
         return False
     transport.watch.fail(reason)
     return True

@@ -32,13 +32,13 @@ from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import view_of
 from onnxgrad.core.step.cut import Cut, is_small
-from onnxgrad.core.step.loss_weight import Share, share_of
+from onnxgrad.core.step.loss_weight import LossWeight, loss_weight_of
 from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
-from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
+from onnxgrad.distributed.agreement import broadcast_state, check_equal, fingerprint
 from onnxgrad.distributed.buckets import Buckets
-from onnxgrad.distributed.compression import Keeps, all_sent, compression_of, is_compressed, put_together
+from onnxgrad.distributed.compression import Keeps, check_sent, compression_of, is_compressed, put_together
 from onnxgrad.distributed.strategy import Strategy, refuse, stages_of
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
@@ -87,11 +87,11 @@ class Traffic:
 
 
 class _Sharing(Keeps):
-    """An exchange after which each rank may hold a share of the optimizer's state.
+    """An exchange after which each rank may hold a shard of the optimizer's state.
 
     Attributes:
         sharding: see ``core.runtime.exchange``.
-        shared: the state of which each rank holds a share; None where all hold all, and before the first run.
+        shared: the state of which each rank holds a shard; None where all hold all, and before the first run.
     """
 
     sharding: int
@@ -101,12 +101,12 @@ class _Sharing(Keeps):
         self._begun: WeakSet[Scope] = WeakSet()
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
-        """Who updates what, where each rank holds a share of the optimizer's state."""
+        """Who updates what, where each rank holds a shard of the optimizer's state."""
         if not self.sharding:
             return None
         shards = make_shards(program, self.transport.world_size, cut=cut)
         if self.shared is not None and shards.names() != self.shared.shards.names():
-            raise TrainingError("the optimizer updates other state than before, of which each rank holds a share. Make a new step.")
+            raise TrainingError("the optimizer updates other state than before, of which each rank holds a shard. Make a new step.")
         self.shared = SharedState(self.transport, shards)
         return shards
 
@@ -121,7 +121,7 @@ class GradientExchange(_Sharing):
 
     Args:
         transport: between the ranks.
-        loss, share: of the program, and how the losses of parts add up.
+        loss, weighting: of the program, and how the losses of parts add up.
         strategy: how gradients travel.
         sends: False to weigh gradients only, which are to be added up: ``StateExchange`` sends the sums.
         poisons: with ``sends=False``, whether gradients that are not finite on one rank shall not be finite on all.
@@ -140,7 +140,7 @@ class GradientExchange(_Sharing):
         self,
         transport: Transport,
         loss: Variable,
-        share: Share,
+        weighting: LossWeight,
         strategy: Strategy,
         *,
         sends: bool = True,
@@ -149,14 +149,14 @@ class GradientExchange(_Sharing):
     ) -> None:
         super().__init__()
         self.transport, self.strategy, self.rank = transport, strategy, transport.rank
-        self.synchronises = Synchronised(loss, share) if synchronises else None
+        self.synchronises = Synchronised(loss, weighting) if synchronises else None
         self.sharding = strategy.sharding if sends else 0
         self._owners: dict[Variable, int] = {}
         self._owner_of: dict[int, int] = {}
         self.part: Part | None = None
         self.traffic = Traffic()
-        self._loss, self._share, self.sends, self._poisons = loss, share, sends, poisons
-        self.reads = [loss] if share.weight is None else list(dict.fromkeys([loss, share.weight]))
+        self._loss, self._weighting, self.sends, self._poisons = loss, weighting, sends, poisons
+        self.reads = [loss] if weighting.weight is None else list(dict.fromkeys([loss, weighting.weight]))
         self._gradient_ids: list[int] | None = None
         self._buckets, self._statistics = Buckets([], 1), Buckets([], 1)
         self._groups: list[list[Variable]] = []
@@ -168,9 +168,9 @@ class GradientExchange(_Sharing):
         """What Dropout and statistics are told of the part that is fed; where nobody says, ranks tell each other how many examples
         they have."""
         counts = self.part is None or self.part.counts
-        told = {} if self.synchronises is None else {COUNTS: np.array(float(counts))}
+        part_feed = {} if self.synchronises is None else {COUNTS: np.array(float(counts))}
         if PART not in program.global_block().vars or PART in feed:
-            return told
+            return part_feed
         part = self.part
         if part is None:
             counted = next((v.name for v in program.inputs if v.dims and not isinstance(v.dims[0], int) and v.name in feed), None)
@@ -179,10 +179,10 @@ class GradientExchange(_Sharing):
                     f"how many examples are fed is not known. Feed {PART!r}: those of the ranks before, and of this one."
                 )
             part = gathered_part(self.transport, len(feed[counted]))
-        return {**told, PART: np.array([part.first, part.count], np.int64)}
+        return {**part_feed, PART: np.array([part.first, part.count], np.int64)}
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
-        """Who updates what, where each rank holds a share of the optimizer's state."""
+        """Who updates what, where each rank holds a shard of the optimizer's state."""
         shards = super().share_out(program, cut)
         if shards is not None and self.sharding == 2:
             self._owners = shards.owners
@@ -202,8 +202,8 @@ class GradientExchange(_Sharing):
         if scope in self._begun:
             return
         mine = fingerprint(program, gradients, self.strategy, self.sends)
-        check_alike(self.transport, mine, "it has another program, or trains other parameters")
-        share_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
+        check_equal(self.transport, mine, "it has another program, or trains other parameters")
+        broadcast_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
         self._begun.add(scope)
         self.forget(scope)
 
@@ -274,7 +274,7 @@ class GradientExchange(_Sharing):
             loss, weight = under_way.loss, under_way.weight
             under_way.finish(range(len(self._buckets.flat)))
         if self._owner_of:
-            all_sent(self.transport, self._compression)
+            check_sent(self.transport, self._compression)
         if self.sends:
             self.traffic.steps += 1
         self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], weight)
@@ -289,18 +289,18 @@ class GradientExchange(_Sharing):
 
     def _factor(self, weight: float | None) -> float | None:
         """On this part's gradients; of a loss that is a sum, and where they are shares already, they are added up as they are."""
-        return weight if weight is None or (self._share.reduction == "mean" and self.synchronises is None) else 1.0
+        return weight if weight is None or (self._weighting.reduction == "mean" and self.synchronises is None) else 1.0
 
     def _weigh(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
         """The loss of the whole batch, and this part's share of the weight; None if it does not count."""
-        weight = 1.0 if self._share.weight is None else _number(fetched[self._share.weight])
+        weight = 1.0 if self._weighting.weight is None else _number(fetched[self._weighting.weight])
         counts = self.part is None or self.part.counts
         if self.synchronises is None:
             # What weighs nothing may have gradients that are NaN; here they pass on those of others, by way of statistics.
             counts = counts and weight != 0
         weight = weight if counts else 0.0
         bad = self._poisons and counts and not all(np.isfinite(flat).all() for flat in self._flat())
-        is_sum = self._share.reduction == "sum" or self.synchronises is not None
+        is_sum = self._weighting.reduction == "sum" or self.synchronises is not None
         loss = _number(fetched[self._loss]) * (1.0 if is_sum else weight) if counts else 0.0
         head = np.array([weight, loss, bad])
         self.transport.all_reduce_(head)
@@ -475,7 +475,7 @@ class StateExchange(_Sharing):
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Refuse ranks that differ, at the first run on a scope; the state of the first program is that of rank 0 already."""
         if scope not in self._begun:
-            check_alike(self.transport, fingerprint(program, self.sums, self.strategy), "it adds up other gradients")
+            check_equal(self.transport, fingerprint(program, self.sums, self.strategy), "it adds up other gradients")
             # What compression finds too large is told before anything is applied.
             stages = stages_of(self.strategy, self.transport, sum(map(bytes_of, self.sums)))
             self._overlaps = stages > 1 and self._compression is None
@@ -518,7 +518,7 @@ class StateExchange(_Sharing):
         self.traffic.steps += 1
         parcels = self._parcels(scope)
         if self.sharding == 2:
-            parcels.append(_Parcel((), partial(all_sent, self.transport, self._compression)))
+            parcels.append(_Parcel((), partial(check_sent, self.transport, self._compression)))
         if self._overlaps:
             self._travelling = _Travelling(parcels)
         else:
@@ -534,7 +534,7 @@ class StateExchange(_Sharing):
     def _parcels(self, scope: Scope, everywhere: bool = False) -> list[_Parcel]:
         """What travels together, the small sums first: large ones where they lie, the others in one buffer
 
-        ``everywhere`` is for sums on all ranks, where otherwise a rank may be given its share alone.
+        ``everywhere`` is for sums on all ranks, where otherwise a rank may be given its shard alone.
         """
         if self._resumed is not None:
             sizes = {number: sum(map(_size, members)) for number, members in self._members().items()}
@@ -635,18 +635,18 @@ def distribute(
         raise refuse("sharding=2", "no send")
     synchronises = check_batch_norm(program, strategy.batch_norm)
     if isinstance(loss_weight, Variable):
-        share = Share("mean", loss_weight)
+        weighting = LossWeight("mean", loss_weight)
     elif loss_weight == "sum":
-        share = Share("sum")
+        weighting = LossWeight("sum")
     elif loss_weight is None:
-        share = share_of(loss, Builder(program.global_block(), role=Role.BACKWARD, key="loss_weight"))
+        weighting = loss_weight_of(loss, Builder(program.global_block(), role=Role.BACKWARD, key="loss_weight"))
     else:
         raise ArgumentError(f"loss_weight is a variable, 'sum' or None, not {loss_weight!r}.")
     accumulation = program.plan.accumulation
     exchange = GradientExchange(
         transport,
         loss,
-        share,
+        weighting,
         strategy,
         sends=accumulation is None,
         poisons=poisons and accumulation is not None,

@@ -22,7 +22,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-__all__ = ["BEAT", "BYE", "END", "FAILED", "HELLO", "LEFT", "MESSAGE", "Standing", "verdict"]
+__all__ = ["BEAT", "BYE", "END", "FAILED", "HELLO", "LEFT", "MESSAGE", "RankStatus", "failure_reason"]
 
 BEAT = 0.5
 """Seconds between two messages of a rank."""
@@ -38,7 +38,7 @@ _COMES_WITHIN = 60.0
 
 
 @dataclass
-class Standing:
+class RankStatus:
     """What is known of a rank; times are those of ``time.monotonic``.
 
     Attributes:
@@ -58,7 +58,7 @@ class Standing:
     process: int | None = None
 
 
-def verdict(ranks: list[Standing], now: float, timeout: float, lost_after: float) -> str | None:
+def failure_reason(ranks: list[RankStatus], now: float, timeout: float, lost_after: float) -> str | None:
     """Why all ranks have to end, if they have.
 
     Args:
@@ -91,7 +91,7 @@ def verdict(ranks: list[Standing], now: float, timeout: float, lost_after: float
 class _Monitor:
     def __init__(self, key: bytes, count: int, timeout: float, lost_after: float) -> None:
         self.key, self.timeout, self.lost_after = key, timeout, lost_after
-        self.ranks = [Standing() for _ in range(count)]
+        self.ranks = [RankStatus() for _ in range(count)]
         # The order of its events is that in which they happened, so the first socket that ends is that of the cause.
         self.selector = selectors.DefaultSelector()
         self.unread: dict[socket.socket, bytes] = {}
@@ -126,7 +126,7 @@ class _Monitor:
     def judge(self) -> str | None:
         if len(self.rank_of) < len(self.ranks):
             return next((f"rank {i} of {len(self.ranks)} {one.gone}" for i, one in enumerate(self.ranks) if one.gone), None)
-        return verdict(self.ranks, time.monotonic(), self.timeout, self.lost_after)
+        return failure_reason(self.ranks, time.monotonic(), self.timeout, self.lost_after)
 
     def read(self, connection: socket.socket) -> None:
         """What a rank says."""
@@ -136,7 +136,7 @@ class _Monitor:
             more = b""
         if not more:
             self.selector.unregister(connection)
-            one = self.ranks[self.rank_of[connection]] if connection in self.rank_of else Standing(left=True)
+            one = self.ranks[self.rank_of[connection]] if connection in self.rank_of else RankStatus(left=True)
             if not one.left and one.gone is None:
                 one.gone = "has died: it was killed, or ended without saying so"
             one.process = None
@@ -163,7 +163,7 @@ class _Monitor:
         self.unread[connection] = text
 
     @staticmethod
-    def hear(one: Standing, message_type: bytes, entered: int, waits: bool, message: str) -> None:
+    def hear(one: RankStatus, message_type: bytes, entered: int, waits: bool, message: str) -> None:
         now = one.heard = time.monotonic()
         if not waits:
             one.since = None

@@ -132,7 +132,7 @@ class PipelineStep:
         self._backward = backward[0] if backward else None
         self._weigh = self._still = None
         if plan.weigh is not None and self._is_last:
-            weigh = replace(phase_of("weigh the loss", plan.weigh, told=[PART]), runs="per micro-batch")
+            weigh = replace(phase_of("weigh the loss", plan.weigh, part_inputs=[PART]), runs="per micro-batch")
             self._weigh = OpenPhase(weigh, place, threads)
         if plan.still is not None:
             self._still = OpenPhase(phase_of("without data", plan.still), place, threads)
@@ -222,9 +222,9 @@ class PipelineStep:
         for phase, number in self.step.order(len(rows)):
             if phase == "forward":
                 own = slice(rows[number][0], rows[number][-1] + 1)
-                told = {name: array[own] for name, array in arrays.items()}
-                told[PART] = np.array([part.first + own.start, own.stop - own.start], np.int64)
-                alive.append(self._go_forward(told))
+                part_feed = {name: array[own] for name, array in arrays.items()}
+                part_feed[PART] = np.array([part.first + own.start, own.stop - own.start], np.int64)
+                alive.append(self._go_forward(part_feed))
                 self.most_alive = max(self.most_alive, len(alive))
                 self.most_bytes = max(self.most_bytes, sum(view_of(value).nbytes for kept in alive for value in kept.values()))
             if phase == "backward" or (phase == "forward" and self._backward is None and number >= self.step.ahead):
@@ -236,7 +236,7 @@ class PipelineStep:
         self._average(length)
         self.transport.all_reduce_(self._head)
         total, loss, raw, seen = self._head.tolist()
-        loss = loss if self._plan.share.reduction == "sum" else loss / total if total else raw / max(seen, 1.0)
+        loss = loss if self._plan.weighting.reduction == "sum" else loss / total if total else raw / max(seen, 1.0)
         self._total = total
         if self._accumulation is not None:
             self._take_gradients("run")
@@ -306,7 +306,7 @@ class PipelineStep:
             weight = _number(weighed[name])
         raw = _number(loss)
         self._head += np.array([weight, weight * raw if weight else 0.0, raw, 1.0])
-        self._unit = self._unit or (1.0 if plan.share.reduction == "sum" else weight * self.micro_batches)
+        self._unit = self._unit or (1.0 if plan.weighting.reduction == "sum" else weight * self.micro_batches)
         if self.stage.seed is not None:
             begun = weight / self._unit * self._scale if weight else 0.0
             kept[self.stage.seed] = value_of(np.full(tuple(loss.shape()), begun, view_of(loss).dtype))
@@ -349,7 +349,7 @@ class PipelineStep:
         """Let gradients become those of the whole batch, and what this rank holds what they make of it"""
         unit = np.array([self._unit])
         self.grid.pipeline.all_reduce_(unit)  # the last stage alone knows it
-        factor = 1.0 if self._plan.share.reduction == "sum" else float(unit[0]) / self._total if self._total else 0.0
+        factor = 1.0 if self._plan.weighting.reduction == "sum" else float(unit[0]) / self._total if self._total else 0.0
         grads = {v: self._steady[name] for v, name in self._plan.constant.items()}
         for v, parameter in self._gradients.items():
             grad = self._summed(v, parameter, factor)

@@ -1,4 +1,4 @@
-"""A training step of which each rank holds a share: of the batch, and of the optimizer's state."""
+"""A training step of which each rank holds a shard: of the batch, and of the optimizer's state."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from onnxgrad.distributed.monitor import BEAT, BYE, FAILED, HELLO, LEFT, MESSAGE
 from onnxgrad.distributed.transport import Transport, hosts
 from onnxgrad.errors import ArgumentError, TrainingError
 
-__all__ = ["Watch", "Watched"]
+__all__ = ["Watch", "WatchedTransport"]
 
 _ANSWER = 10.0
 
@@ -143,7 +143,7 @@ class Watch:
         os._exit(1)
 
 
-class Watched:
+class WatchedTransport:
     """A transport whose exchanges a watch knows of."""
 
     def __init__(self, transport: Transport, watch: Watch) -> None:

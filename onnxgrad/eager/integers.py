@@ -22,7 +22,7 @@ from onnxgrad.eager.evaluate import Writer
 from onnxgrad.eager.node import Call, Kind, Signature, TapeNode, kind_of
 from onnxgrad.errors import UnsupportedGradient
 
-__all__ = ["OpenWriter", "carries", "is_open", "returned"]
+__all__ = ["OpenWriter", "carries_gradient", "cast_gradient", "is_open"]
 
 _ROUND = ("Div", "Mod")
 _DOUBLE = dtype_of("float64")
@@ -33,7 +33,7 @@ def is_open(node: TapeNode | None) -> bool:
     return node is not None and not node.stop and not node.kind.is_float and isinstance(node.kind.type, TensorType)
 
 
-def carries(signature: Signature, index: int, inputs: Sequence[TapeNode | None]) -> bool:
+def carries_gradient(signature: Signature, index: int, inputs: Sequence[TapeNode | None]) -> bool:
     """Whether output ``index``, of integers or Booleans, passes gradients on to an operand that is open."""
     if not any(is_open(node) for node in inputs) or not isinstance(signature.kinds[index].type, TensorType):  # type: ignore[union-attr]
         return False
@@ -65,7 +65,7 @@ def _types_of(op_type: str, operands: int, results: int) -> tuple[list[str], lis
     return types[0], types[1]
 
 
-def returned(build: Builder, gradient: Variable, dtype: DType) -> Variable:
+def cast_gradient(build: Builder, gradient: Variable, dtype: DType) -> Variable:
     """A gradient in the element type of what it is the gradient of; integers wrap as integers do."""
     if gradient.dtype == dtype:
         return gradient

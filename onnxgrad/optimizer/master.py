@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["MASTER", "Master", "is_narrow", "master_of", "master_value", "widened"]
+__all__ = ["MASTER", "Master", "float32_gradients", "is_narrow", "master_of", "master_value"]
 
 Pairs: TypeAlias = "list[tuple[Variable, Variable]]"
 
@@ -48,6 +48,6 @@ def master_value(op: Builder, p: Variable, master: Variable) -> Variable:
     return value
 
 
-def widened(op: Builder, pairs: Pairs) -> Pairs:
+def float32_gradients(op: Builder, pairs: Pairs) -> Pairs:
     """The gradients of 16-bit parameters in float32, in which their norms do not overflow"""
     return [(p, op.Cast(g, to=_FLOAT32) if is_narrow(p) and is_narrow(g) else g) for p, g in pairs]

@@ -26,7 +26,7 @@ from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.eager import EagerSteps
 from onnxgrad.optimizer.groups import Group, own_group, read_groups
 from onnxgrad.optimizer.lr import LRScheduler
-from onnxgrad.optimizer.master import MASTER, Master, is_narrow, master_of, master_value, widened
+from onnxgrad.optimizer.master import MASTER, Master, float32_gradients, is_narrow, master_of, master_value
 from onnxgrad.optimizer.regularizer import as_decay
 
 __all__ = ["Optimizer", "Parameters"]
@@ -207,7 +207,7 @@ class Optimizer(EagerSteps, Taken):
         with self._changing(params_grads[0][0], startup_program):
             self._startup = startup_program
             op = Builder(block, role=Role.OPTIMIZE, key=f"{type(self).__name__.lower()}")
-            pairs = self._clipped(op, widened(op, sorted(params_grads, key=lambda pair: pair[0].name)))
+            pairs = self._clipped(op, float32_gradients(op, sorted(params_grads, key=lambda pair: pair[0].name)))
             rate = self._rate(program)
             own_options = [group for group in self._groups if group.options]
             for group in [None, *own_options]:

@@ -15,7 +15,7 @@ from onnxgrad.core.ir.plan import Accumulation
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.optimizer.master import widened
+from onnxgrad.optimizer.master import float32_gradients
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 
 __all__ = ["SUM", "add_up"]
@@ -41,7 +41,7 @@ def add_up(program: Program, pairs: Pairs, optimizer: Optimizer, runs: int) -> N
     op = Builder(program.global_block(), role=Role.OPTIMIZE, key="accumulate")
     cleared: dict[Variable, Variable] = {}
     means: Pairs = []
-    for p, g in widened(op, pairs):
+    for p, g in float32_gradients(op, pairs):
         shape = p.static_shape
         if shape is None:
             raise ArgumentError(f"gradients of {p.name} cannot be added up: its shape is unknown. Give it known dimensions.")

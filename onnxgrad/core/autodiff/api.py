@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from onnxgrad.core.autodiff.backward import Walk, ones_like
-from onnxgrad.core.autodiff.checkpoints import Recompute, crossing, cuts_after
+from onnxgrad.core.autodiff.checkpoints import Recompute, crossing_variables, cuts_after
 from onnxgrad.core.autodiff.memory import MemoryPlan, measure, plan_memory
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.manager import run_program_pass
@@ -353,7 +353,7 @@ class BackwardPass:
         between = [v for v in self.checkpoints if v.block is block]
         operators = _before_expansion(walk)
         if self.cuts:
-            walk.recompute = Recompute(operators, self.cuts, crossing(operators, self.cuts), walk.stage)
+            walk.recompute = Recompute(operators, self.cuts, crossing_variables(operators, self.cuts), walk.stage)
         elif between:
             walk.recompute = Recompute(operators, cuts_after(operators, between), between, walk.stage)
         walk.run()

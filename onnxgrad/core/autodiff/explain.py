@@ -17,7 +17,7 @@ from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.traverse import captured
+from onnxgrad.core.ir.traverse import captured_variables
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.dimensions import NAME_DIMENSIONS
 from onnxgrad.core.passes.lift import lift
@@ -271,7 +271,7 @@ def _refusal(around: Walk, op: Operator) -> OnnxGradError | None:
 
 def _moving(op: Operator) -> list[Variable]:
     """Operands that a gradient may be wanted of: not the constants, unless there is nothing else"""
-    operands = [v for v in [*op.inputs, *captured(op)] if v is not None and _may_carry(v)]
+    operands = [v for v in [*op.inputs, *captured_variables(op)] if v is not None and _may_carry(v)]
     return [v for v in operands if v.value is None or v.persistable] or operands
 
 

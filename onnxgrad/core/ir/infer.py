@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 __all__ = [
     "FOREIGN",
     "Found",
-    "attribute_kind",
+    "attribute_type",
     "check_and_infer",
     "fill_attribute",
     "fill_type",
     "infer_again",
     "infer_leniently",
+    "infer_window_ranks",
     "infer_with_bodies",
     "inferred_types",
     "read_type",
     "reason_against",
-    "settle_ranks",
 ]
 
 Found = list[tuple["Type | None", "Entries | None"]]
@@ -146,7 +146,7 @@ def _without_axis(dims: tuple[Dim, ...], axis: int) -> tuple[Dim, ...]:
     return tuple(dim for i, dim in enumerate(dims) if i != (axis if axis >= 0 else axis + len(dims)))
 
 
-def settle_ranks(operator: Operator) -> None:
+def infer_window_ranks(operator: Operator) -> None:
     """The attributes of a window operator say how many axes its operands have, also where nothing else is known of them."""
     if operator.type not in _WINDOWS or operator.domain != "":
         return
@@ -366,7 +366,7 @@ def _as_node(operator: Operator) -> tuple[NodeProto, dict[str, TypeProto], dict[
     node.output.extend("" if v is None else f"y{i}" for i, v in enumerate(operator.outputs))
     for key, value in operator.attrs.items():
         if not isinstance(value, AttributeReference):
-            fill_attribute(node.attribute.add(), key, value, attribute_kind(operator, key, value))
+            fill_attribute(node.attribute.add(), key, value, attribute_type(operator, key, value))
     return node, types, data
 
 
@@ -535,7 +535,7 @@ def fill_type(proto: TypeProto, type: Type) -> TypeProto:
     return proto
 
 
-def attribute_kind(operator: Operator, name: str, value: Any) -> int:
+def attribute_type(operator: Operator, name: str, value: Any) -> int:
     """ONNX attribute type of a value; the schema or the imported file decides where the value does not."""
     if operator.attr_info is not None and name in operator.attr_info:
         return operator.attr_info[name][0]

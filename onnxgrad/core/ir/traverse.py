@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "all_operators_of",
-    "captured",
+    "captured_variables",
     "dependent_operators",
     "needed_operators",
     "readers_in",
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-def captured(operator: Operator) -> list[Variable]:
+def captured_variables(operator: Operator) -> list[Variable]:
     """Variables that the bodies of an operator read and do not define, in order of first use, parameters included."""
     captures: dict[Variable, None] = {}
     for body in operator.blocks():

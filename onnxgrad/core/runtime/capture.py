@@ -76,7 +76,7 @@ class CapturedBinding(DoubleBinding):
         super().__init__(session, inputs, outputs, replaced, small, place)
         self._numbers = numbers
         self._written_names = {state.name for state in replaced}
-        self._rooms: dict[str, Any] = {}
+        self._buffers: dict[str, Any] = {}
         self._elsewhere: dict[str, Any] = {}
         self._graphs: dict[tuple[int, ...], Any] = {}
         self._is_lent = False
@@ -131,9 +131,9 @@ class CapturedBinding(DoubleBinding):
 
     def _copy(self, name: str, array: Any) -> None:
         """Into the memory of an input here."""
-        buffer = self._rooms.get(name)
+        buffer = self._buffers.get(name)
         if buffer is None or self._elsewhere.pop(name, None) is not None:
-            buffer = self._rooms[name] = self._place.room(array.shape, array.dtype)
+            buffer = self._buffers[name] = self._place.room(array.shape, array.dtype)
             for side in self._sides:
                 side.binding.bind_ortvalue_input(name, buffer)
         copy_into(buffer, array)
@@ -142,11 +142,11 @@ class CapturedBinding(DoubleBinding):
         """Fetches have memory here; what callers keep on the device is theirs."""
         self._is_lent = not return_numpy and bool(self._small)
         for v in self._small:
-            buffer = None if self._is_lent else self._rooms.get(v.name)
+            buffer = None if self._is_lent else self._buffers.get(v.name)
             if buffer is None:
                 buffer = self._place.room(v.static_shape or (), v.dtype.numpy)
                 if not self._is_lent:
-                    self._rooms[v.name] = buffer
+                    self._buffers[v.name] = buffer
             if side.small.get(v.name) is not buffer:
                 side.small[v.name] = buffer
                 side.binding.bind_ortvalue_output(v.name, buffer)

@@ -38,7 +38,7 @@ from onnxgrad.core.runtime.unsafe import unsafe_passes
 from onnxgrad.core.state.values import device_of, use_device_copier
 from onnxgrad.errors import ExecutionError, OnnxGradError, ProviderError
 
-__all__ = ["RECORDS", "begins", "open_graph", "open_model", "open_part", "trains"]
+__all__ = ["RECORDS", "is_startup", "open_graph", "open_model", "open_part", "trains_state"]
 
 RECORDS = "session.record_ep_graph_assignment_info"
 """The option with which onnxruntime notes which provider runs each operator."""
@@ -53,12 +53,12 @@ _ON_BYTES = ("DynamicQuantizeMatMul", "MatMulInteger", "QAttention", "QGemm", "Q
 """Operators that onnxruntime computes as products of bytes, whose sums may saturate at 16 bits."""
 
 
-def trains(graph: Graph) -> bool:
+def trains_state(graph: Graph) -> bool:
     """Whether a graph replaces state or computes gradients: denormal numbers are zero in it, and memory is planned otherwise."""
     return bool(graph.updates) or any(op.role is Role.BACKWARD for op in graph.operators)
 
 
-def begins(graph: Graph) -> bool:
+def is_startup(graph: Graph) -> bool:
     """Whether a graph makes state from nothing, as a startup program does."""
     return bool(graph.updates) and not graph.inputs
 
@@ -88,7 +88,7 @@ def open_graph(
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
         ProviderError: if the device's provider is not installed or does not start.
     """
-    switches = _switches(graph.program.global_block(), trains(graph) if is_training is None else is_training)
+    switches = _switches(graph.program.global_block(), trains_state(graph) if is_training is None else is_training)
     options = _options(switches, threads, stops_spinning)
     if silent:
         options.log_severity_level = _SILENT
@@ -103,7 +103,7 @@ def open_graph(
         options.add_external_initializers([v.name for v in apart], values)
         saved = None
     unsafe = unsafe_passes(graph.operators)
-    if begins(graph):
+    if is_startup(graph):
         unsafe = [*unsafe, "ConstantFolding"]  # it would hold all state once more
     try:
         model = write_model(graph, embeds=True, apart=apart)

@@ -19,7 +19,7 @@ from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.runtime.applying import OpenApplying, joined
+from onnxgrad.core.runtime.applying import OpenApplying, joined_sessions
 from onnxgrad.core.runtime.capture import host_operators, reason_against
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.prepared import Prepared
@@ -137,7 +137,7 @@ def open_step(
         reason = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
         return Narrower(CPUPlace(), reason, trains_state)
     return Prepared(
-        joined(sessions, before, graph, None if applying is None else applying.exchange), step, fetches, place, applying
+        joined_sessions(sessions, before, graph, None if applying is None else applying.exchange), step, fetches, place, applying
     )
 
 

@@ -1,4 +1,4 @@
-"""State of which each rank holds a share: what one has updated goes to all that read it, and all comes together for a checkpoint.
+"""State of which each rank holds a shard: what one has updated goes to all that read it, and all comes together for a checkpoint.
 
 Tests: tests/distributed/test_sharded.py, tests/distributed/test_trainer_shares.py, tests/distributed/test_pipeline.py.
 """
@@ -56,7 +56,7 @@ class SharedState:
 
         Args:
             scope: where the state of this rank is.
-            into: where all of it shall be, perhaps the same; None on a rank that gives its share alone.
+            into: where all of it shall be, perhaps the same; None on a rank that gives its shard alone.
             only: names of what is wanted; None for all.
         """
         for rank, v in self._held:

@@ -19,7 +19,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType, shown_type
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
-from onnxgrad.core.step.counted import counted
+from onnxgrad.core.step.counted import accumulated_step
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
@@ -99,7 +99,7 @@ def save_training_step(
 
 def _described(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> tuple[Graph, Values, Manifest]:
     names = [v.name for v in as_variables(program, fetch)]
-    program = counted(program)
+    program = accumulated_step(program)
     graph = compile(program, as_variables(program, names), lowering, state_as_inputs=True, ordered=True)
     values = PresentValues(graph.inputs, scope or graph.scope)
     return graph, values, _marked(describe(graph, values), program)

@@ -18,14 +18,14 @@ from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["Share", "loss_of", "share_of"]
+__all__ = ["LossWeight", "loss_of", "loss_weight_of"]
 
 _LINEAR = VIEWS | {"Cast", "Neg"}
 _SUMS = ("Add", "Sub", "Sum")
 
 
 @dataclass(frozen=True)
-class Share:
+class LossWeight:
     """The weight of a part's loss in that of the whole batch.
 
     Attributes:
@@ -39,7 +39,7 @@ class Share:
     measure: Any = None
 
 
-_SUM, _NONE = Share("sum"), Share("none")
+_SUM, _NONE = LossWeight("sum"), LossWeight("none")
 
 
 def loss_of(program: Program, fetched: Sequence[Variable]) -> Variable:
@@ -58,7 +58,7 @@ def loss_of(program: Program, fetched: Sequence[Variable]) -> Variable:
     return candidates[0]
 
 
-def share_of(loss: Variable, build: Builder) -> Share:
+def loss_weight_of(loss: Variable, build: Builder) -> LossWeight:
     """How the losses of parts add up: the whole is ``sum(weight * loss) / sum(weight)`` or ``sum(loss)``, and so are its gradients.
 
     Args:
@@ -67,10 +67,10 @@ def share_of(loss: Variable, build: Builder) -> Share:
     Raises:
         ArgumentError: if the formula of the loss does not say.
     """
-    share = _Formula(loss, build).share(loss)
-    if share.reduction == "none":
+    weighting = _Formula(loss, build).weighting(loss)
+    if weighting.reduction == "none":
         raise _refusal(loss, f"{loss.name} does not depend on the data")
-    return share
+    return weighting
 
 
 def _refusal(v: Variable, reason: str) -> ArgumentError:
@@ -92,7 +92,7 @@ class _Formula:
         dependents = {v for op in dependent_operators(operators, sources) for v in op.outputs if v is not None}
         return dependents | set(sources)
 
-    def share(self, v: Variable) -> Share:
+    def weighting(self, v: Variable) -> LossWeight:
         op = v.op
         if v not in self.data:
             return _NONE
@@ -100,9 +100,9 @@ class _Formula:
             raise _refusal(v, f"{v.name} is the result of no operator that is known")
         operands = [x for x in op.inputs if x is not None]
         if op.type in _LINEAR:
-            return self.share(operands[0])
+            return self.weighting(operands[0])
         if op.type in _SUMS:
-            return self._together(v, [self.share(x) for x in operands])
+            return self._together(v, [self.weighting(x) for x in operands])
         if op.type in ("Mul", "Div"):
             return self._scaled(v, op, operands)
         if op.type in ("ReduceSum", "ReduceMean") and v.static_shape is not None and all(n == 1 for n in v.static_shape):
@@ -111,8 +111,8 @@ class _Formula:
             return self._labelled(v, op)
         raise _refusal(v, f"{v.name} comes from {op.type}")
 
-    def _together(self, v: Variable, parts: list[Share]) -> Share:
-        """The share of a sum. What does not depend on the data is a mean like any other, but would count once per part in a sum"""
+    def _together(self, v: Variable, parts: list[LossWeight]) -> LossWeight:
+        """The weighting of a sum. What does not depend on the data is a mean like any other, but would count once per part in a sum"""
         reductions = {part.reduction for part in parts}
         if reductions == {"sum", "none"}:
             raise _refusal(v, f"in {v.name} a sum over examples meets a term that does not depend on them")
@@ -123,24 +123,24 @@ class _Formula:
             return _SUM
         raise _refusal(v, f"the terms of {v.name} are divided by different numbers")
 
-    def _scaled(self, v: Variable, op: Operator, operands: list[Variable]) -> Share:
+    def _scaled(self, v: Variable, op: Operator, operands: list[Variable]) -> LossWeight:
         dependent = [x for x in operands if x in self.data]
         if len(dependent) == 1 and (op.type == "Mul" or dependent[0] is operands[0]):
-            return self.share(dependent[0])
+            return self.weighting(dependent[0])
         if op.type == "Div" and len(dependent) == 2 and operands[1] not in self.trained:
             weight = _at_least_one(operands[1])
-            if self.share(operands[0]).reduction == "sum" and weight.static_shape in ((), (1,)):
-                return Share("mean", self.build.Reshape(weight, []), weight)
+            if self.weighting(operands[0]).reduction == "sum" and weight.static_shape in ((), (1,)):
+                return LossWeight("mean", self.build.Reshape(weight, []), weight)
         raise _refusal(v, f"{v.name} is a {'product' if op.type == 'Mul' else 'quotient'} of what depends on the data")
 
-    def _mean(self, x: Variable) -> Share:
+    def _mean(self, x: Variable) -> LossWeight:
         """A mean over elements, or of means over some axes, which is the same"""
         while x.op is not None and x.op.type == "ReduceMean" and not x.op.domain and x.op.inputs[0] is not None:
             x = x.op.inputs[0]
         free = None if x.dims is None else tuple(sorted(str(d) for d in x.dims if not isinstance(d, int)))
         if x.static_shape is not None and any(not isinstance(d, int) for v in x.block.program.inputs for d in v.dims or (None,)):
             raise _refusal(x, f"{x.name} has the shape {list(x.static_shape)}, however large the batch is")
-        return Share("mean", self.build.Cast(self._size(x), to=1), x if free is None or None in (x.dims or ()) else free)
+        return LossWeight("mean", self.build.Cast(self._size(x), to=1), x if free is None or None in (x.dims or ()) else free)
 
     def _size(self, x: Variable) -> Variable:
         """The number of elements of x, by the shapes of what is fed where these say it: so it is known before x is"""
@@ -153,7 +153,7 @@ class _Formula:
             size = build.Mul(size, build.Squeeze(build.Shape(v, start=axis, end=axis + 1), [0]))
         return size
 
-    def _labelled(self, v: Variable, op: Operator) -> Share:
+    def _labelled(self, v: Variable, op: Operator) -> LossWeight:
         reduction, ignored = op.attr("reduction") or "mean", op.attr("ignore_index")
         if reduction != "mean":
             return _SUM if reduction == "sum" else self._refuse_rows(v)
@@ -165,14 +165,14 @@ class _Formula:
             raise _refusal(v, f"the weights of the classes, {weights.name}, are trained")
         kept = None if ignored is None else build.Not(build.Equal(labels, build.constant(ignored, labels.dtype)))
         if weights is None:
-            return Share("mean", build.ReduceSum(build.Cast(kept, to=1), keepdims=0), (labels, ignored))
+            return LossWeight("mean", build.ReduceSum(build.Cast(kept, to=1), keepdims=0), (labels, ignored))
         safe = labels if kept is None else build.Where(kept, labels, build.constant(0, labels.dtype))
         each = build.Cast(build.Gather(weights, safe), to=1)
         counted = each if kept is None else build.Mul(each, build.Cast(kept, to=1))
-        return Share("mean", build.ReduceSum(counted, keepdims=0), (labels, ignored, weights))
+        return LossWeight("mean", build.ReduceSum(counted, keepdims=0), (labels, ignored, weights))
 
     @staticmethod
-    def _refuse_rows(v: Variable) -> Share:
+    def _refuse_rows(v: Variable) -> LossWeight:
         raise _refusal(v, f"{v.name} has a loss for each row")
 
 

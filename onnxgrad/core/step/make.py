@@ -22,7 +22,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.step.cut import Cut, cut_exchanged, is_small
 from onnxgrad.core.step.shards import Shards, sums_over_ranks
-from onnxgrad.core.step.stages import given_by, in_steps, make_stages
+from onnxgrad.core.step.stages import in_steps, make_stages, sources_in
 from onnxgrad.core.step.step import (
     AllReduce,
     Broadcast,
@@ -87,8 +87,8 @@ class Travels(Protocol):
         sends: whether gradients of ranks are put together in each run.
         synchronises: how losses of parts add up where statistics of batches are to be those of all ranks together; None where each
             rank normalises by its own.
-        sharding: 0 where all ranks hold all state, 1 where each holds a share of the optimizer's, 2 where it is given the
-            gradients of its share alone, too.
+        sharding: 0 where all ranks hold all state, 1 where each holds a shard of the optimizer's, 2 where it is given the
+            gradients of its shard alone, too.
     """
 
     rank: int
@@ -200,7 +200,7 @@ def applied_phases(applying: Applying, producers: Mapping[Variable, tuple[str, s
         phase = _taking(one, known)
         phases.append(phase)
         assert applying.shared is not None
-        handed = given_by(phase)
+        handed = sources_in(phase)
         known |= {v: handed[name] for v in applying.cut.shared if (name := applying.shared.name(v)) in handed}
     phases += [_taking(part, known) for part in applying.parts]
     if applying.shards is not None and phases:
@@ -262,7 +262,7 @@ def _gradient_phases(graph: Graph, applying: Applying) -> list[Phase]:
 
 def _writing(phase: Phase, graph: Graph) -> Phase:
     """One of the phases that compute a graph, with the state that it replaces"""
-    producers = given_by(phase)
+    producers = sources_in(phase)
     return replace(phase, writes={v.name: producers[new.name][1] for v, new in graph.updates.items() if new.name in producers})
 
 
@@ -298,7 +298,7 @@ def _phase(
     name: str, graph: Graph, hands: Sequence[Variable] = (), group: int | None = None, shards: Shards | None = None
 ) -> Phase:
     """A phase whose gradients ranks add up, if it has a group"""
-    phase = phase_of(name, graph, hands, told=[PART])
+    phase = phase_of(name, graph, hands, part_inputs=[PART])
     if group is None:
         return phase
     handed = [v for v in hands if graph.name(v) in phase.hands]
@@ -381,7 +381,7 @@ def _shared(
     if not outputs:
         return None, []
     updates = {v: new for v, new in cut.updates.items() if new in small}
-    # A rank that is given the gradients of its share alone adds up with others what depends on those of several.
+    # A rank that is given the gradients of its shard alone adds up with others what depends on those of several.
     is_partial = exchange is not None and exchange.sharding == 2
     graph = compile(
         program,

@@ -16,8 +16,8 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
-from onnxgrad.core.step.cut import exchanged, is_applied
-from onnxgrad.core.step.loss_weight import Share, share_of
+from onnxgrad.core.step.cut import exchanged_gradients, is_applied
+from onnxgrad.core.step.loss_weight import LossWeight, loss_weight_of
 from onnxgrad.core.step.pipeline import PipelineStage, make_pipeline
 from onnxgrad.core.step.pipeline_cuts import choose_stages
 from onnxgrad.errors import ArgumentError
@@ -33,7 +33,7 @@ class PipelinePlan(NamedTuple):
 
     Attributes:
         stages: in order.
-        share: how the losses of parts add up.
+        weighting: how the losses of parts add up.
         loss, weight: in that graph; the weight is None where losses are sums.
         updates: new state of the graph that depends on the data, and the state's name.
         weigh: computes the weight from what is fed alone, if it can be.
@@ -45,7 +45,7 @@ class PipelinePlan(NamedTuple):
     """
 
     stages: list[PipelineStage]
-    share: Share
+    weighting: LossWeight
     loss: Variable
     weight: Variable | None
     updates: dict[Variable, str]
@@ -80,7 +80,7 @@ def _steady(
     new = {update: v.name for v, update in original.updates.items() if not is_applied(update)}
     gradients = {p.grad_name for p in original.parameters}
     applied = [update for update in original.updates.values() if is_applied(update)]
-    read = [v for v in exchanged(original, applied) if v.name.rpartition("/")[2] not in gradients]
+    read = [v for v in exchanged_gradients(original, applied) if v.name.rpartition("/")[2] not in gradients]
     marked = [op for op in original.global_block().ops if is_piece(op, SCALED_LOSS) and _is_of(op.inputs[0], loss)]
     scales = [scale for op in marked if (scale := op.inputs[1]) is not None]
     wanted = list(dict.fromkeys([*new, *read, *scales]))
@@ -118,21 +118,21 @@ def plan_pipeline(
     behind = [] if isinstance(cuts, int) else [[copies[v] for v in as_variables(original, cut)] for cut in cuts]
     fetched = [copies[v] for one in fetch for v in as_variables(original, one) if v is not minimized]
     if isinstance(loss_weight, Variable):
-        share = Share("mean", copies[loss_weight])
+        weighting = LossWeight("mean", copies[loss_weight])
     elif loss_weight == "sum":
-        share = Share("sum")
+        weighting = LossWeight("sum")
     else:
-        share = share_of(target, Builder(program.global_block(), key="loss_weight"))
+        weighting = loss_weight_of(target, Builder(program.global_block(), key="loss_weight"))
     takes_parts = PART in program.global_block().vars
     still = _steady(original, program, copies, minimized, lowering)
-    weights = [] if share.weight is None else [share.weight]
+    weights = [] if weighting.weight is None else [weighting.weight]
     new = {copies[v]: name for v, name in still.moving.items()}
     wanted = [target, *weights, *new, *fetched, *(v for cut in behind for v in cut)]
     graph = compile(program, list(dict.fromkeys(wanted)), state_as_inputs=True, updates=False)
     updated = {v for v, update in program.updates.items() if is_applied(update)}
     read = set(graph.inputs)
     trained = [graph.of(p) for p in program.parameters if p in updated and graph.of(p) in read]
-    weight = None if share.weight is None else graph.of(share.weight)
+    weight = None if weighting.weight is None else graph.of(weighting.weight)
     if isinstance(cuts, int):
         chosen = choose_stages(graph, graph.of(target), cuts)
     else:
@@ -155,7 +155,7 @@ def plan_pipeline(
         )
     return PipelinePlan(
         stages,
-        share,
+        weighting,
         graph.of(target),
         weight,
         {graph.of(v): name for v, name in new.items()},

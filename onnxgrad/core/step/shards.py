@@ -22,7 +22,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.step.cut import Cut, cut_exchanged
-from onnxgrad.core.step.stages import reduced
+from onnxgrad.core.step.stages import sum_over_ranks
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["Shards", "make_shards"]
@@ -144,7 +144,7 @@ def _reduce_parts(graph: Graph, owners: Mapping[Variable, int], rank: int) -> in
         if v not in everywhere:
             is_bool = v.dtype.name == "bool"
             zeros = build.constant(np.zeros(v.static_shape or (), np.float32 if is_bool else v.dtype.numpy))
-            total = reduced(build, build.Cast(v, to=1 if is_bool else v.dtype.number) if of[v] == rank else zeros)
+            total = sum_over_ranks(build, build.Cast(v, to=1 if is_bool else v.dtype.number) if of[v] == rank else zeros)
             everywhere[v] = build.Cast(total, to=9) if is_bool else total
         return everywhere[v]
 
@@ -162,7 +162,7 @@ def _reduce_parts(graph: Graph, owners: Mapping[Variable, int], rank: int) -> in
             mine = [v for v in op.inputs if v is not None and (of.get(v) == rank or (of.get(v) is None and rank == 0))]
             zero = build.constant(np.zeros(y.static_shape or (), y.dtype.numpy))
             local = build.Sum(*mine) if len(mine) > 1 else mine[0] if mine else zero
-            graph.replace(y, reduced(build, local))
+            graph.replace(y, sum_over_ranks(build, local))
         else:
             inputs = [exchanged(build, v) if v is not None and of.get(v) is not None else v for v in op.inputs]
             graph.replace(y, build.emit(op.type, inputs, dict(op.attrs)))

@@ -19,7 +19,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of, substitute
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
-from onnxgrad.core.step.cut import exchanged, is_applied, is_graded
+from onnxgrad.core.step.cut import exchanged_gradients, is_applied, is_graded
 from onnxgrad.core.step.export import (
     Fetch,
     Manifest,
@@ -30,10 +30,10 @@ from onnxgrad.core.step.export import (
     stem_of,
     with_manifest,
 )
-from onnxgrad.core.step.loss_weight import Share, loss_of, share_of
-from onnxgrad.core.step.stages import make_stages, reduced
+from onnxgrad.core.step.loss_weight import LossWeight, loss_of, loss_weight_of
+from onnxgrad.core.step.stages import make_stages, sum_over_ranks
 from onnxgrad.core.step.step import AllReduce, Phase, phase_of
-from onnxgrad.core.step.synchronise import scale_outputs, share_of_rank, synchronise
+from onnxgrad.core.step.synchronise import rank_weight, scale_outputs, synchronise
 from onnxgrad.errors import ArgumentError
 
 __all__ = [
@@ -193,11 +193,11 @@ def split_step(
     named = None if loss is None else copies_of(loss)[0]
     weight = loss_weight if loss_weight is None or _is_sum(loss_weight) else copies_of(loss_weight)[0]
     synchronised = check_batch_norm(program, batch_norm)
-    known, share = _share(program, fetched, named, weight)
+    known, weighting = _loss_weight(program, fetched, named, weight)
     accumulated = program.plan.accumulation
     cut = _cut(program)
-    weights = [] if share.weight is None else [share.weight]
-    staged = synchronised or (accumulated is not None and share.reduction == "mean")
+    weights = [] if weighting.weight is None else [weighting.weight]
+    staged = synchronised or (accumulated is not None and weighting.reduction == "mean")
     first = compile(
         program,
         [*fetched, *cut.between, *weights, *cut.kept],
@@ -210,8 +210,8 @@ def split_step(
     graded = [first.of(v) for v in cut.between if is_graded(v)]
     if staged:
         least = None
-        if share.weight is not None:
-            exact, least = share_of_rank(first, first.of(share.weight))
+        if weighting.weight is not None:
+            exact, least = rank_weight(first, first.of(weighting.weight))
             scale_outputs(first, [first.of(v) for v in fetched if v is known], exact, is_loss=True)
             scale_outputs(first, [] if accumulated else graded, least)
         if accumulated is not None:
@@ -232,7 +232,7 @@ def split_step(
     statistics = {v.name for op in program.global_block().ops if _by_batch(op) for v in op.inputs[3:5] if v is not None} - running
     for entry in applied["state"]:
         entry["statistic"] = entry["name"] in statistics
-    stages = [phase_of("gradients", first, told=[PART])]
+    stages = [phase_of("gradients", first, part_inputs=[PART])]
     if staged:
         stages = make_stages(first, [v for _, v in first.outputs], lowering, "gradients")
     if len(stages) > 1:
@@ -242,8 +242,8 @@ def split_step(
         "gradients": described,
         "apply": applied,
         "exchange": [_exchanged(program, first, v, _parameter_of(program, cut, v), synchronised) for v in cut.between],
-        "reduction": "sum" if staged else share.reduction,
-        "weight": None if share.weight is None else first.name(share.weight),
+        "reduction": "sum" if staged else weighting.reduction,
+        "weight": None if weighting.weight is None else first.name(weighting.weight),
         "loss": next((first.name(v) for v in fetched if v is known), None),
         "accumulate": 1 if accumulated is None else accumulated.runs,
         "accumulated": sorted(sums),
@@ -268,7 +268,7 @@ def _cut(program: Program) -> _Cut:
         applied = [new for new in updates.values() if is_applied(new)]
         if not applied:
             raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
-        between = exchanged(program, applied)
+        between = exchanged_gradients(program, applied)
         return _Cut(between, between, [new for new in updates.values() if not is_applied(new)], applied, {})
     sums = accumulation.sums
     between = [updates[total] for total in sums]
@@ -304,7 +304,7 @@ def _scale_sums(graph: Graph, sums: list[Variable], weight: Variable | None) -> 
         if op.reduction == "any" and op.outputs[0] is not None:
             build = stage_builder(graph, op)
             flag = op.outputs[0]
-            total = reduced(build, flag)
+            total = sum_over_ranks(build, flag)
             name_results(graph, build.stage or [], build.key)
             own = {total.op, *(build.stage or [])}
             substitute([other for other in graph.operators if other not in own], {flag: total})
@@ -355,16 +355,16 @@ def _is_sum(weight: Any) -> bool:
     return isinstance(weight, str) and weight == "sum"
 
 
-def _share(
+def _loss_weight(
     program: Program, fetched: list[Variable], loss: Variable | None, weight: Variable | str | None
-) -> tuple[Variable | None, Share]:
+) -> tuple[Variable | None, LossWeight]:
     """The loss, if known, and how the losses of parts add up; a weight that must be computed becomes part of the program."""
     if isinstance(weight, Variable):
-        return loss, Share("mean", weight)
+        return loss, LossWeight("mean", weight)
     if weight is not None:
-        return loss, Share("sum")
+        return loss, LossWeight("sum")
     loss = loss or loss_of(program, fetched)
-    return loss, share_of(loss, Builder(program.global_block(), key="loss_weight"))
+    return loss, loss_weight_of(loss, Builder(program.global_block(), key="loss_weight"))
 
 
 def _parameter_of(program: Program, cut: _Cut, gradient: Variable) -> str | None:

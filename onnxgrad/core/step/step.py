@@ -263,19 +263,19 @@ def phase_of(
     graph: Graph,
     hands: Sequence[Variable] = (),
     then: Sequence[Then] = (),
-    told: Collection[str] = (),
+    part_inputs: Collection[str] = (),
 ) -> Phase:
     """A phase of what a graph says of itself.
 
     Args:
         hands: variables of the source program whose values later phases take, of which the graph may compute some alone.
-        told: inputs that say which part of a batch is fed.
+        part_inputs: inputs that say which part of a batch is fed.
     """
     outputs = {output for output, _ in graph.outputs}
     return Phase(
         name,
         graph,
-        feeds={v.name: "exchange" if v.name in told else "caller" for v in graph.inputs if not v.persistable},
+        feeds={v.name: "exchange" if v.name in part_inputs else "caller" for v in graph.inputs if not v.persistable},
         reads=tuple(v.name for v in graph.inputs if v.persistable),
         writes={v.name: new.name for v, new in graph.updates.items()},
         hands=tuple(dict.fromkeys(graph.name(v) for v in hands if graph.name(v) in outputs)),

@@ -31,12 +31,12 @@ from onnxgrad.core.ir.traverse import all_operators_of, needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.step.cut import is_graded
-from onnxgrad.core.step.loss_weight import Share
-from onnxgrad.core.step.stages import reduced
+from onnxgrad.core.step.loss_weight import LossWeight
+from onnxgrad.core.step.stages import sum_over_ranks
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["COUNTS", "Synchronised", "scale_outputs", "share_of_rank", "synchronise", "synchronised_graph"]
+__all__ = ["COUNTS", "Synchronised", "rank_weight", "scale_outputs", "synchronise", "synchronised_graph"]
 
 COUNTS = "part_counts"
 """The input of a synchronised graph that says whether the examples of this rank count: a float64 scalar, 1 or 0."""
@@ -48,7 +48,7 @@ class Synchronised(NamedTuple):
     """A loss of a program, and how those of the parts of a batch add up."""
 
     loss: Variable
-    share: Share
+    weighting: LossWeight
 
 
 def synchronised_graph(program: Program, outputs: Sequence[Variable], gradients: Sequence[Variable], how: Synchronised) -> Graph:
@@ -71,8 +71,8 @@ def synchronised_graph(program: Program, outputs: Sequence[Variable], gradients:
     main.inputs.append(counts)
     graph.inputs.append(counts)
     least = None
-    if how.share.weight is not None:
-        exact, least = share_of_rank(graph, graph.of(how.share.weight), counts)
+    if how.weighting.weight is not None:
+        exact, least = rank_weight(graph, graph.of(how.weighting.weight), counts)
         scale_outputs(graph, [graph.of(how.loss)], exact, is_loss=True)
         scale_outputs(graph, [graph.of(v) for v in gradients if is_graded(v)], least)
     graph.settle()
@@ -106,7 +106,7 @@ class _Statistics(NamedTuple):
     number: Variable
 
 
-def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None) -> tuple[Variable, Variable]:
+def rank_weight(graph: Graph, weight: Variable, counts: Variable | None = None) -> tuple[Variable, Variable]:
     """Compute the weight of this rank's loss in that of the whole batch, in float64: exactly, and never 0.
 
     A part that weighs nothing passes on gradients of the others' losses, by way of the statistics. They are divided by its share on
@@ -118,7 +118,7 @@ def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None
     wide = build.Cast(build.Reshape(weight, []), to=_DOUBLE)
     if counts is not None:
         wide = build.Where(build.Cast(counts, to=9), wide, np.float64(0))
-    total = reduced(build, wide)
+    total = sum_over_ranks(build, wide)
     exact = build.Div(wide, build.Where(build.Equal(total, np.float64(0)), np.float64(1), total))
     least = build.Max(exact, np.float64(2.0**-60 if weight.dtype.name == "float64" else 2.0**-30))
     if counts is not None:
@@ -227,7 +227,7 @@ class _Synchronised:
         near = build.Cast(near, to=_DOUBLE)
         around = build.Sub(build.Mul(total, np.float64(2)), build.Mul(near, count))
         squares = build.Add(build.Cast(spread, to=_DOUBLE), build.Mul(near, around))
-        whole = reduced(build, self.counted(build.Concat(count, total, squares, axis=0)))
+        whole = sum_over_ranks(build, self.counted(build.Concat(count, total, squares, axis=0)))
         count = build.Slice(whole, [0], [1])
         sums = build.Reshape(build.Slice(whole, [1], [np.iinfo(np.int64).max]), [2, -1])
         mean, second = (build.Squeeze(v, [0]) for v in build.Split(build.Div(sums, count), axis=0, num_outputs=2, outputs=2))
@@ -240,7 +240,7 @@ class _Synchronised:
         local = build.Cast(total, to=_DOUBLE)
         if self.weight is not None:
             local = build.Mul(local, self.weight)
-        mean = build.Div(reduced(build, self.counted(local)), statistics.number)
+        mean = build.Div(sum_over_ranks(build, self.counted(local)), statistics.number)
         if self.weight is not None:
             mean = build.Div(mean, self.weight)
         result: Variable = build.Cast(mean, to=like.dtype.number)

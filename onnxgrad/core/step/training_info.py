@@ -11,7 +11,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TrainingInfoProto
 from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.messages import bodies_of, names_read
 from onnxgrad.core.interop.onnx_export import as_variables, write_model
-from onnxgrad.core.interop.onnx_import import checked, read_model, read_program
+from onnxgrad.core.interop.onnx_import import checked_model, read_model, read_program
 from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.infer import infer_leniently
 from onnxgrad.core.ir.program import Program
@@ -176,7 +176,7 @@ def from_training_info(source: str | Path | bytes | ModelProto, index: int = 0, 
     bindings = {entry.key: entry.value for entry in info.update_binding}
     statistics = {name for node in model.graph.node if node.op_type == "BatchNormalization" for name in node.input[3:5]}
     weights = [t.name for t in model.graph.initializer if t.name in bindings and t.name not in statistics and _is_real(t)]
-    program = read_program(checked(_combined(model, info), "its training"), folder, parameters=weights, expand=expand)
+    program = read_program(checked_model(_combined(model, info), "its training"), folder, parameters=weights, expand=expand)
     program.updates = _updates(program, info, bindings)
     _tell_inference(program, model, info)
     fetches = [program.find(v.name) for v in info.algorithm.output if v.name not in bindings.values()]
@@ -249,7 +249,7 @@ def _startup(model: ModelProto, info: TrainingInfoProto, folder: Path | None, pr
     source = ModelProto(ir_version=model.ir_version, graph=info.initialization)
     source.opset_import.extend(model.opset_import)
     source.functions.extend(model.functions)
-    startup = read_program(checked(source, "its initialization"), folder, parameters=[], expand=None)
+    startup = read_program(checked_model(source, "its initialization"), folder, parameters=[], expand=None)
     startup.scope = program.scope
     block = startup.global_block()
     initial = {entry.key: _bound(block.vars.get(entry.value), entry.value) for entry in info.initialization_binding}

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
-from onnxgrad.training.data.arranging import TARGETS, Numbering, remarks_on
+from onnxgrad.training.data.arranging import TARGETS, Numbering, class_notes
 from onnxgrad.training.data.preparing import Preparation, preparation_of
 from onnxgrad.training.data.rows import Batch, Rows
 from onnxgrad.training.data.spec import DataSpec
@@ -170,7 +170,7 @@ def opened_pictures(
     changes = [what for what, on in zip(("mirrored", "cropped", "changed in colour"), source.changes, strict=True) if on]
     pictures.remarks = [
         note,
-        *remarks_on(classes),
+        *class_notes(classes),
         *([f"images are {' and '.join(changes)} at random in training."] if changes else []),
     ]
     return pictures

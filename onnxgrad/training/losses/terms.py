@@ -13,7 +13,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.losses.expressions import bent
+from onnxgrad.training.losses.expressions import append_expression
 from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, alignment_loss, class_loss, takes_logits
 from onnxgrad.training.losses.weighing import Weighing
 from onnxgrad.training.surgery.activations import Activation
@@ -234,7 +234,7 @@ def output_of(program: Program, name: str | None, remarks: list[str]) -> Variabl
         if len(own) < len(program.outputs):
             remarks.append(f"the loss reads {chosen.name}; the other {len(program.outputs) - 1} outputs are parts of a cache.")
         return chosen
-    return bent(program, name)
+    return append_expression(program, name)
 
 
 def _target_type(loss: str, output: Variable, layout: str | None) -> tuple[DType, tuple[Dim, ...] | None]:

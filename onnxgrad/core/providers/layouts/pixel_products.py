@@ -20,7 +20,12 @@ from onnxgrad.core.providers.layouts.feature_maps import MapWindow, filter_opera
 from onnxgrad.core.providers.layouts.forms import filter_gradient
 from onnxgrad.core.providers.layouts.layout import LayoutPass
 from onnxgrad.core.providers.layouts.plan import best_tile
-from onnxgrad.core.providers.layouts.winograd import Tiles, backwards, convolution as winograd_convolution, turned
+from onnxgrad.core.providers.layouts.winograd import (
+    Tiles,
+    convolution as winograd_convolution,
+    image_gradient_tiles,
+    swap_filter_axes,
+)
 
 __all__ = ["convolution", "transposed_convolution"]
 
@@ -38,7 +43,7 @@ def convolution(pass_: LayoutPass, op: Operator) -> bool:
         image = build.Reshape(flat, [*result, batch, out])
     else:
         tiles = _tiles(pass_, winograd_convolution, "result", x, y, window)
-        image = tiles.image_of(build, pass_.image(x), turned(build, tiles.filters(build, w)))
+        image = tiles.image_of(build, pass_.image(x), swap_filter_axes(build, tiles.filters(build, w)))
     return _give_with_bias(pass_, y, image, more)
 
 
@@ -52,7 +57,7 @@ def transposed_convolution(pass_: LayoutPass, op: Operator) -> bool:
         pixels = _spread_pixels(build, build.Reshape(flat, [-1, batch * channels]), window, result, size)
         image = build.Reshape(pixels, [*size, batch, channels])
     else:
-        tiles = _tiles(pass_, backwards, "image", x, g, window)
+        tiles = _tiles(pass_, image_gradient_tiles, "image", x, g, window)
         image = tiles.image_of(build, pass_.image(g), tiles.filters(build, w))
     return _give_with_bias(pass_, x, image, more)
 
