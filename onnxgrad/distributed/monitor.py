@@ -22,7 +22,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-__all__ = ["BEAT", "BYE", "END", "FAILED", "HELLO", "LEFT", "MESSAGE", "RankStatus", "failure_reason"]
+__all__ = ["BEAT", "BYE", "CLOSED", "END", "FAILED", "HELLO", "MESSAGE", "RankStatus", "failure_reason"]
 
 BEAT = 0.5
 """Seconds between two messages of a rank."""
@@ -30,7 +30,7 @@ HELLO = struct.Struct("!16sIQ?")
 """Key, rank, process number, and whether it runs on the machine of the monitor."""
 MESSAGE = struct.Struct("!cQ?I")
 """Kind, exchanges that have begun, whether the rank waits, and the bytes of a text that follows."""
-ALIVE, LEFT, FAILED = b"a", b"l", b"f"
+ALIVE, CLOSED, FAILED = b"a", b"l", b"f"
 END, BYE = b"e", b"b"
 """What the monitor says: that all have to end, or that all have left."""
 _GRACE = 3.0
@@ -167,12 +167,12 @@ class _Monitor:
         now = one.heard = time.monotonic()
         if not waits:
             one.since = None
-        elif one.since is None or one.entered != entered or (message_type == LEFT and not one.left):
+        elif one.since is None or one.entered != entered or (message_type == CLOSED and not one.left):
             one.since = now
         one.entered = entered
         if message_type == FAILED:
             one.gone = f"has raised {message.rstrip('.')}"
-        one.left = one.left or message_type == LEFT
+        one.left = one.left or message_type == CLOSED
 
     def say(self, what: bytes) -> None:
         for connection in self.rank_of:

@@ -80,16 +80,16 @@ class OpenWriter(Writer):
     def __init__(self, nodes: Iterable[TapeNode | None]) -> None:
         super().__init__()
         self._open = {(node.call, node.index) for node in nodes if node is not None and is_open(node)}
-        self._twins: dict[Any, Variable] = {}
+        self._doubles: dict[Any, Variable] = {}
 
     def differentiable(self, node: TapeNode, v: Variable) -> Variable:
         """The variable that replaces a value where it is differentiated: itself, or for integers their copy in float64."""
         if not is_open(node):
             return v
         key = node if node in self.variables else (node.call, node.index)
-        if key not in self._twins:
-            self._twins[key] = self._double(v)
-        return self._twins[key]
+        if key not in self._doubles:
+            self._doubles[key] = self._double(v)
+        return self._doubles[key]
 
     def _double(self, v: Variable) -> Variable:
         return v if v.dtype == _DOUBLE else self.block.build.Cast(v, to=_DOUBLE.number)
@@ -114,7 +114,7 @@ class OpenWriter(Writer):
         results = [_as_double(kind) if type in carried else kind for kind, type in zip(signature.kinds, types[1], strict=True)]
         for index, v in enumerate(self._append(signature.type, operands, results, dict(signature.attrs))):
             if v is not None and types[1][index] in carried:
-                self._twins[call, index] = v
+                self._doubles[call, index] = v
         return None
 
     def _write_cast(self, call: Call, is_opened: bool) -> None:
@@ -131,7 +131,7 @@ class OpenWriter(Writer):
             held = self.block.build.Identity(x)
             held.stop_gradient = True
             # The value that the cast rounds to, with the gradient of x.
-            self._twins[call, 0] = self.block.build.Add(x, self._double(self.variables[call, 0]) - held)
+            self._doubles[call, 0] = self.block.build.Add(x, self._double(self.variables[call, 0]) - held)
 
     def _operand(self, node: TapeNode | None, in_double: bool) -> Variable | None:
         v = self.read(node)

@@ -202,10 +202,10 @@ def _reached(program: Program, forward: list[Operator]) -> set[Operator]:
 
 
 def _may_carry(v: Variable) -> bool:
-    return v.type is None or not hasattr(v.type, "dtype") or v.is_float or _stands_for_reals(v)
+    return v.type is None or not hasattr(v.type, "dtype") or v.is_float or _is_quantized(v)
 
 
-def _stands_for_reals(v: Variable) -> bool:
+def _is_quantized(v: Variable) -> bool:
     """Return whether a value is integers that a quantised operator computed"""
     entry = find_entry(v.op) if v.op is not None else None
     return entry is not None and entry.quantizes

@@ -97,7 +97,7 @@ def open_graph(
     if place.captures:
         options.add_session_config_entry(RECORDS, "1")
     providers = place.add_to(options, threads, saved)
-    apart = _kept_apart(graph)
+    apart = _external_constants(graph)
     values = _values_of(apart)  # the options refer to them, and do not hold them
     if apart:
         options.add_external_initializers([v.name for v in apart], values)
@@ -264,7 +264,7 @@ def _register_arena() -> None:
         onnxruntime.create_and_register_allocator(memory, None)
 
 
-def _kept_apart(graph: Graph) -> list[Variable]:
+def _external_constants(graph: Graph) -> list[Variable]:
     """Large constants of a graph that would be too large as a message: onnxruntime takes them from where they lie"""
     sizes = {v: bytes_needed(v.dtype, v.value.shape) for v in graph.initializers if v.value is not None}
     if sum(sizes.values()) <= _LARGE_CONSTANTS:

@@ -165,10 +165,10 @@ def describe(graph: Graph, values: Values) -> Manifest:
         "feeds": [_entry(v.name, v) for v in graph.inputs if not v.persistable],
         "fetches": [_entry(name, v) for name, v in graph.outputs if v.name not in updated],
         "state": [
-            {"input": v.name, "output": outputs[new], **_held(v, values[v]), "parameter": isinstance(v, Parameter)}
+            {"input": v.name, "output": outputs[new], **_state_entry(v, values[v]), "parameter": isinstance(v, Parameter)}
             for new, v in updated.items()
         ],
-        "constants": [_held(v, value) for v, value in values.items() if v not in changed],
+        "constants": [_state_entry(v, value) for v, value in values.items() if v not in changed],
         "learning_rate": [v.name for v in values if v.doc == LEARNING_RATE],
         "memory": {
             "state": sum(bytes_needed(v.dtype, value.shape) for v, value in values.items()),
@@ -183,7 +183,7 @@ def _entry(name: str, v: Variable) -> dict[str, Any]:
     return {"name": name, "dtype": v.dtype.name, "shape": None if dims is None else list(dims)}
 
 
-def _held(v: Variable, value: np.ndarray[Any, Any]) -> dict[str, Any]:
+def _state_entry(v: Variable, value: np.ndarray[Any, Any]) -> dict[str, Any]:
     return {"name": v.name, "dtype": v.dtype.name, "shape": list(value.shape)}
 
 

@@ -112,7 +112,7 @@ class _Formula:
         raise _refusal(v, f"{v.name} comes from {op.type}")
 
     def _together(self, v: Variable, parts: list[LossWeight]) -> LossWeight:
-        """The weighting of a sum. What does not depend on the data is a mean like any other, but would count once per part in a sum"""
+        """Return the weighting of a sum: a term without data is a mean, but would count once per part in a sum"""
         reductions = {part.reduction for part in parts}
         if reductions == {"sum", "none"}:
             raise _refusal(v, f"in {v.name} a sum over examples meets a term that does not depend on them")

@@ -363,7 +363,7 @@ def make_applying(program: Program, cut: Cut, target: StepTarget, exchange: Trav
         exchange: what ranks do with the gradients before.
     """
     shards = None if exchange is None else exchange.share_out(program, cut)
-    shared, first = _shared(program, cut, target, exchange, shards)
+    shared, first = _make_shared(program, cut, target, exchange, shards)
     mine = None if exchange is None or shards is None else set(shards.owned[exchange.rank])
     own = [states for states in cut.parts if mine is None or states[0] in mine]
     if target.provider != "cpu" and own:
@@ -373,7 +373,7 @@ def make_applying(program: Program, cut: Cut, target: StepTarget, exchange: Trav
     return Applying(cut, shared, tuple(first), tuple(parts), exchange, shards)
 
 
-def _shared(
+def _make_shared(
     program: Program, cut: Cut, target: StepTarget, exchange: Travels | None, shards: Shards | None
 ) -> tuple[Graph | None, list[ApplyingPhase]]:
     """Compile the values that several parts share, and small state, into a graph; return it and the phases that compute it"""

@@ -86,7 +86,7 @@ def make_shards(program: Program, count: int, places: Mapping[str, int] | None =
     owned: list[list[Variable]] = [[] for _ in range(count)]
     load = [0] * count
     for part in sorted(cut.parts, key=lambda part: -sum(map(_bytes, part))):
-        rank = load.index(min(load)) if places is None else _place_of(part, places)
+        rank = load.index(min(load)) if places is None else _owner_of(part, places)
         owned[rank] += part
         load[rank] += sum(map(_bytes, part))
     readers: dict[Variable, set[int]] = {}
@@ -108,7 +108,7 @@ def _bytes(v: Variable) -> int:
     return bytes_needed(v.dtype, v.static_shape or ())
 
 
-def _place_of(part: Sequence[Variable], places: Mapping[str, int]) -> int:
+def _owner_of(part: Sequence[Variable], places: Mapping[str, int]) -> int:
     ranks = {places[v.name] for v in part if v.name in places}
     if len(ranks) != 1:
         names = ", ".join(v.name for v in part if isinstance(v, Parameter))

@@ -186,7 +186,7 @@ class Phase:
             lines.append(f"    takes {_listed([name for name, source in self.takes.items() if source[0] == phase])} of {phase}")
         for each in self.then:
             values = f"{_counted(len(each.values), 'value')}, {_bytes(each.bytes)}"
-            lines.append(f"    then {_said(each)} {values}")
+            lines.append(f"    then {_verb_of(each)} {values}")
         return "\n".join(lines)
 
 
@@ -250,7 +250,7 @@ class Step:
         return [f"{phase.name}: {rewrite}" for phase in self.phases for rewrite in phase.graph.rewrites]
 
 
-def _said(then: Then) -> str:
+def _verb_of(then: Then) -> str:
     if isinstance(then, AllReduce):
         return "all ranks add up"
     if isinstance(then, Reduce):

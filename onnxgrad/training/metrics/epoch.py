@@ -151,7 +151,7 @@ class EpochMetric:
             path = row[np.concatenate([[True], row[1:] != row[:-1]])]
             decoded, truth = path[path > 0].tolist(), labels[labels >= 0].tolist()
             if self.name == "wer":
-                decoded, truth = _words(decoded, self.space), _words(truth, self.space)
+                decoded, truth = _split_words(decoded, self.space), _split_words(truth, self.space)
             self.totals["edits"] = self.totals.get("edits", 0) + _rapidfuzz().distance(decoded, truth)
             self.totals["count"] = self.totals.get("count", 0) + len(truth)
 
@@ -224,7 +224,7 @@ def _rapidfuzz() -> Any:
     return Levenshtein
 
 
-def _words(labels: list[int], space: int) -> list[tuple[int, ...]]:
+def _split_words(labels: list[int], space: int) -> list[tuple[int, ...]]:
     words: list[list[int]] = [[]]
     for label in labels:
         if label == space:

@@ -103,7 +103,7 @@ class Tiles:
         flat = build.Gemm(_float32(self._g), build.Reshape(w, [out * channels, TAPS * TAPS]), transB=1)
         return build.Reshape(flat, [self.frequencies, out, channels])
 
-    def image_of(self, build: Any, x: Any, filters: Any) -> Any:
+    def image_gradient(self, build: Any, x: Any, filters: Any) -> Any:
         """A ((B x) filters) of images [height, width, N, C] and filters [F, C, O]: results [rows, columns, N, O]"""
         *_, batch, channels = x.static_shape
         out = filters.static_shape[2]
