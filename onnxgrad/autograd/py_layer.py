@@ -43,7 +43,7 @@ class saved_tensors_hooks:  # noqa: N801
 
 
 class PyLayerContext:
-    """What the forward function of a PyLayer leaves for its backward function. Other attributes may be set freely."""
+    """Carry values from the forward function of a PyLayer to its backward function. Other attributes may be set freely."""
 
     def __init__(self) -> None:
         self._saved: tuple[Any, ...] = ()

@@ -1,4 +1,4 @@
-"""What several commands share: loading a model, sizes, inputs for it, printing."""
+"""Helpers of several commands: loading a model, sizes, inputs for it, printing."""
 
 # Tests: tests/cli/test_commands.py.
 

@@ -1,4 +1,4 @@
-"""What ranks make sure of before the first step: that they train the same, from the same weights.
+"""Check before the first step that all ranks train the same, from the same weights.
 
 Tests: tests/distributed/test_programs.py.
 """
@@ -31,7 +31,7 @@ def fingerprint(program: Program, gradients: Sequence[Variable], *others: object
 
 
 def check_equal(transport: Transport, mine: bytes, what: str) -> None:
-    """Raise TrainingError on all ranks, naming those that differ from most, unless all have the same hash."""
+    """Raise TrainingError on all ranks, naming the ranks that differ from most, unless all have the same hash."""
     table = np.zeros((transport.world_size, _WORDS), np.int64)
     table[transport.rank] = np.frombuffer(mine, np.int64, _WORDS)
     transport.all_reduce_(table.reshape(-1))

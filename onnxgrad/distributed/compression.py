@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 
 class _Rests:
-    """What is kept of earlier gradients.
+    """The parts of earlier gradients that were not sent yet.
 
     Attributes:
         rest: an array for each bucket.

@@ -141,7 +141,7 @@ def all_reduce(value: Any, op: str = "sum") -> Any:
 
 
 def broadcast(value: Any, root: int = 0) -> Any:
-    """Replace an array, or an eager tensor, by that of a rank; returns it.
+    """Replace an array, or an eager tensor, by the array of a rank; returns it.
 
     Raises:
         ArgumentError: if an array cannot be written to in place.

@@ -101,7 +101,7 @@ class _Sharing(Keeps):
         self._begun: WeakSet[Scope] = WeakSet()
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
-        """Who updates what, where each rank holds a shard of the optimizer's state."""
+        """Assign state to the ranks that update it, where each rank holds a shard of the optimizer's state."""
         if not self.sharding:
             return None
         shards = make_shards(program, self.transport.world_size, cut=cut)
@@ -165,8 +165,10 @@ class GradientExchange(_Sharing):
         self.own: set[str] = set()
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What Dropout and statistics are told of the part that is fed; where nobody says, ranks tell each other how many examples
-        they have."""
+        """Return the feeds that say which part is fed, for Dropout and statistics.
+
+        Where nobody says, ranks tell each other how many examples they have.
+        """
         counts = self.part is None or self.part.counts
         part_feed = {} if self.synchronises is None else {COUNTS: np.array(float(counts))}
         if PART not in program.global_block().vars or PART in feed:
@@ -182,7 +184,7 @@ class GradientExchange(_Sharing):
         return {**part_feed, PART: np.array([part.first, part.count], np.int64)}
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
-        """Who updates what, where each rank holds a shard of the optimizer's state."""
+        """Assign state to the ranks that update it, where each rank holds a shard of the optimizer's state."""
         shards = super().share_out(program, cut)
         if shards is not None and self.sharding == 2:
             self._owners = shards.owners
@@ -379,7 +381,7 @@ class _UnderWay:
         self._thread.start()
 
     def send(self, buckets: Iterable[int]) -> None:
-        """Exchange those that were not sent before."""
+        """Exchange the gradients that were not sent before."""
         for number in buckets:
             if number not in self._sent:
                 self._sent.add(number)
@@ -483,7 +485,7 @@ class StateExchange(_Sharing):
             self.forget(scope)
 
     def wait(self, names: Collection[str] | None) -> None:
-        """Wait until some sums are those of all ranks, as the others travel on; None for all."""
+        """Wait until some sums are complete over all ranks, as the others travel on; None for all."""
         if self._travelling is not None:
             self._travelling.wait(names)
 
@@ -514,7 +516,7 @@ class StateExchange(_Sharing):
         return {}
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
-        """Replace the sums of this rank by those of all, in place: now, or with overlap from the first ``wait`` on."""
+        """Replace the sums of this rank by sums over all ranks, in place: now, or with overlap from the first ``wait`` on."""
         self.traffic.steps += 1
         parcels = self._parcels(scope)
         if self.sharding == 2:
@@ -532,7 +534,7 @@ class StateExchange(_Sharing):
             parcel.send()
 
     def _parcels(self, scope: Scope, everywhere: bool = False) -> list[_Parcel]:
-        """What travels together, the small sums first: large ones where they lie, the others in one buffer
+        """Group the sums that travel together, the small ones first: large ones where they lie, the others in one buffer
 
         ``everywhere`` is for sums on all ranks, where otherwise a rank may be given its shard alone.
         """

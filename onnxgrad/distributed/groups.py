@@ -19,7 +19,7 @@ __all__ = ["Grid", "grid_of", "group_of"]
 
 
 class Grid(NamedTuple):
-    """Where a rank stands, and its neighbours.
+    """The position of a rank in a grid, and its neighbours.
 
     Attributes:
         stage, replica: of this rank; ranks count through the stages of the first replica, then of the second.

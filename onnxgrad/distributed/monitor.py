@@ -39,7 +39,7 @@ _COMES_WITHIN = 60.0
 
 @dataclass
 class RankStatus:
-    """What is known of a rank; times are those of ``time.monotonic``.
+    """The status of a rank; times are by ``time.monotonic``.
 
     Attributes:
         entered: exchanges that it has begun.
@@ -129,7 +129,7 @@ class _Monitor:
         return failure_reason(self.ranks, time.monotonic(), self.timeout, self.lost_after)
 
     def read(self, connection: socket.socket) -> None:
-        """What a rank says."""
+        """Read a message of a rank."""
         try:
             more = connection.recv(2**16)
         except OSError:

@@ -297,7 +297,7 @@ class PipelineStep:
         return kept
 
     def _weigh_loss(self, values: Values, results: Values, kept: Values) -> None:
-        """Count a micro-batch's loss, and begin its backward pass with its weight, in units of those of the first micro-batches"""
+        """Count a micro-batch's loss, and begin its backward pass with its weight, in units of the first micro-batches' weight"""
         plan, loss = self._plan, results[self.stage.results[self._plan.loss]]
         weight = 1.0
         if plan.weight is not None:
@@ -346,7 +346,7 @@ class PipelineStep:
                 self._hand_out(parameter)
 
     def _take_gradients(self, turn: Turn) -> None:
-        """Let gradients become those of the whole batch, and what this rank holds what they make of it"""
+        """Scale gradients to the whole batch, and pass them to the stages that update their parameters"""
         unit = np.array([self._unit])
         self.grid.pipeline.all_reduce_(unit)  # the last stage alone knows it
         factor = 1.0 if self._plan.weighting.reduction == "sum" else float(unit[0]) / self._total if self._total else 0.0
@@ -383,7 +383,7 @@ class PipelineStep:
         return array
 
     def _hand_out(self, parameter: str) -> None:
-        """Give what several stages read to those that do not update it"""
+        """Send the state that several stages read to the stages that do not update it"""
         owner, *others = self._users[parameter]
         if self.grid.stage == owner:
             for other in others:
@@ -455,7 +455,7 @@ class PipelineStep:
 
 
 class _BetweenStages:
-    """What lets stages of a pipeline apply gradients, each those of its layers.
+    """The exchange of a pipeline whose stages each apply the gradients of their own layers.
 
     Args:
         transport: between the stages.

@@ -124,7 +124,7 @@ class ShardedStep:
 
     @property
     def shards(self) -> Shards | None:
-        """Who holds what; None if all hold all."""
+        """The ranks that hold each shard; None if all hold all."""
         return None if self._shared is None else self._shared.shards
 
     @property

@@ -85,7 +85,7 @@ class Backward:
     def run(
         self, targets: list[TapeNode], seeds: list[Tensor | None], wanted: list[TapeNode] | None
     ) -> list[tuple[TapeNode, Tensor]]:
-        """Gradients of ``wanted``, or of all leaves and retaining tensors; those that receive nothing are left out."""
+        """Compute the gradients of ``wanted``, or of all leaves and retaining tensors, without tensors that receive nothing."""
         self.calls, inner, self.leaves = self._collect(targets)
         self._cuts = {_key(n): n for n in inner if _is_cut(n)}
         if wanted is None:
@@ -160,7 +160,7 @@ class Backward:
         return gradient if _key(node) in self._cuts else _call_hooks(node, gradient)[1]
 
     def _pass_cut(self, sought: dict[Any, TapeNode]) -> None:
-        """Let hooks or a PyLayer see the gradient that is complete, which is that of the latest call, and go on from there."""
+        """Let hooks or a PyLayer see the gradient that is complete, which is the latest call's, and go on from there."""
         call = max((node.call for node, _ in self._arrived.values() if node.call is not None), key=attrgetter("serial"))
         outputs: dict[int, Tensor] = {}
         for key in [key for key in self._arrived if key[0] is call]:

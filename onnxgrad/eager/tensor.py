@@ -439,7 +439,7 @@ class Tensor(Variable):
         return self
 
     def apply(self, func: Callable[[Tensor], Tensor]) -> Tensor:
-        """What a function of Python makes of this tensor.
+        """Apply a Python function to the array of this tensor.
 
         Raises:
             UnsupportedGradient: if gradients are recorded for it.

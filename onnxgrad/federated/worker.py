@@ -115,7 +115,7 @@ class Worker:
         return {name: self._step.values[name].copy() for name in changed if name not in self.names}
 
     def set_local_state(self, state: Mapping[str, Array] | None) -> None:
-        """Take over what ``local_state`` gave; None for that of a new run."""
+        """Load the state that ``local_state`` returned; None for the state of a new run."""
         self._step.values.update(self._first)
         known = self.local_state()
         for name, value in (state or {}).items():

@@ -1,4 +1,4 @@
-"""What makes a function of Paddle 1 out of one of today: the old arguments, and which is which."""
+"""Make functions of Paddle 1 out of today's: the old arguments, and which is which."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ __all__ = ["Adam", "AdamW", "Adamax", "Lamb", "NAdam", "RAdam"]
 
 
 class _Moments(Optimizer):
-    """Base of those that average the gradient (beta1) and its square (beta2)."""
+    """Base of the optimizers that average the gradient (beta1) and its square (beta2)."""
 
     _powers = 2
     """How many of the betas have their power corrected for."""
@@ -73,7 +73,7 @@ class _Moments(Optimizer):
         return power
 
     def _corrections(self, op: Builder, rate: Variable, *powers: Variable) -> list[Variable]:
-        """What the step of a parameter needs, for all: from the learning rates and the powers of beta."""
+        """Compute the bias corrections of all parameters from the learning rates and the powers of beta."""
         raise NotImplementedError
 
     def _next_powers(self, op: Builder, p: Variable, names: tuple[str, ...], factors: tuple[float, ...]) -> list[Variable]:
@@ -87,7 +87,7 @@ class _Moments(Optimizer):
 
 
 class _Scale(NamedTuple):
-    """What the step of one parameter needs."""
+    """The rate, moments and corrections for the step of one parameter."""
 
     rate: Variable
     state: list[Variable]

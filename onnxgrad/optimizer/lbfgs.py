@@ -194,7 +194,7 @@ def _zoomed(along: Callable[[float], Point], start: Point, low: Point, high: Poi
 
 
 def _cubic_minimum(a: Point, b: Point, least: float, most: float) -> float:
-    """Where the cubic through the losses and slopes of two points is smallest, between two limits; else halfway between these."""
+    """Find the minimum of the cubic through the losses and slopes of two points, between two limits; else halfway between these."""
     if a[0] > b[0]:
         a, b = b, a
     width = b[0] - a[0]

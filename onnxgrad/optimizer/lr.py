@@ -66,7 +66,7 @@ class LRScheduler(Taken):
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
-        """What is needed to continue: the step and the last rate."""
+        """Return the state to continue from: the step and the last rate."""
         return {key: getattr(self, key) for key in self._keys}
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -227,7 +227,7 @@ class StepDecay(LRScheduler):
 
 
 class _OfFunction(LRScheduler):
-    """Base of those that multiply the rate by what a function of the step gives."""
+    """Base of the schedules that multiply the rate by a function of the step."""
 
     takes = "learning_rate, lr_lambda, last_epoch=-1, verbose=False"
 

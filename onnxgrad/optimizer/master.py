@@ -40,7 +40,7 @@ def master_of(p: Variable) -> Variable | None:
 
 
 def master_value(op: Builder, p: Variable, master: Variable) -> Variable:
-    """The master weight at this point of the program, where it is still that of the parameter; else the parameter"""
+    """Return the master weight at this point of the program where the parameter still is its rounded value; else the parameter"""
     updates = p.block.program.updates
     wide, present = updates.get(master, master), op.Cast(updates.get(p, p), to=_FLOAT32)
     rounded = op.Cast(op.Cast(wide, to=p.dtype.number), to=_FLOAT32)

@@ -1,4 +1,4 @@
-"""What all optimizers share: learning rate, clipping, decay, state, and appending the update.
+"""Base of all optimizers: learning rate, clipping, decay, state, and appending the update.
 
 Tests: tests/optimizer/test_optimizers.py.
 """
@@ -226,7 +226,7 @@ class Optimizer(EagerSteps, Taken):
                 self._replace(p, op.Cast(new, to=p.dtype.number))
 
     def _own_options(self) -> set[str]:
-        """The numbers that the constructor of this kind of optimizer takes beside those of all, such as ``beta1``."""
+        """Return the numbers that only this optimizer's constructor takes, such as ``beta1``."""
         return set(inspect.signature(type(self).__init__).parameters) - set(inspect.signature(Optimizer.__init__).parameters)
 
     @contextmanager
@@ -240,7 +240,7 @@ class Optimizer(EagerSteps, Taken):
             vars(self).update(before)
 
     def _updated(self, op: Builder, p: Variable) -> Variable:
-        """What the formula of the optimizer updates: the parameter, or of a 16-bit one its float32 master weight."""
+        """Return the variable that the optimizer's formula updates: the parameter, or of a 16-bit one its float32 master weight."""
         if not is_narrow(p):
             return p
         master = master_of(p)
@@ -274,7 +274,7 @@ class Optimizer(EagerSteps, Taken):
         return g if decay is None else decay.apply(op, self._present(p), g)
 
     def _scales(self, op: Builder, parameters: list[Variable], rate: Variable) -> list[Any]:
-        """What ``_update`` gets for each parameter besides its gradient: here the learning rate in its type."""
+        """Return an argument of ``_update`` for each parameter besides its gradient: here the learning rate in its type."""
         scales: dict[Any, Variable] = {}
         for p in parameters:
             key = (p.dtype, self._factor(p))
@@ -284,7 +284,7 @@ class Optimizer(EagerSteps, Taken):
         return [scales[p.dtype, self._factor(p)] for p in parameters]
 
     def _factor(self, p: Variable) -> float:
-        """What the learning rate of this parameter is multiplied by."""
+        """Return the factor on the learning rate of this parameter."""
         group, owner = self._group(p), self._owner(p)
         own = owner.optimize_attr["learning_rate"] if isinstance(owner, Parameter) else 1.0
         return float(own) * (1.0 if group is None else group.rate)

@@ -40,7 +40,7 @@ class L1Decay(WeightDecay):
 
 
 def as_decay(decay: Any) -> WeightDecay | None:
-    """What an optimizer was given as ``weight_decay``: a number means L2.
+    """Read the ``weight_decay`` of an optimizer: a number means L2.
 
     Raises:
         ArgumentTypeError: if it is something else.

@@ -1,4 +1,4 @@
-"""What tensor functions share: operands of one element type, axes, shapes known now or only at run time.
+"""Helpers of tensor functions: operands of one element type, axes, shapes known now or only at run time.
 
 Tests: tests/tensor/test_math.py.
 """

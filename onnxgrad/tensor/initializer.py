@@ -147,7 +147,7 @@ class _ScaledNormal(_Scaled):
 
 
 class _Xavier(_Scaled):
-    """Base of those that scale with the number of inputs and outputs."""
+    """Base of the initializers that scale with the number of inputs and outputs."""
 
     takes = "fan_in=None, fan_out=None, gain=1.0, name=None"
 
@@ -165,7 +165,7 @@ class XavierNormal(_Xavier, _ScaledNormal):
 
 
 class _Kaiming(_Scaled):
-    """Base of those that scale with the number of inputs and the gain of an activation."""
+    """Base of the initializers that scale with the number of inputs and the gain of an activation."""
 
     takes = "fan_in=None, negative_slope=0.0, nonlinearity='relu', name=None"
 

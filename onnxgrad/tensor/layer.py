@@ -1,4 +1,4 @@
-"""What every layer and tensor function does: find its block, name its results as Paddle does, make parameters.
+"""Helpers of every layer and tensor function: find its block, name its results as Paddle does, create parameters.
 
 Tests: tests/tensor/test_math.py.
 """
@@ -69,7 +69,7 @@ def in_place_result(function: str, x: Any, result: Variable, reshapes: bool = Fa
 
 
 def program_of(variables: Sequence[Variable], static: bool = False) -> Program:
-    """Where a function appends: to the program of its first static Variable, else it computes eagerly.
+    """Return the program to which a function appends: that of its first static Variable, else EAGER, which computes at once.
 
     Without tensors the mode decides: static after ``enable_static``, inside ``program_guard``, or where ``static`` says so.
     """

@@ -38,7 +38,7 @@ class ParamAttr(Taken):
 
     @staticmethod
     def of(attr: Any) -> ParamAttr | None:
-        """What a layer was given as ParamAttr: None for the default, a name, an initializer, or False for no parameter."""
+        """Read the ParamAttr of a layer: None for the default, a name, an initializer, or False for no parameter."""
         if attr is None or attr is True:
             return ParamAttr()
         if attr is False:

@@ -178,7 +178,7 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
 def searchsorted(
     sorted_sequence: Variable, values: Variable, out_int32: bool = False, right: bool = False, name: str | None = None
 ) -> Variable:
-    """Where each value would be inserted in an ordered sequence along the last axis; NaN comes after all numbers, as in numpy.
+    """Find where each value would be inserted in an ordered sequence along the last axis; NaN comes after all numbers, as in numpy.
 
     Args:
         sorted_sequence: a vector, or one row for each row of ``values``.

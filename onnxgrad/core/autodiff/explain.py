@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """What becomes of a gradient at one operator: ``state``, ``reason``, ``advice`` and ``matters`` as in ``Row``."""
+    """The treatment of a gradient at one operator: ``state``, ``reason``, ``advice`` and ``matters`` as in ``Row``."""
 
     state: str
     reason: str
@@ -150,7 +150,7 @@ def fates(model: Model) -> dict[tuple[str, ...], Fate]:
 
 
 def key_of(op: Operator) -> str:
-    """What tells an operator from others of its block: the name of its first result."""
+    """Return the key of an operator within its block: the name of its first result."""
     return next((v.name for v in op.outputs if v is not None), "")
 
 

@@ -38,7 +38,7 @@ FROZEN_KEY = "onnxgrad.frozen"
 
 
 class Imported:
-    """What the file holds beyond the program: written back as it was."""
+    """The parts of a file beyond the program: written back as they were."""
 
     def __init__(self, model: ModelProto, folder: Path | None) -> None:
         self.folder = folder

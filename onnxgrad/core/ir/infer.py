@@ -101,7 +101,7 @@ def reason_against(operator: Operator) -> str | None:
 
 
 def infer_again(block: Block, trusted: dict[Variable, Variable]) -> None:
-    """Find the types in a body anew after those of its inputs changed.
+    """Find the types in a body anew after the types of its inputs changed.
 
     ``trusted`` maps originals to the variables of the body; what the original's file declares is kept.
     """
@@ -117,7 +117,7 @@ def _infer_block(block: Block) -> None:
 
 
 def infer_with_bodies(op: Operator) -> None:
-    """Types inside the bodies of an operator, from those of its operands, then of its outputs."""
+    """Infer the types inside the bodies of an operator from its operands, then the types of its outputs."""
     if op.domain == "" and op.type in ("Loop", "Scan"):
         _pass_types_to_body(op)
     for body in op.blocks():
@@ -147,7 +147,7 @@ def _without_axis(dims: tuple[Dim, ...], axis: int) -> tuple[Dim, ...]:
 
 
 def infer_window_ranks(operator: Operator) -> None:
-    """The attributes of a window operator say how many axes its operands have, also where nothing else is known of them."""
+    """Set the rank of a window operator's operands from its attributes, also where nothing else is known of them."""
     if operator.type not in _WINDOWS or operator.domain != "":
         return
     lengths = [len(operator.attrs.get(name) or ()) for name in ("kernel_shape", "strides", "dilations", "output_padding")]

@@ -26,7 +26,7 @@ __all__ = ["AttributeReference", "Expansion", "Operator", "Role", "as_stored", "
 
 
 class Role(IntEnum):
-    """What an operator is for; the numbers are Paddle's."""
+    """The purpose of an operator; the numbers are Paddle's."""
 
     FORWARD = 0
     BACKWARD = 1

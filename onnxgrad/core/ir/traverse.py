@@ -71,7 +71,7 @@ def readers_in(operators: Iterable[Operator]) -> defaultdict[Variable, list[tupl
 def needed_operators(
     operators: list[Operator], outputs: Iterable[Variable | None], known: Container[Variable] = ()
 ) -> list[Operator]:
-    """The operators, in order, that the outputs depend on, without those that only compute what is ``known``."""
+    """List the operators, in order, that the outputs depend on, without operators that only compute ``known`` variables."""
     wanted = {v for v in outputs if v is not None}
     kept: list[Operator] = []
     for op in reversed(operators):

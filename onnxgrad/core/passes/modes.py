@@ -98,7 +98,7 @@ def _trains_statistics(op: Operator, batch_norm: str) -> bool:
 
 
 def take_parts(program: Program) -> None:
-    """Let a program be fed parts of a batch, whose masks are those that Dropout draws for the whole batch.
+    """Let a program be fed parts of a batch, with the masks that Dropout draws for the whole batch.
 
     The program gets an input ``dropout_part``: see ``PART``. It is for programs without a backward pass.
 

@@ -1,4 +1,4 @@
-"""What Dropout and BatchNormalization compute in training, in the main block and in branches and loops.
+"""Write the training forms of Dropout and BatchNormalization, in the main block and in branches and loops.
 
 A body holds no state. So the training form of an If or Loop is the operator once more, whose bodies have the training forms inside:
 what they make of running statistics leaves an If as further outputs, and goes through a Loop as further states.

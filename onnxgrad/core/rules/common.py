@@ -55,7 +55,7 @@ def axes_from(op: Builder, x: Variable, start: int) -> Any:
 
 
 def require_ranks(node: Any, *variables: Variable | None) -> None:
-    """Refuse an operator that is written out by rank where that of an operand is unknown."""
+    """Refuse an operator that is written out by rank where the rank of an operand is unknown."""
     if any(v is not None and v.rank is None for v in variables):
         raise UnsupportedGradient(f"{node}: the rank of an operand is unknown. Declare its shape in the model's value_info.")
 

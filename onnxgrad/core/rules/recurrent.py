@@ -31,7 +31,7 @@ _DEFAULT_BETA = {"HardSigmoid": 0.5, "Affine": 0.0, "ScaledTanh": 1.0}
 
 
 class _Cell:
-    """What the three operators share: operands, directions, masks, activations, and the Scan itself."""
+    """The common part of the three operators: operands, directions, masks, activations, and the Scan itself."""
 
     def __init__(self, op: Builder, node: Any, gates: int, states: Any, default_activations: list[str]) -> None:
         self.op, self.node = op, node

@@ -28,7 +28,7 @@ _RECORDED |= {"Conv", "ConvTranspose", "Einsum", "Erf", "Exp", "Gemm", "Log", "M
 
 
 class _Tape(NamedTuple):
-    """What a Scan leaves behind, stacked in the order of its steps."""
+    """The values that a Scan records, stacked in the order of its steps."""
 
     states: Any
     """As they enter each step."""

@@ -137,7 +137,7 @@ class _Same(dict[str, str]):
 
 
 def _open_dimensions(message: ModelProto, whole: frozenset[str]) -> None:
-    """Let the tensors of a graph have one axis of any length, but for those that are bound whole"""
+    """Let the tensors of a graph have one axis of any length, except tensors that are bound whole"""
     for info in (*message.graph.input, *message.graph.output):
         if info.name not in whole:
             del info.type.tensor_type.shape.dim[:]
@@ -184,7 +184,7 @@ class _Desk:
         return binding
 
     def outputs(self, part: StatePart, length: int) -> _Arrays:
-        """Where the new values of a piece are computed."""
+        """Return the buffers for the new values of a piece."""
         key = (id(part.session), length)
         if key not in self._new_values:
             arrays = [np.empty(length, dtype) for _, dtype in part.outputs]
@@ -281,7 +281,7 @@ class Application:
             applied()
 
     def _apply(self) -> None:
-        """All units that are not done, those that are computed whole first: their operators take all threads."""
+        """Apply all units that are not done, whole ones first: their operators take all threads."""
         self._wait()
         self._errors, self._stops = [], False
         for name in dict.fromkeys(name for part in self._parts for _, name in part.replaces):

@@ -122,7 +122,7 @@ class OpenApplying:
         scope.defer(application)
 
     def _wait(self, names: Collection[str] | None) -> None:
-        """Until the sums among this state are those of all ranks"""
+        """Wait until the sums among this state are complete over all ranks"""
         if self.exchange is not None:
             self.exchange.wait(names)
 

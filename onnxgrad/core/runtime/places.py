@@ -218,7 +218,7 @@ def get_device() -> str:
 
 
 def place_of(place: Any) -> Place:
-    """A place as it is, the one that a name such as ``cpu`` or ``gpu:0`` means, or for None that of ``set_device``."""
+    """Return a place as it is, the place of a name such as ``cpu`` or ``gpu:0``, or for None the place of ``set_device``."""
     if place is None:
         return state.current.place or CPUPlace()
     if isinstance(place, str):

@@ -48,7 +48,7 @@ def _has_memory(v: Variable) -> bool:
 
 
 class AppliesGradients(Protocol):
-    """What is left of a step when its gradients are there: ``core.runtime.applying.OpenApplying``."""
+    """The part of a step after its gradients: ``core.runtime.applying.OpenApplying``."""
 
     cut: Cut
     exchange: Exchange | None

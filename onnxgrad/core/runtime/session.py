@@ -193,7 +193,7 @@ def _source_of(model: ModelProto | bytes | str | Path, switches: _Switches) -> b
 
 
 class _Switches(NamedTuple):
-    """What the operators of a session ask of onnxruntime.
+    """The session options of onnxruntime that the operators of a graph need.
 
     Attributes:
         is_training: whether the session replaces state or computes gradients.

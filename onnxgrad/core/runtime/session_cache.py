@@ -88,7 +88,7 @@ def _is_recent(program: Program) -> bool:
 
 
 def _provider(program: Program, place: Place) -> str | None:
-    """Whose forms the graphs of a program take on a place"""
+    """Return the provider for whose forms the graphs of a program are compiled on a place"""
     return place.lowering if _is_recent(program) and (place.lowering != "cpu" or program.updates) else None
 
 
@@ -208,7 +208,7 @@ def _has_unknown_batch(v: Variable | None) -> bool:
 
 
 class SessionCache:
-    """Sessions of one Executor, which threads may share; those of an older version of a program are dropped."""
+    """Sessions of one Executor, which threads may share; sessions of an older version of a program are dropped."""
 
     def __init__(self, saved: Path | None = None, shapes: int = 0, fast: bool = False, memory: str | None = None) -> None:
         self.saved = saved

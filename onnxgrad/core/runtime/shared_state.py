@@ -22,7 +22,7 @@ __all__ = ["FollowedRates", "SharedState", "copy_state", "own_array"]
 
 
 class Broadcasts(Protocol):
-    """What gives arrays of one rank to all, in place: a transport."""
+    """A transport that broadcasts arrays of one rank to all, in place."""
 
     rank: int
     world_size: int
@@ -124,7 +124,7 @@ class FollowedRates:
         self._known = {v: float(v.get_value()) for v in rates} if is_elsewhere else {}
 
     def take(self) -> None:
-        """Set those that have changed since the last time."""
+        """Set the values that have changed since the last time."""
         for v, known in self._known.items():
             rate = float(v.get_value())
             if rate != known:

@@ -18,7 +18,7 @@ __all__ = ["BetweenError", "StagedSession"]
 
 
 class BetweenError(Exception):
-    """What was done between two sessions has failed, by an error that is nothing of onnxruntime's.
+    """The exchange between two sessions has failed, by an error that is not onnxruntime's.
 
     Attributes:
         error: that one.

@@ -1,4 +1,4 @@
-"""Where a training step is cut: gradients on one side, what the optimizer makes of them on the other, in parts.
+"""Cut a training step: gradients on one side, the optimizer's updates on the other, in parts.
 
 Tests: tests/core/runtime/test_low_memory.py.
 """

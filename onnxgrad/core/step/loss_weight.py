@@ -1,4 +1,4 @@
-"""Find how the losses of the parts of a batch add up to that of the whole batch: as a mean by weights, or as a sum.
+"""Find how the losses of the parts of a batch add up to the loss of the whole batch: as a mean by weights, or as a sum.
 
 Tests: tests/distributed/test_sharded.py, tests/core/step/test_split.py.
 """
@@ -26,7 +26,7 @@ _SUMS = ("Add", "Sub", "Sum")
 
 @dataclass(frozen=True)
 class LossWeight:
-    """The weight of a part's loss in that of the whole batch.
+    """The weight of a part's loss in the loss of the whole batch.
 
     Attributes:
         reduction: ``"mean"`` or ``"sum"``; ``"none"`` for what does not depend on the data, such as a penalty of the weights.

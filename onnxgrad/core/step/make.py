@@ -79,7 +79,7 @@ class StepTarget(NamedTuple):
 
 
 class Travels(Protocol):
-    """What lets ranks exchange gradients, as far as a step depends on it: ``Program.exchange``.
+    """The exchange of gradients between ranks, as far as a step depends on it: ``Program.exchange``.
 
     Attributes:
         rank: of this process.
@@ -98,12 +98,12 @@ class Travels(Protocol):
     sharding: int
 
     def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]:
-        """Those that are exchanged while the next ones are computed, in order; the last group, of what is left, after the run.
+        """Group the gradients that are exchanged while later ones are computed; the last group, of the rest, follows the run.
 
         Fewer than two groups to compute everything in one session."""
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
-        """Who updates what, called before gradients have slots; None where every rank updates all."""
+        """Assign state to the ranks that update it, called before gradients have slots; None where every rank updates all."""
 
 
 class ApplyingPhase(NamedTuple):

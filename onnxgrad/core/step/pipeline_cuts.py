@@ -1,4 +1,4 @@
-"""Where to cut a forward pass into stages of a pipeline that hold about as much each.
+"""Choose where to cut a forward pass into stages of a pipeline that hold about as much each.
 
 Tests: tests/distributed/test_pipeline.py.
 """

@@ -60,7 +60,7 @@ class PipelinePlan(NamedTuple):
 
 
 class _Steady(NamedTuple):
-    """What a step computes from state alone, by one graph; ``moving`` is new state that depends on the data, and its name."""
+    """The values computed from state alone, by one graph; ``moving`` is new state that depends on the data, and its name."""
 
     graph: Graph | None
     moving: dict[Variable, str]

@@ -290,7 +290,7 @@ def _enter(first: Graph, second: Graph, cut: _Cut) -> None:
 
 
 def _scale_sums(graph: Graph, sums: list[Variable], weight: Variable | None) -> None:
-    """Let gradients be added up by the share that they have in their micro-batch, and an overflow be that of any rank"""
+    """Scale gradients by their weight in their micro-batch before they are added up, and let an overflow on any rank count"""
     wanted = {v.op for v in sums}
     done: list[Operator] = []
     for op in graph.operators:

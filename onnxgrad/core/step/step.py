@@ -57,7 +57,7 @@ class Pieces(NamedTuple):
 
 
 class AllReduce(NamedTuple):
-    """What ranks add up when a phase has ended; awaited by the first phase that takes it.
+    """A sum over ranks when a phase has ended; awaited by the first phase that takes it.
 
     Attributes:
         group: its number; groups travel in order, the last when all gradients are there.
@@ -73,7 +73,7 @@ class AllReduce(NamedTuple):
 
 
 class Reduce(NamedTuple):
-    """What ranks add up when a phase has ended, for one that reads it alone.
+    """A sum over ranks when a phase has ended, for one rank that reads it alone.
 
     Attributes:
         values: outputs of the phase, and of those before it.
@@ -101,7 +101,7 @@ class Broadcast(NamedTuple):
 
 
 class Send(NamedTuple):
-    """What a stage of a pipeline gives to another when a phase has ended.
+    """A value that a stage of a pipeline sends to another when a phase has ended.
 
     Attributes:
         values: outputs of the phase, or what it took.
@@ -192,7 +192,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Step:
-    """What one rank runs.
+    """The phases that one rank runs.
 
     Attributes:
         phases: in the order in which they run.

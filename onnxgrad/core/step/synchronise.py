@@ -1,4 +1,4 @@
-"""A step whose losses, and whose statistics of batches, are those of the whole batch, of which each rank holds a part.
+"""Synchronise the loss and the statistics of batches over ranks, of which each holds a part of the batch.
 
 Forward, the number of values, their sum and that of their squares per channel are reduced; backward, the sums of the gradient and
 of its product with the normalised values. Between ranks all are float64, where E[x^2] - E[x]^2 loses nothing that float32 has.
@@ -45,7 +45,7 @@ _DOUBLE = 11
 
 
 class Synchronised(NamedTuple):
-    """A loss of a program, and how those of the parts of a batch add up."""
+    """A loss of a program, and how the losses of the parts of a batch add up."""
 
     loss: Variable
     weighting: LossWeight
@@ -81,7 +81,7 @@ def synchronised_graph(program: Program, outputs: Sequence[Variable], gradients:
 
 
 def scale_outputs(graph: Graph, outputs: list[Variable], weight: Variable, is_loss: bool = False) -> None:
-    """Let outputs be what this rank adds to those of the whole batch, under the names that they have.
+    """Scale outputs to this rank's part of the outputs of the whole batch, under the names that they have.
 
     Args:
         weight: this rank's part of the whole, a scalar in float64.
@@ -107,7 +107,7 @@ class _Statistics(NamedTuple):
 
 
 def rank_weight(graph: Graph, weight: Variable, counts: Variable | None = None) -> tuple[Variable, Variable]:
-    """Compute the weight of this rank's loss in that of the whole batch, in float64: exactly, and never 0.
+    """Compute the weight of this rank's loss in the loss of the whole batch, in float64: exactly, and never 0.
 
     A part that weighs nothing passes on gradients of the others' losses, by way of the statistics. They are divided by its share on
     their way in and multiplied on their way out, so its share must not be 0; 2^-30 is nothing beside what float32 holds. A part

@@ -27,7 +27,7 @@ __all__ = ["Training", "from_training_info", "to_training_info"]
 
 
 class Training(NamedTuple):
-    """What ``from_training_info`` reads: run ``startup`` once, then ``program`` for each batch, fetching ``fetches``."""
+    """The programs of a training file: run ``startup`` once, then ``program`` for each batch, fetching ``fetches``."""
 
     program: Program
     startup: Program

@@ -39,7 +39,7 @@ def reduced(layer: LayerHelper, x: Variable, reduction: str) -> Variable:
 
 
 def open_loss(layer_name: str, reduction: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
-    """The layer of a loss on two operands and those of the others that are given, and what appends operators to it.
+    """Open the layer of a loss on two operands and the optional ones that are not None; return it, its builder and the operands.
 
     Raises:
         ArgumentError: for another reduction than 'mean', 'sum' or 'none', before anything is appended.

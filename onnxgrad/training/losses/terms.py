@@ -95,7 +95,7 @@ def as_terms(loss: Any, target: str | None) -> list[Term]:
 
 
 class Attached:
-    """What was attached: the loss, the target inputs and remarks for people; and for each term its output, the layout of that if
+    """A loss that was attached: the target inputs and remarks for people; and for each term its output, the layout of that if
     the loss has one, and whether it is taken for logits."""
 
     def __init__(self, loss: Variable, targets: list[Variable], terms: Sequence[_Understood], remarks: list[str]) -> None:

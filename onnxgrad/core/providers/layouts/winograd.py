@@ -183,7 +183,7 @@ def convolution(image: Size, result: Size, pads: Size, stride: int, is_fast: boo
 
 
 def image_gradient_tiles(image: Size, result: Size, pads: Size, stride: int, is_fast: bool) -> Tiles:
-    """Tiles of the gradient of the image, which reads that of the result. With a stride of 2, pads are 1."""
+    """Return the tiles of the gradient of the image, which reads the gradient of the result. With a stride of 2, pads are 1."""
     if stride == 2:
         assert pads == (1, 1)
         return Tiles(result, image, _SPREAD, 2, (0, 0))
