@@ -68,11 +68,11 @@ class Buckets:
             self.of_group.append(range(first, len(sizes)))
         self.flat = [aligned_zeros(size, dtype) for dtype, size in sizes]
         self.slots = {v: value_on(self._view(slot)) for v, slot in slots.items()}
-        self._places = slots
+        self._slots = slots
 
     def views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
         """By name, where a tensor would lie in other arrays that are as long as some of the buckets."""
-        return {v.name: _part(flat[slot.bucket], slot) for v, slot in self._places.items() if slot.bucket in flat}
+        return {v.name: _part(flat[slot.bucket], slot) for v, slot in self._slots.items() if slot.bucket in flat}
 
     def _view(self, slot: _Slot) -> Array:
         return _part(self.flat[slot.bucket], slot)

@@ -140,10 +140,10 @@ class PipelineStep:
         for number, stage in enumerate(plan.stages):
             for name in stage.parameters:
                 self._users.setdefault(name, []).append(number)
-        self._places = {name: users[0] for name, users in self._users.items()}
+        self._rank_of = {name: users[0] for name, users in self._users.items()}
         self._accumulation = program.plan.accumulation
         for total in [] if self._accumulation is None else self._accumulation.sums:
-            self._places[total.name] = self._places[total.name.rpartition("@")[0]]
+            self._rank_of[total.name] = self._rank_of[total.name.rpartition("@")[0]]
         held = scope or program.active_scope()
         self._scope = held if in_scope else held.copy()
         target = StepTarget(lowering, threads=threads or os.cpu_count() or 1)
@@ -152,7 +152,7 @@ class PipelineStep:
         shards = self._appliers[turns[0]].applying.shards
         assert shards is not None
         self._owners = shards.owners
-        self._gradients = {v: _parameter(v, self._places) for v in shards.cut.gradients if v not in plan.constant}
+        self._gradients = {v: _parameter(v, self._rank_of) for v in shards.cut.gradients if v not in plan.constant}
         self._variables = {v.name: v for v in program.list_vars() if v.persistable}
         self._state = HeldState(self._scope, self._variables.values())
         opened = [one for one in (self._forward, self._backward, self._weigh, self._still) if one is not None]
@@ -165,7 +165,7 @@ class PipelineStep:
 
     def _opened(self, turn: Turn, target: StepTarget, place: Place, threads: int | None) -> OpenApplying:
         """The sessions that replace the state of this stage by what gradients, or sums of them, make of it"""
-        applying = make_exchanged(self.program, turn, target, _BetweenStages(self.grid.pipeline, self._places))
+        applying = make_exchanged(self.program, turn, target, _BetweenStages(self.grid.pipeline, self._rank_of))
         return OpenApplying(self.program, applying, place, threads)
 
     def _described(self) -> Step:
@@ -346,7 +346,7 @@ class PipelineStep:
                 self._hand_out(parameter)
 
     def _take_gradients(self, turn: Turn) -> None:
-        """Scale gradients to the whole batch, and pass them to the stages that update their parameters"""
+        """Add up the gradients of the whole batch, and apply them to the state that this rank holds"""
         unit = np.array([self._unit])
         self.grid.pipeline.all_reduce_(unit)  # the last stage alone knows it
         factor = 1.0 if self._plan.weighting.reduction == "sum" else float(unit[0]) / self._total if self._total else 0.0
@@ -355,7 +355,7 @@ class PipelineStep:
             grad = self._summed(v, parameter, factor)
             if v not in self._owners:
                 grad = np.empty(v.static_shape or (), v.dtype.numpy) if grad is None else grad
-                self.grid.pipeline.broadcast_(grad.reshape(-1).view(np.uint8), self._places[parameter])
+                self.grid.pipeline.broadcast_(grad.reshape(-1).view(np.uint8), self._rank_of[parameter])
             if grad is not None:
                 grads[v] = value_of(grad)
         with self._scope.lock:
@@ -446,7 +446,7 @@ class PipelineStep:
         appliers = [one.applying for one in self._appliers.values()]
         everywhere = {name for one in appliers for first in one.first for name in first.phase.reads}
         everywhere |= set(() if self._still is None else self._still.state)
-        owners = {**{name: rank for name, rank in owners.items() if name not in everywhere}, **self._places}
+        owners = {**{name: rank for name, rank in owners.items() if name not in everywhere}, **self._rank_of}
         shards = appliers[-1].shards
         assert shards is not None
         updated = {name for names in shards.names() for name in names}
@@ -459,7 +459,7 @@ class _BetweenStages:
 
     Args:
         transport: between the stages.
-        places: the stage of each parameter, by name.
+        rank_of: the stage of each parameter, by name.
     """
 
     reads: Sequence[Variable] = ()
@@ -467,14 +467,14 @@ class _BetweenStages:
     sharding = 2
     synchronises: Synchronised | None = None
 
-    def __init__(self, transport: Transport, places: Mapping[str, int]) -> None:
-        self.transport, self.rank, self._places = transport, transport.rank, places
+    def __init__(self, transport: Transport, rank_of: Mapping[str, int]) -> None:
+        self.transport, self.rank, self._rank_of = transport, transport.rank, rank_of
 
     def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]:
         return ()
 
     def share_out(self, program: Program, cut: Cut) -> Shards:
-        return make_shards(program, self.transport.world_size, self._places, cut)
+        return make_shards(program, self.transport.world_size, self._rank_of, cut)
 
     def stop(self) -> None:
         """Nothing is on its way."""

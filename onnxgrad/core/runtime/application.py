@@ -42,7 +42,7 @@ class StatePart(NamedTuple):
         state: inputs and names of the state that it reads.
         values: inputs, and the gradients and shared values that they take.
         outputs: their names and numpy types.
-        replaces: places of outputs, and names of the state whose new values they are.
+        replaces: indices of outputs, and names of the state whose new values they are.
         whole: inputs that are bound whole, where the others are bound in pieces.
         runs: how the tensors that are bound in pieces are cut; None if all are bound whole.
     """
@@ -90,14 +90,14 @@ def open_parts(applying: Applying, opened: Callable[..., Any]) -> list[StatePart
         key = message.SerializeToString(deterministic=True)
         if key not in sessions:
             sessions[key] = opened(message, graph, in_pieces=in_pieces)
-        places = {name: place for place, (name, _) in enumerate(graph.outputs)}
+        indices = {name: index for index, (name, _) in enumerate(graph.outputs)}
         parts.append(
             StatePart(
                 sessions[key],
                 [(names[name], name) for name in phase.reads],
                 [(names[name], v) for name, v in takes.items()],
                 [(names[name], v.dtype.numpy) for name, v in graph.outputs],
-                [(places[output], name) for name, output in phase.writes.items()],
+                [(indices[output], name) for name, output in phase.writes.items()],
                 whole,
                 runs,
             )
@@ -246,8 +246,8 @@ class Application:
         self._wait_for, self._applied = wait, applied
         self._parts, self._buffers, self._values, self._others = parts, buffers, values, others
         self._scope, self._apply_buffers = scope, apply_buffers
-        places = [(part, piece) for part in parts for piece in range(part.pieces)]
-        self._units = [_Unit(number, *place) for number, place in enumerate(places)]
+        pieces = [(part, piece) for part in parts for piece in range(part.pieces)]
+        self._units = [_Unit(number, *piece) for number, piece in enumerate(pieces)]
         self._done = bytearray(len(self._units))
         # For each thread the unit that it has computed, and its new values and what they belong to, until they are in place.
         self._new: list[tuple[_Unit, _Arrays] | None] = [None] * len(apply_buffers.desks)

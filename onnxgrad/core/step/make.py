@@ -387,7 +387,7 @@ def _make_shared(
         program,
         outputs,
         None if is_partial else target.provider,
-        given=cut.gradients,
+        inputs=cut.gradients,
         state_as_inputs=True,
         updates=updates,
         ordered=not is_partial,
@@ -414,10 +414,10 @@ def _part(program: Program, cut: Cut, number: int, states: Sequence[Variable], t
     updates = {v: cut.updates[v] for v in states}
     size = None
     if target.provider == "cpu":
-        graph = compile(program, outputs, given=inputs, state_as_inputs=True, updates=updates, ordered=True)
+        graph = compile(program, outputs, inputs=inputs, state_as_inputs=True, updates=updates, ordered=True)
         size = _size_of_pieces(graph)
     if size is None:
-        graph = compile(program, outputs, target.provider, given=inputs, state_as_inputs=True, updates=updates, ordered=True)
+        graph = compile(program, outputs, target.provider, inputs=inputs, state_as_inputs=True, updates=updates, ordered=True)
     names = {graph.name(v): v for v in inputs}
     length = PIECE * (1 if len(graph.operators) > _FEW else _LONG)
     phase = Phase(

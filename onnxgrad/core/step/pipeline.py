@@ -152,7 +152,7 @@ def _stage(
     is_last = level[loss] == number
     produced = [v for v in leaving if level[v] == number]
     outputs = list(dict.fromkeys([*([loss] if is_last else []), *produced, *ends]))
-    part = compile(graph.program, outputs, given=entering, state_as_inputs=True, updates=False)
+    part = compile(graph.program, outputs, inputs=entering, state_as_inputs=True, updates=False)
     program, of = part.program, part.of
     main = program.global_block()
     main.inputs = [v for v in part.inputs if not v.persistable]
@@ -182,7 +182,7 @@ def _stage(
     ahead = compile(program, list(dict.fromkeys(wholes)), provider, state_as_inputs=True, updates=False, ordered=True)
     behind = None
     if final:
-        behind = compile(program, final, provider, given=kept, state_as_inputs=True, updates=False, ordered=True)
+        behind = compile(program, final, provider, inputs=kept, state_as_inputs=True, updates=False, ordered=True)
     inputs = {v.name for v in ahead.inputs} | ({v.name for v in behind.inputs} if behind is not None else set())
     return PipelineStage(
         ahead,

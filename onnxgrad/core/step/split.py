@@ -206,7 +206,7 @@ def split_step(
         updates=False,
         ordered=not staged,
     )
-    second = compile(program, cut.applied, lowering, given=cut.entering, state_as_inputs=True, updates=False, ordered=True)
+    second = compile(program, cut.applied, lowering, inputs=cut.entering, state_as_inputs=True, updates=False, ordered=True)
     graded = [first.of(v) for v in cut.between if is_graded(v)]
     if staged:
         least = None

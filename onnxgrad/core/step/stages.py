@@ -71,7 +71,7 @@ def make_stages(graph: Graph, outputs: Sequence[Variable], provider: str | None 
         results += [v for v in crossing_variables(graph.operators, level, number) if v not in totals]
         earlier = [v for v, at in level.items() if at < number]
         whole = compile(
-            graph.program, list(dict.fromkeys(results)), provider, given=earlier, state_as_inputs=True, updates=False, ordered=True
+            graph.program, list(dict.fromkeys(results)), provider, inputs=earlier, state_as_inputs=True, updates=False, ordered=True
         )
         if whole.outputs:
             sums = tuple(r.total for r in local)
@@ -163,7 +163,7 @@ def in_steps(graph: Graph, steps: Sequence[Sequence[Variable]]) -> dict[int, Gra
         earlier = [v for v, at in level.items() if at < number]
         if results:
             graphs[number] = compile(
-                graph.program, list(dict.fromkeys(results)), given=earlier, state_as_inputs=True, updates=False, ordered=True
+                graph.program, list(dict.fromkeys(results)), inputs=earlier, state_as_inputs=True, updates=False, ordered=True
             )
     return graphs
 

@@ -207,14 +207,14 @@ def _known(op: Operator, scale: Variable | None, zero: Variable | None, axis: in
 
 def _scaled_behind(op: Operator, zero: int, axis: int, readers: Any) -> _Site | None:
     """A product on integers as quantize_dynamic writes it: Cast, then Mul by the product of both scales"""
-    held = op.inputs[zero] if zero < len(op.inputs) else None
+    zero_point = op.inputs[zero] if zero < len(op.inputs) else None
     for cast, _ in readers[op.outputs[0]] if len(readers[op.outputs[0]]) == 1 else ():
         for mul, index in readers[cast.outputs[0]] if cast.type == "Cast" else ():
             both = mul.inputs[1 - index].op if mul.type == "Mul" and mul.inputs[1 - index] is not None else None
             if both is not None and both.type == "Mul":
                 dynamic = [v is not None and v.op is not None and v.op.type == "DynamicQuantizeLinear" for v in both.inputs]
                 if sum(dynamic) == 1:
-                    return _known(op, both.inputs[dynamic.index(False)], held, axis, 0)
+                    return _known(op, both.inputs[dynamic.index(False)], zero_point, axis, 0)
     return None
 
 
