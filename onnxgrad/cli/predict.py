@@ -26,7 +26,7 @@ from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import write_whole, writing
-from onnxgrad.training.data.arranging import TARGETS
+from onnxgrad.training.data.columns import TARGETS
 from onnxgrad.training.evaluation import predicted
 
 _WIDEST = 10_000

@@ -21,8 +21,8 @@ from onnxgrad.core.runtime.openvino import place_by_name
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.internal.files import read_whole
+from onnxgrad.training.data.characters import KEY
 from onnxgrad.training.data.rows import Rows
-from onnxgrad.training.data.spelling import KEY
 from onnxgrad.training.losses.distillation import Distillation
 from onnxgrad.training.losses.terms import Term
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder, write_atomically
@@ -73,9 +73,9 @@ def write_settings(run: RunFolder, settings: dict[str, Any]) -> None:
         TrainingError: if a run is in it.
     """
     program = from_onnx(settings["model"])
-    held = [v.value.origin for v in program.list_vars() if v.value is not None]
+    origins = [v.value.origin for v in program.list_vars() if v.value is not None]
     run.check_new()
-    if not any(getattr(origin, "external_data", None) for origin in held):
+    if not any(getattr(origin, "external_data", None) for origin in origins):
         write_atomically(run.path / MODEL, read_whole(Path(settings["model"])))
     write_atomically(run.path / SETTINGS, json.dumps(settings, indent=1).encode())
 

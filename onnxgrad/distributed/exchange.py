@@ -540,8 +540,8 @@ class StateExchange(_Sharing):
         """
         if self._resumed is not None:
             sizes = {number: sum(map(_size, members)) for number, members in self._members().items()}
-            kinds = {number: members[0].dtype.numpy for number, members in self._members().items()}
-            flats = {number: np.zeros(size, kinds[number]) for number, size in sizes.items()}
+            dtypes = {number: members[0].dtype.numpy for number, members in self._members().items()}
+            flats = {number: np.zeros(size, dtypes[number]) for number, size in sizes.items()}
             self._resume({number: flat for number, flat in flats.items() if is_compressed(flat)})
         owners = {} if self.shared is None or self.sharding < 2 else self.shared.shards.owners
         parcels: list[_Parcel] = []

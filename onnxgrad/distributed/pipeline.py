@@ -15,9 +15,9 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.applying import OpenApplying
 from onnxgrad.core.runtime.executor import set_rates
-from onnxgrad.core.runtime.held import HeldState
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.runner import OpenPhase
+from onnxgrad.core.runtime.scope_state import ScopeState
 from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, own_array
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
@@ -144,8 +144,8 @@ class PipelineStep:
         self._accumulation = program.plan.accumulation
         for total in [] if self._accumulation is None else self._accumulation.sums:
             self._rank_of[total.name] = self._rank_of[total.name.rpartition("@")[0]]
-        held = scope or program.active_scope()
-        self._scope = held if in_scope else held.copy()
+        source = scope or program.active_scope()
+        self._scope = source if in_scope else source.copy()
         target = StepTarget(lowering, threads=threads or os.cpu_count() or 1)
         turns: list[Turn] = ["whole"] if self._accumulation is None else ["run", "apply"]
         self._appliers = {turn: self._opened(turn, target, place, threads) for turn in turns}
@@ -154,7 +154,7 @@ class PipelineStep:
         self._owners = shards.owners
         self._gradients = {v: _parameter(v, self._rank_of) for v in shards.cut.gradients if v not in plan.constant}
         self._variables = {v.name: v for v in program.list_vars() if v.persistable}
-        self._state = HeldState(self._scope, self._variables.values())
+        self._state = ScopeState(self._scope, self._variables.values())
         opened = [one for one in (self._forward, self._backward, self._weigh, self._still) if one is not None]
         applied = [name for one in self._appliers.values() for name in one.applying.state()]
         self._names = list(dict.fromkeys([*(name for one in opened for name in one.state), *applied]))

@@ -128,10 +128,10 @@ class OpenWriter(Writer):
         super().write(call)
         if (call, 0) in self._open:
             x = self._double(self._operand(call.inputs[0], is_opened))  # type: ignore[arg-type]
-            held = self.block.build.Identity(x)
-            held.stop_gradient = True
+            constant = self.block.build.Identity(x)
+            constant.stop_gradient = True
             # The value that the cast rounds to, with the gradient of x.
-            self._doubles[call, 0] = self.block.build.Add(x, self._double(self.variables[call, 0]) - held)
+            self._doubles[call, 0] = self.block.build.Add(x, self._double(self.variables[call, 0]) - constant)
 
     def _operand(self, node: TapeNode | None, in_double: bool) -> Variable | None:
         v = self.read(node)

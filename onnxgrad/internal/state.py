@@ -140,8 +140,8 @@ def leave_guard() -> None:
 def set_here(**values: Any) -> None:
     """Set fields for this thread: until the guard that it is inside of ends, or for good outside of guards."""
     layer = _INNERMOST.get()
-    outer, held = (None, {}) if layer is None else layer
-    _INNERMOST.set(_Layer(outer, {**held, **values}))
+    outer, settings = (None, {}) if layer is None else layer
+    _INNERMOST.set(_Layer(outer, {**settings, **values}))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.step.counted import accumulated_step
+from onnxgrad.core.step.accumulated import accumulated_step
 from onnxgrad.core.step.export import save_training_step, to_training_step
 from onnxgrad.core.step.split import Split, save_split, split_step
 from onnxgrad.training.ranks.ranks import Ranks

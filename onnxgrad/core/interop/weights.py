@@ -88,9 +88,9 @@ _MASK = -1e30
 
 
 class Decision(NamedTuple):
-    """``kind`` is ``"weight"``, ``"table"`` (a parameter that stays as it is unless it is named) or ``"constant"``."""
+    """``category`` is ``"weight"``, ``"table"`` (a parameter that stays as it is unless it is named) or ``"constant"``."""
 
-    kind: str
+    category: str
     reason: str
 
 

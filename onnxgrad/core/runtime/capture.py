@@ -84,14 +84,14 @@ class CapturedBinding(DoubleBinding):
     def outdated(self, scope: Scope) -> list[int]:
         side, left = self._sides[0], []
         for index in super().outdated(scope):
-            held = scope.present(self._inputs[index])
-            if isinstance(held, Buffer) and self._inputs[index] in self._written_names and not held.is_held_by(1):
+            value = scope.present(self._inputs[index])
+            if isinstance(value, Buffer) and self._inputs[index] in self._written_names and not value.is_held_by(1):
                 # As equal constants of a startup program are: in memory of its own later steps write to where this one reads.
-                held = Buffer(self._place.value(array_of(held.value)), memory=self._place.memory)
-                scope.put(self._inputs[index], held)
-            if isinstance(held, np.ndarray) and self._keeps(index, held.size):
-                self._copy(self._inputs[index], held)
-                side.read[index] = held
+                value = Buffer(self._place.value(array_of(value.value)), memory=self._place.memory)
+                scope.put(self._inputs[index], value)
+            if isinstance(value, np.ndarray) and self._keeps(index, value.size):
+                self._copy(self._inputs[index], value)
+                side.read[index] = value
             else:
                 left.append(index)
         return left

@@ -19,7 +19,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType, shown_type
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
-from onnxgrad.core.step.counted import accumulated_step
+from onnxgrad.core.step.accumulated import accumulated_step
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError

@@ -144,9 +144,9 @@ def plan_pipeline(
     weigh = None
     if weight is not None and weight not in computed:
         weigh = compile(graph.program, [weight], lowering, state_as_inputs=True, updates=False, ordered=True)
-    held = {**stages[-1].takes, **stages[-1].results}
+    sources = {**stages[-1].takes, **stages[-1].results}
     for v in fetched:
-        if graph.of(v) not in held:
+        if graph.of(v) not in sources:
             raise ArgumentError(f"{v.name} does not reach the last stage of the pipeline, where results are fetched. Leave it out.")
     if still.constant and not takes_parts:
         raise ArgumentError(

@@ -86,7 +86,7 @@ def _write_algorithm(algorithm: GraphProto, inference: GraphProto, step: GraphPr
     """Fill the algorithm with what the step has beyond the inference graph; returns new names of what would clash."""
     shared = {node.output[0]: node.SerializeToString(deterministic=True) for node in inference.node if node.output}
     taken = {name for node in inference.node for name in node.output} | {v.name for v in inference.input}
-    held = {tensor.name for tensor in inference.initializer}
+    names = {tensor.name for tensor in inference.initializer}
     algorithm.name = "training"
     renamed: dict[str, str] = {}
     for node in step.node:
@@ -99,8 +99,8 @@ def _write_algorithm(algorithm: GraphProto, inference: GraphProto, step: GraphPr
         for i, name in enumerate(copy.output):
             if name in taken:
                 copy.output[i] = renamed[name] = f"{name}/training"
-    algorithm.initializer.extend(tensor for tensor in step.initializer if tensor.name not in held)
-    state = held | {tensor.name for tensor in step.initializer}
+    algorithm.initializer.extend(tensor for tensor in step.initializer if tensor.name not in names)
+    state = names | {tensor.name for tensor in step.initializer}
     algorithm.input.extend(v for v in step.input if v.name not in state | taken)
     offered = {v.name for v in inference.output}
     for v in step.output:
@@ -254,12 +254,12 @@ def _startup(model: ModelProto, info: TrainingInfoProto, folder: Path | None, pr
     block = startup.global_block()
     initial = {entry.key: _bound(block.vars.get(entry.value), entry.value) for entry in info.initialization_binding}
     for name, new in initial.items():
-        held = _bound(program.global_block().vars.get(name), name)
+        variable = _bound(program.global_block().vars.get(name), name)
         if name in block.vars:
             block.vars[name].name = startup.fresh_name(f"{name}/initial")
         startup.names.pop(name, None)
-        if not held.persistable or held.value is None:
+        if not variable.persistable or variable.value is None:
             raise ModelError(f"initialization_binding names {name!r}, which is no state of the training. {_ADVICE}")
-        _check_equal(held, new)
-        startup.updates[startup.create_global_var(name, held.value.numpy())] = new
+        _check_equal(variable, new)
+        startup.updates[startup.create_global_var(name, variable.value.numpy())] = new
     return startup

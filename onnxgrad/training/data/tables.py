@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, FileError, OnnxGradError
 from onnxgrad.internal.files import read_whole
-from onnxgrad.training.data.arranging import Arrangement, Numbering, arrange_columns, class_notes, stack_columns
+from onnxgrad.training.data.columns import Arrangement, Numbering, arrange_columns, class_notes, stack_columns
 from onnxgrad.training.data.rows import Batch, Columns, Rows, Stream
 from onnxgrad.training.data.shuffled import Shuffled
 from onnxgrad.training.data.spec import DataSpec
@@ -148,17 +148,17 @@ class _Lines:
         return record
 
     def pieces(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, list[Any]]]]:
-        held: dict[str, list[Any]] = {name: [] for name in names}
+        columns: dict[str, list[Any]] = {name: [] for name in names}
         first = count = 0
         for _, record in self._objects():
             for name in names:
-                held[name].append(record.get(name))
+                columns[name].append(record.get(name))
             count += 1
             if count - first == _READ:
-                yield first, held
-                held, first = {name: [] for name in names}, count
+                yield first, columns
+                columns, first = {name: [] for name in names}, count
         if count > first:
-            yield first, held
+            yield first, columns
 
     def columns(self, names: Sequence[str]) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {name: [] for name in names}

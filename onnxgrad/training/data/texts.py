@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, DataError
-from onnxgrad.training.data.arranging import Numbering, arrange_columns, class_notes, stack_columns
+from onnxgrad.training.data.columns import Numbering, arrange_columns, class_notes, stack_columns
 from onnxgrad.training.data.derived_inputs import MASK, TOKENS
 from onnxgrad.training.data.rows import Batch, Columns
 from onnxgrad.training.data.spec import DataSpec

@@ -27,7 +27,7 @@ from onnxgrad.internal.losses import (
     kl_divergence,
     squared_error,
 )
-from onnxgrad.training.losses.weighing import Weighing
+from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.surgery.activations import Activation, hidden_activation
 
 __all__ = ["LAYOUTS", "LOSSES", "alignment_loss", "class_loss", "takes_logits"]

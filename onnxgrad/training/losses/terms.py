@@ -13,9 +13,9 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
 from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, alignment_loss, class_loss, takes_logits
-from onnxgrad.training.losses.weighing import Weighing
 from onnxgrad.training.surgery.activations import Activation
 
 __all__ = ["Attached", "Term", "as_terms", "attach", "output_of"]

@@ -225,10 +225,10 @@ def _rapidfuzz() -> Any:
 
 
 def _split_words(labels: list[int], space: int) -> list[tuple[int, ...]]:
-    words: list[list[int]] = [[]]
+    split: list[list[int]] = [[]]
     for label in labels:
         if label == space:
-            words.append([])
+            split.append([])
         else:
-            words[-1].append(label)
-    return [tuple(word) for word in words if word]
+            split[-1].append(label)
+    return [tuple(word) for word in split if word]

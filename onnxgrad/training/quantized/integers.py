@@ -122,13 +122,13 @@ def _store_bias(program: Program, op: Operator, what: dict[str, Any]) -> None:
     if not np.all(np.abs(level) < 2**31):
         substitute(program.global_block().ops, {y: master})  # no 32 bits hold it: it stays a float number
         return _remove(program, [op])
-    held = [_new_constant(program, what["name"], level.astype(np.int32))]
-    held.append(_new_constant(program, what["scale"], width.astype(master.dtype.numpy)))
+    constants = [_new_constant(program, what["name"], level.astype(np.int32))]
+    constants.append(_new_constant(program, what["scale"], width.astype(master.dtype.numpy)))
     if what.get("zero") is not None:
         shape = width.shape if width.size > 1 or what["zero_rank"] else ()
-        held.append(_new_constant(program, what["zero"], np.zeros(shape, np.int32)))
+        constants.append(_new_constant(program, what["zero"], np.zeros(shape, np.int32)))
     op.domain = CONTRIB_DOMAIN if what.get("domain") == CONTRIB_DOMAIN else ""
-    op.type, op.inputs, op.attrs = "DequantizeLinear", list(held), {"axis": 0} if width.size > 1 else {}
+    op.type, op.inputs, op.attrs = "DequantizeLinear", list(constants), {"axis": 0} if width.size > 1 else {}
     op.metadata = {key: value for key, value in (op.metadata or {}).items() if key != KEY} or None
     drop_unread(program, [master])
 
@@ -293,6 +293,6 @@ def _observe(ops: list[Operator], low: Array, high: Array, levels: float | None)
         shifts = np.broadcast_to(now, width.shape if width.size > 1 else zero.static_shape or ())
         if len(readers) == len(everybody):
             return _set_constant(program, zero, shifts)
-        held = _new_constant(program, zero.name, shifts.astype(zero.dtype.numpy))
+        constant = _new_constant(program, zero.name, shifts.astype(zero.dtype.numpy))
         for op in readers:
-            op.inputs = [*op.inputs[:2], held]
+            op.inputs = [*op.inputs[:2], constant]

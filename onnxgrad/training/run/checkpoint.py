@@ -145,12 +145,12 @@ _DIGESTS: WeakKeyDictionary[Program, dict[str, tuple[Any, str]]] = WeakKeyDictio
 
 def _contents(v: Any) -> str:
     """A hash of the value of a weight, taken again when another value was set"""
-    held = v.block.program.active_scope().present(v.name)
-    held = v.value if held is None else held
+    value = v.block.program.active_scope().present(v.name)
+    value = v.value if value is None else value
     digests = _DIGESTS.setdefault(v.block.program, {})
     known = digests.get(v.name)
-    if known is not None and known[0] is held:
+    if known is not None and known[0] is value:
         return known[1]
     digest = hashlib.sha256(np.ascontiguousarray(v.get_value()).view(np.uint8).data).hexdigest()
-    digests[v.name] = (held, digest)
+    digests[v.name] = (value, digest)
     return digest

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
-from onnxgrad.training.data.arranging import Numbering, arrange_columns, class_notes, stack_columns
+from onnxgrad.training.data.columns import Numbering, arrange_columns, class_notes, stack_columns
 from onnxgrad.training.data.images import Images, opened_pictures
 from onnxgrad.training.data.rows import Batch, Columns, Rows, Stream
 from onnxgrad.training.data.shuffled import Shuffled
@@ -119,8 +119,10 @@ class DatasetRows(Rows):
         self.data, self.plan, self.wanted, self.numbering, self.length = data.with_format(None), plan, wanted, numbering, len(data)
 
     def take(self, rows: Any, epoch: tuple[int, int] | None = None) -> Batch:
-        held = self.data[[int(row) for row in rows]]
-        return stack_columns(self.plan, {name: held[name] for name in self.plan.read}, self.wanted, self.numbering, "the dataset")
+        examples = self.data[[int(row) for row in rows]]
+        return stack_columns(
+            self.plan, {name: examples[name] for name in self.plan.read}, self.wanted, self.numbering, "the dataset"
+        )
 
     def column(self, name: str) -> Any:
         parts = self.plan.parts.get(name, [])
@@ -183,18 +185,18 @@ def _examples(data: Any, plan: Any, wanted: DataSpec, numbering: Numbering) -> C
     def pieces(epoch: int) -> Iterator[Batch]:
         if hasattr(data, "set_epoch"):
             data.set_epoch(epoch)
-        held: list[dict[str, Any]] = []
+        examples: list[dict[str, Any]] = []
         first = 0
         for example in data:
-            held.append(example)
-            if len(held) == _PIECE:
-                yield piece(held, first)
-                first, held = first + len(held), []
-        if held:
-            yield piece(held, first)
+            examples.append(example)
+            if len(examples) == _PIECE:
+                yield piece(examples, first)
+                first, examples = first + len(examples), []
+        if examples:
+            yield piece(examples, first)
 
-    def piece(held: list[dict[str, Any]], first: int) -> Batch:
-        columns = {name: [example.get(name) for example in held] for name in plan.read}
+    def piece(examples: list[dict[str, Any]], first: int) -> Batch:
+        columns = {name: [example.get(name) for example in examples] for name in plan.read}
         return stack_columns(plan, columns, wanted, numbering, "the dataset", first)
 
     return pieces

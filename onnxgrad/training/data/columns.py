@@ -13,9 +13,9 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import DataError
+from onnxgrad.training.data.characters import PADDING, encode_characters
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.data.spec import DataSpec
-from onnxgrad.training.data.spelling import PADDING, encode_characters
 
 __all__ = ["Arrangement", "Numbering", "arrange_columns", "class_notes", "stack_columns"]
 

@@ -6,7 +6,7 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
-from onnxgrad.core.step.counted import COUNTER, accumulated_step
+from onnxgrad.core.step.accumulated import COUNTER, accumulated_step
 from onnxgrad.training.accumulation import SUM, add_up
 
 X = np.random.default_rng(1).normal(size=(7, 4, 3)).astype(np.float32)

@@ -1,6 +1,6 @@
 """A program that counts its runs itself, and applies the gradients that it adds up in every so many-th: what is exported.
 
-Tests: tests/core/step/test_counted.py.
+Tests: tests/core/step/test_accumulated.py.
 """
 
 from __future__ import annotations
