@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from onnxgrad.core.compile import compile
+from onnxgrad.core.graph.graph import FedLabel
 from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
@@ -25,12 +26,14 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace
 from onnxgrad.core.runtime.session import open_graph
+from onnxgrad.core.state.inputs import Door, check_classes
 from onnxgrad.eager.node import Call, Kind, TapeNode
-from onnxgrad.errors import ExecutionError
+from onnxgrad.errors import ExecutionError, FeedError
 
 __all__ = ["Writer", "counts", "evaluate"]
 
 _SESSIONS = 512
+_LABELS = Door("the tensor", "the loss", casts=False)
 _CONSTANTS_TRIED = 4
 _SMALL_WORK = 1 << 14
 Built = TypeVar("Built")
@@ -46,6 +49,7 @@ class _Compiled(NamedTuple):
     names: list[str]
     leaves: list[tuple[str, int]]
     widened: list[str]
+    labels: list[FedLabel]
 
 
 class Structures(Generic[Built]):
@@ -176,6 +180,7 @@ def evaluate(nodes: Iterable[TapeNode], forget: bool = True) -> None:
 
     Raises:
         ExecutionError: with onnxruntime's reason, if it refuses or fails.
+        FeedError: if labels of a loss are no classes.
     """
     targets = [node for node in nodes if node.array is None]
     if not targets:
@@ -192,7 +197,11 @@ def _evaluate(targets: list[TapeNode], forget: bool) -> None:
         feeds: dict[str, Any] = {name: leaves[at].array for name, at in compiled.leaves}
         for name in compiled.widened:
             feeds[name] = feeds[name].astype(np.float32)
+        for label in compiled.labels:
+            check_classes(feeds[label.name], label.name, label.classes, label.ignored, _LABELS)
         results = compiled.run(compiled.names, feeds, None)
+    except FeedError:
+        raise
     except Exception as error:
         raise ExecutionError(f"onnxruntime failed while computing eager tensors: {error}") from error
     counts["runs"] += 1
@@ -217,13 +226,13 @@ def _session(chain: Chain, fed: set[TapeNode]) -> _Compiled:
         writer.write(call)
     results = [writer.variables[chain.output_at(number)] for number in chain.wanted]
     outputs = [writer.block.build.Cast(v, to=1) if _is_odd(v.type) else v for v in results]
-    graph = compile(writer.program, outputs, runs=True)
+    graph = compile(writer.program, outputs, runs=True, checks_labels=True)
     session = open_graph(graph, CPUPlace(), 1 if _largest(chain) <= _SMALL_WORK else None)
     counts["sessions"] += 1
     read = {entry.name for entry in session.get_inputs()}
     leaves = [(name, at) for name, at in feeds if name in read]
     widened = [name for name, at in leaves if _is_odd(chain.leaves[at].kind.type)]
-    return _Compiled(session._sess.run, [v.name for v in outputs], leaves, widened)
+    return _Compiled(session._sess.run, [v.name for v in outputs], leaves, widened, graph.labels)
 
 
 def _is_odd(type: Any) -> bool:
