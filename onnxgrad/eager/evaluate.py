@@ -17,8 +17,10 @@ import numpy as np
 
 from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.graph import FedLabel
+from onnxgrad.core.graph_passes.label_range import LOSSES, fed_label, has_labels
 from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.origin import is_written_for
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import TensorValue as Array
 from onnxgrad.core.ir.traverse import all_operators_of
@@ -43,13 +45,17 @@ counts = {"sessions": 0, "runs": 0, "backward": 0}
 
 
 class _Compiled(NamedTuple):
-    """A session, the names of its results, which leaves it takes, and which of these as float32."""
+    """A session, the names of its results, which leaves it takes, and which of these as float32.
+
+    Labels of losses are checked: those among the leaves, and those that are computed, which are its last results.
+    """
 
     run: Any
     names: list[str]
     leaves: list[tuple[str, int]]
     widened: list[str]
     labels: list[FedLabel]
+    computed: list[FedLabel]
 
 
 class Structures(Generic[Built]):
@@ -200,12 +206,14 @@ def _evaluate(targets: list[TapeNode], forget: bool) -> None:
         for label in compiled.labels:
             check_classes(feeds[label.name], label.name, label.classes, label.ignored, _LABELS)
         results = compiled.run(compiled.names, feeds, None)
+        for label, value in zip(reversed(compiled.computed), reversed(results), strict=False):
+            check_classes(value, label.name, label.classes, label.ignored, _LABELS)
     except FeedError:
         raise
     except Exception as error:
         raise ExecutionError(f"onnxruntime failed while computing eager tensors: {error}") from error
     counts["runs"] += 1
-    for array, nodes_of in zip(results, chain.wanted.values(), strict=True):
+    for array, nodes_of in zip(results, chain.wanted.values(), strict=not compiled.computed):
         for node in nodes_of:
             type = node.kind.type  # What a run returned may have another element type than the tensor.
             node.array = array.astype(type.dtype.numpy, copy=False) if isinstance(type, TensorType) else array
@@ -226,13 +234,38 @@ def _session(chain: Chain, fed: set[TapeNode]) -> _Compiled:
         writer.write(call)
     results = [writer.variables[chain.output_at(number)] for number in chain.wanted]
     outputs = [writer.block.build.Cast(v, to=1) if _is_odd(v.type) else v for v in results]
+    computed = _computed_labels(writer)
+    outputs += list(computed)
     graph = compile(writer.program, outputs, runs=True, checks_labels=True)
     session = open_graph(graph, CPUPlace(), 1 if _largest(chain) <= _SMALL_WORK else None)
     counts["sessions"] += 1
     read = {entry.name for entry in session.get_inputs()}
     leaves = [(name, at) for name, at in feeds if name in read]
     widened = [name for name, at in leaves if _is_odd(chain.leaves[at].kind.type)]
-    return _Compiled(session._sess.run, [v.name for v in outputs], leaves, widened, graph.labels)
+    return _Compiled(session._sess.run, [v.name for v in outputs], leaves, widened, graph.labels, list(computed.values()))
+
+
+def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
+    """Labels of losses that are results of other calls, and where gradients of losses take 1 from probabilities.
+
+    Raises:
+        FeedError: if one is a constant that is no class.
+    """
+    computed: dict[Variable, FedLabel] = {}
+    for op in writer.block.ops:
+        if op.type == "ScatterElements" and is_written_for(op, *LOSSES) and op.inputs[0] is not None and op.inputs[0].dims:
+            # The loss itself need not be computed with its gradient. What does not count is 0 here.
+            computed[op.inputs[1]] = FedLabel("label", op.inputs[0].dims[1], None)  # type: ignore[index]
+            continue
+        label, scores = op.inputs[1] if has_labels(op) else None, op.inputs[0] if op.inputs else None
+        if label is None or scores is None or scores.dims is None or fed_label(op, writer.block.inputs) is not None:
+            continue
+        entry = FedLabel("label", scores.dims[1], op.attr("ignore_index"))
+        if label.value is not None and label.op is None:
+            check_classes(label.value.numpy(), entry.name, entry.classes, entry.ignored, _LABELS)
+        else:
+            computed[label] = entry
+    return computed
 
 
 def _is_odd(type: Any) -> bool:

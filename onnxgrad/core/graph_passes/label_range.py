@@ -5,6 +5,7 @@ ONNX leaves open what SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss make
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,20 +19,20 @@ from onnxgrad.core.ir.origin import LABEL_IN_RANGE, LESS_ONE_AT_LABEL, Origin, i
 from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["LABEL_RANGE", "guard_labels"]
+__all__ = ["LABEL_RANGE", "LOSSES", "fed_label", "guard_labels", "has_labels"]
 
-_LOSSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+LOSSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
 _LABELS = ("int32", "int64")
 
 
 def guard_labels(graph: Graph, target: Target) -> int:
     """Guard the losses of the main graph. Labels that are fed as they are, are noted instead where whoever feeds checks them."""
     count = 0
-    for op in [op for op in graph.operators if op.type in _LOSSES and not op.domain]:
+    for op in [op for op in graph.operators if has_labels(op)]:
         label = op.inputs[1]
         if label is None or is_piece(label.op, LABEL_IN_RANGE) or _is_known_class(op):
             continue
-        fed = _fed(graph, op) if target.checks_labels else None
+        fed = fed_label(op, graph.inputs) if target.checks_labels else None
         if fed is not None:
             graph.labels.append(fed)
             continue
@@ -40,6 +41,11 @@ def guard_labels(graph: Graph, target: Target) -> int:
     if count:
         graph.take_constants()
     return count
+
+
+def has_labels(op: Operator) -> bool:
+    """Return whether an operator is a loss of labels."""
+    return op.type in LOSSES and not op.domain
 
 
 LABEL_RANGE = Pass("label_range", guard_labels, when=lambda graph, target: not graph.is_whole)
@@ -60,9 +66,9 @@ def _is_known_class(op: Operator) -> bool:
     return bool((((values >= 0) & (values < classes)) | (values == op.attr("ignore_index"))).all())
 
 
-def _fed(graph: Graph, op: Operator) -> FedLabel | None:
-    """The input that the labels are, in another shape or type at most"""
-    label, classes, inputs = op.inputs[1], _classes(op), set(graph.inputs)
+def fed_label(op: Operator, fed: Iterable[Variable]) -> FedLabel | None:
+    """The input that the labels of a loss are, in another shape or type at most; None where they are computed."""
+    label, classes, inputs = op.inputs[1], _classes(op), set(fed)
     while label is not None and label not in inputs:
         producer = label.op
         if producer is None or producer.domain or not (producer.type in VIEWS or _keeps_classes(producer)):

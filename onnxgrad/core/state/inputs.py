@@ -206,7 +206,7 @@ def converted(array: Array, dtype: DType, name: str, door: Door) -> Array:
     if dtype.name == "string":
         return _texts(array, name, door)
     source = _type_of(array.dtype)
-    if source == dtype:
+    if source is dtype:
         return array if array.dtype == dtype.numpy else array.astype(dtype.numpy)
     if source is None or not _keeps_kind(source, dtype):
         raise door.error(f"{door.what} {name!r} is {_shown(array)}, {door.owner} takes {dtype.name}. Convert it.")

@@ -33,7 +33,7 @@ def checked_batch(batch: dict[str, Any], variables: Sequence[Variable]) -> Batch
         if v.name not in batch:
             raise DataError(f"the batch has no column {v.name!r}; it has {sorted(batch)}. Rename or add it.")
         array = as_input(v, batch[v.name], _COLUMN)
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+        if v.dtype.is_float and not np.isfinite(array).all():
             where = int(np.argmax(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))) if array.ndim else 0
             raise DataError(f"column {v.name!r} holds a value that is not finite (example {where} of the batch). Clean the data.")
         feed[v.name] = array
