@@ -102,7 +102,7 @@ class Worker:
         held = self._step.values
         taken = {}
         for name, array in zip(self.names, arrays, strict=True):
-            value = as_input(_Entry(name, dtype_of(held[name].dtype), held[name].shape), array, _SENT)
+            value = np.array(as_input(_Entry(name, dtype_of(held[name].dtype), held[name].shape), array, _SENT))
             if not np.isfinite(value.astype(np.float32)).all():
                 raise DataError(f"{name} came with values that are not finite. Lower the learning rate, or the noise.")
             taken[name] = value
@@ -123,7 +123,7 @@ class Worker:
         for name, value in (state or {}).items():
             if name not in known or known[name].shape != np.shape(value):
                 raise DataError(f"{name} is no state of this step. Was it kept for another model or optimizer?")
-            taken[name] = as_input(_Entry(name, dtype_of(known[name].dtype), known[name].shape), value, _SENT)
+            taken[name] = np.array(as_input(_Entry(name, dtype_of(known[name].dtype), known[name].shape), value, _SENT))
         self._step.values.update(taken)
 
     def fit(

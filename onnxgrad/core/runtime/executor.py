@@ -12,7 +12,7 @@ from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.variable import Variable, present_value
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import Place, place_of
 from onnxgrad.core.runtime.prepared import AppliesGradients, Prepared, in_memory
@@ -156,7 +156,7 @@ class Executor:
                 cached, and what nothing needs is never run.
 
         Returns:
-            One array per fetch, in order.
+            One array per fetch, in order. None shares memory with a feed, with the state or with what other runs give.
 
         Raises:
             FeedError: if a feed is missing, has the wrong dtype or shape, or holds what the dtype does not, or labels of
@@ -192,7 +192,7 @@ class Executor:
             step_schedules(program)
         for v, printer in plan.printers:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
-        return [values[v] if v in values else v.get_value() if v.is_eager else present_value(scope, v) for v in fetches]
+        return [values[v] if v in values else v.get_value() if v.is_eager else v.get_value(scope) for v in fetches]
 
     def apply(self, program: Program | None = None, scope: Scope | None = None) -> None:
         """Apply the gradients that runs of a program have added up, and clear the sums. Any number of runs may have been.

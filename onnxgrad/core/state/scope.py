@@ -57,12 +57,12 @@ class Scope:
         self._transactions = 0
 
     def get(self, name: str) -> Any:
-        """The value as a numpy array, or None when there is none."""
+        """The value as a numpy array of its own, or None when there is none."""
         with self.lock:
             value = self.present(name)
-            if not isinstance(value, Buffer):
-                return value
-            return array_of(value.value)
+            if value is None:
+                return None
+            return array_of(value.value) if isinstance(value, Buffer) else value.copy()
 
     @contextmanager
     def viewed(self, name: str) -> Iterator[Any]:
