@@ -253,18 +253,19 @@ def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
     """
     computed: dict[Variable, FedLabel] = {}
     for op in writer.block.ops:
-        if op.type == "ScatterElements" and is_written_for(op, *LOSSES) and op.inputs[0] is not None and op.inputs[0].dims:
+        scores, label = op.inputs[:2] if len(op.inputs) > 1 else (None, None)
+        classes = scores.dims[1] if scores is not None and scores.dims is not None and len(scores.dims) > 1 else None
+        if label is None or not isinstance(classes, int):
+            continue
+        if op.type == "ScatterElements" and is_written_for(op, *LOSSES):
             # The loss itself need not be computed with its gradient. What does not count is 0 here.
-            computed[op.inputs[1]] = FedLabel("label", op.inputs[0].dims[1], None)  # type: ignore[index]
-            continue
-        label, scores = op.inputs[1] if has_labels(op) else None, op.inputs[0] if op.inputs else None
-        if label is None or scores is None or scores.dims is None or fed_label(op, writer.block.inputs) is not None:
-            continue
-        entry = FedLabel("label", scores.dims[1], op.attr("ignore_index"))
-        if label.value is not None and label.op is None:
-            check_classes(label.value.numpy(), entry.name, entry.classes, entry.ignored, _LABELS)
-        else:
-            computed[label] = entry
+            computed[label] = FedLabel("label", classes, None)
+        elif has_labels(op) and fed_label(op, writer.block.inputs) is None:
+            ignored = op.attr("ignore_index")
+            if label.value is not None and label.op is None:
+                check_classes(label.value.numpy(), "label", classes, ignored, _LABELS)
+            else:
+                computed[label] = FedLabel("label", classes, ignored)
     return computed
 
 

@@ -140,8 +140,8 @@ class Prepared:
         self._apart = [(v.name, v.static_shape or (), v.dtype.numpy) for v in large]
         self.reused = {v.name for v in self._small} | self.slots.keys() if self.takes_turns else set(self.slots)
         self._outputs = [name for name, _ in graph.outputs] if session is not None else []
-        own = {*state_names, *self.reused, *self.slots}
-        self._sources = {name: sources for name, v in fetched.items() if name not in own and (sources := _sources(graph, v))}
+        separate = {*state_names, *self.reused, *self.slots}
+        self._sources = {name: sources for name, v in fetched.items() if name not in separate and (sources := _sources(graph, v))}
         self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
         self._rooms: weakref.WeakKeyDictionary[Scope, dict[str, Any]] = weakref.WeakKeyDictionary()

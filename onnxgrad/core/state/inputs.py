@@ -274,7 +274,7 @@ def _check_range(array: Array, dtype: DType, name: str, door: Door) -> None:
 
 
 def _bounds(dtype: DType) -> tuple[int, int]:
-    limits = ml_dtypes.iinfo(dtype.numpy)
+    limits = ml_dtypes.iinfo(dtype.numpy)  # type: ignore[no-untyped-call]
     return int(limits.min), int(limits.max)
 
 
@@ -287,7 +287,7 @@ def _changed(array: Array, result: Array, source: DType, dtype: DType) -> Any:
     back = result.astype(real.dtype)
     wrong = (np.isnan(real) != np.isnan(back)) | (np.isinf(real) != np.isinf(back))
     if dtype.name in _SATURATING:
-        limits = ml_dtypes.finfo(dtype.numpy)
+        limits = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
         wrong |= (real > float(limits.max)) | (real < float(limits.min)) | ((real == 0) & (back != 0))
     return array.reshape(-1)[int(np.argmax(wrong.reshape(-1)))].item() if wrong.any() else None
 
