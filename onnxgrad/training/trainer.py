@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -19,7 +18,6 @@ from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
 from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
-from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.internal import state
@@ -40,7 +38,7 @@ from onnxgrad.training.losses.loss_scale import LossScale
 from onnxgrad.training.losses.terms import Term, as_terms
 from onnxgrad.training.metrics.batch import check_metrics
 from onnxgrad.training.model import Model
-from onnxgrad.training.optimizers import clipping, grouped, make_optimizer
+from onnxgrad.training.options import EngineOptions, RecomputeOptions, UpdateOptions, WeightOptions
 from onnxgrad.training.quantized.frozen import compute_in_integers
 from onnxgrad.training.quantized.learned import prepare_quantized
 from onnxgrad.training.ranks.ranks import ranks_of
@@ -52,7 +50,6 @@ from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.loop import TrainingLoop
 from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_course
 from onnxgrad.training.run.position import check_position, check_schedule, position_of
-from onnxgrad.training.run.schedules import planned
 from onnxgrad.training.run.state import RunState
 from onnxgrad.training.steps import TrainingSteps
 from onnxgrad.training.surgery.adapters import save_adapters
@@ -167,20 +164,16 @@ class Trainer(TrainingSteps):
         threads: int | None = None,
         distributed: bool | Strategy | None = None,
     ) -> None:
+        weights = WeightOptions(trainable, freeze, batch_norm, sample, quantized, frozen)
+        updates = UpdateOptions(
+            optimizer, learning_rate, schedule, warmup, weight_decay, clip_norm, clip_value, groups, accumulate, loss_scale, ema
+        )
+        recompute = RecomputeOptions(checkpoints, memory_budget, sizes)
+        engine = EngineOptions(place, threads, memory, precision)
         self.ranks = ranks_of(distributed)
-        if accumulate < 1:
-            raise ArgumentError(f"accumulate counts micro-batches; it is at least 1, not {accumulate}.")
+        self.accumulate, self.seed = accumulate, seed
         self.program = model if isinstance(model, Program) else from_onnx(model)
-        opened = open_batch(self.program)
-        self.inputs = list(self.program.inputs)
-        self.program.random_seed = seed
-        rounded = prepare_quantized(self.program, quantized)
-        self.batch_norm, notes = prepare_batch_norm(self.program, batch_norm, sample)
-        split_statistics(self.program)
-        self.inference = self.program.clone(for_test=True)
-        self.chosen = choose_trainable(self.program, trainable, freeze)
-        for text in find_ties(self.chosen).warnings():
-            warnings.warn(text, stacklevel=2)
+        notes = self._prepare(weights)
         self.ranks.prepare(self.program, checkpoints=checkpoints, memory_budget=memory_budget, frozen=frozen)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
@@ -188,18 +181,13 @@ class Trainer(TrainingSteps):
         if taught is not None:
             self.terms = [*self.terms, taught.term]
         check_metrics(metrics)  # an unknown one is refused before anything is appended
-        rate = planned(learning_rate, schedule, warmup)
-        self.optimizer = make_optimizer(
-            optimizer, rate, weight_decay, clipping(clip_norm, clip_value), grouped(self.chosen, groups)
-        )
-        self.accumulate, self.seed = accumulate, seed
+        self.optimizer = updates.make_optimizer(self.chosen)
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
-        kept: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with state.fresh_names():
             self.model = Model(self.program, self.inference, self.terms, taught, metrics)
-            self._append(loss_scale, ema, kept)
-        self.remarks += [*opened, *rounded, *notes, *kept_tables(self.program), *self.model.derived.remarks]
-        self.executor = Executor(place, threads=self.ranks.threads(threads), memory=memory, precision=precision)
+            self._append(updates, recompute)
+        self.remarks += [*notes, *kept_tables(self.program), *self.model.derived.remarks]
+        self.executor = engine.make_executor(self.ranks.threads(threads))
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
         self.state = RunState()
         self.interrupt = Interrupt(self.ranks.are_many)
@@ -209,7 +197,22 @@ class Trainer(TrainingSteps):
 
     # Building --------------------------------------------------------------------------------------------------------
 
-    def _append(self, loss_scale: float | None, ema: float | None, kept: dict[str, Any]) -> None:
+    def _prepare(self, weights: WeightOptions) -> list[str]:
+        """Give the program the forms that train, and choose what trains; return lines on what was decided"""
+        opened = open_batch(self.program)
+        self.inputs = list(self.program.inputs)
+        self.program.random_seed = self.seed
+        rounded = prepare_quantized(self.program, weights.quantized)
+        self.batch_norm, notes = prepare_batch_norm(self.program, weights.batch_norm, weights.sample)
+        split_statistics(self.program)
+        self.inference = self.program.clone(for_test=True)
+        self.chosen = choose_trainable(self.program, weights.trainable, weights.freeze)
+        for text in find_ties(self.chosen).warnings():
+            warnings.warn(text, stacklevel=3)
+        return [*opened, *rounded, *notes]
+
+    def _append(self, updates: UpdateOptions, recompute: RecomputeOptions) -> None:
+        """Append the backward pass and the updates of what trains"""
         self.average: ExponentialMovingAverage | None = None
         model = self.model
         self.inputs, self.outputs, self.targets, self.loss = model.inputs, model.outputs, model.targets, model.loss
@@ -218,9 +221,15 @@ class Trainer(TrainingSteps):
             p.do_model_average = False
         for p in self.chosen:
             p.trainable, p.stop_gradient, p.do_model_average = True, False, True
-        scale = LossScale(self.program, self.optimizer, loss_scale)
+        scale = LossScale(self.program, self.optimizer, updates.loss_scale)
         self.remarks += scale.remarks
-        pairs = self.optimizer.backward(scale.of(self.loss), parameters=self.chosen, **kept)
+        pairs = self.optimizer.backward(
+            scale.of(self.loss),
+            parameters=self.chosen,
+            checkpoints=recompute.checkpoints,
+            memory_budget=recompute.memory_budget,
+            sizes=recompute.sizes,
+        )
         if not pairs:
             raise ArgumentError("no parameter that may be trained reaches the loss. Check trainable=, freeze= and the output.")
         self.trained = [p for p, _ in pairs]
@@ -229,8 +238,8 @@ class Trainer(TrainingSteps):
             scale.apply(pairs)
         else:
             add_up(self.program, scale.finite(pairs), self.optimizer, self.accumulate)
-        if ema is not None:
-            self.average = ExponentialMovingAverage(ema)
+        if updates.ema is not None:
+            self.average = ExponentialMovingAverage(updates.ema)
             with program_guard(self.program, Program()):
                 self.average.update()
         self.ranks.attach(self.program, self.loss, bool(scale.start), self.average)
@@ -445,8 +454,21 @@ class Trainer(TrainingSteps):
                     folder.check_new()
             self.state.files = files
             goal = count if total_epochs is not None else self.state.begun + count
-            plan = FitPlan(goal, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
-            plan = replace(plan, monitor=monitor, max_steps=max_steps, evaluate_every=evaluate_every)
+            plan = FitPlan(
+                epochs=goal,
+                batch_size=batch_size,
+                shuffle=shuffle,
+                drop_last=drop_last,
+                prefetch=prefetch,
+                max_steps=max_steps,
+                patience=patience,
+                monitor=monitor,
+                evaluate_every=evaluate_every,
+                checkpoint_every=checkpoint_every,
+                callbacks=callbacks,
+                verbose=verbose,
+                curves=curves,
+            )
             if count and self.epoch >= goal:
                 message = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
                 warnings.warn(f"{message}. Give a larger total_epochs (--epochs).", stacklevel=2)

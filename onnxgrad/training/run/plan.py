@@ -30,15 +30,15 @@ class FitPlan:
     batch_size: int
     shuffle: bool
     drop_last: bool
+    prefetch: int
+    max_steps: int | None
     patience: int | None
+    monitor: str | None
+    evaluate_every: int | None
     checkpoint_every: int | None
     callbacks: Sequence[Any]
-    prefetch: int
     verbose: bool | str
     curves: bool
-    monitor: str | None = None
-    max_steps: int | None = None
-    evaluate_every: int | None = None
 
 
 def judged(row: Row, monitor: str | None = None) -> float:
