@@ -252,6 +252,7 @@ def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
         FeedError: if one is a constant that is no class.
     """
     computed: dict[Variable, FedLabel] = {}
+    checked = {op.inputs[1] for op in writer.block.ops if has_labels(op)}
     for op in writer.block.ops:
         scores, label = op.inputs[:2] if len(op.inputs) > 1 else (None, None)
         classes = scores.dims[1] if scores is not None and scores.dims is not None and len(scores.dims) > 1 else None
@@ -259,7 +260,8 @@ def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
             continue
         if op.type == "ScatterElements" and is_written_for(op, *LOSSES):
             # The loss itself need not be computed with its gradient. What does not count is 0 here.
-            computed[label] = FedLabel("label", classes, None)
+            if _labels_behind(label) not in checked:
+                computed[label] = FedLabel("label", classes, None)
         elif has_labels(op) and fed_label(op, writer.block.inputs) is None:
             ignored = op.attr("ignore_index")
             if label.value is not None and label.op is None:
@@ -267,6 +269,13 @@ def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
             else:
                 computed[label] = FedLabel("label", classes, ignored)
     return computed
+
+
+def _labels_behind(index: Variable) -> Variable:
+    """The labels that the gradient of a loss made an index of, by its own operators"""
+    while index.op is not None and index.op.inputs[0] is not None and is_written_for(index.op, *LOSSES):
+        index = index.op.inputs[0]
+    return index
 
 
 def _is_odd(type: Any) -> bool:

@@ -236,10 +236,8 @@ class Executor:
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
         for name, array in feeds:
             prepared.place.check(name, array)
-        if prepared.labels:
-            fed = dict(feeds)
-            for label in prepared.labels:
-                check_classes(fed[label.name], label.name, label.classes, label.ignored)
+        for at, (name, classes, ignored) in prepared.labels:
+            check_classes(feeds[at][1], name, classes, ignored)
         if prepared.applying is not None:
             with scope.lock:
                 fetched, state = self._run_in_parts(program, prepared, prepared.applying, feeds, scope, return_numpy)

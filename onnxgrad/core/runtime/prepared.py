@@ -71,7 +71,7 @@ class Prepared:
         session: None if there is nothing to compute but what ``applying`` does.
         step: what is run.
         feeds: inputs that are fed.
-        labels: which of these are labels, to be checked.
+        labels: where among these are labels, to be checked.
         state: names and variables of the inputs that a scope holds.
         replaces, replaced: the state that a run gives new values; names and outputs of it.
         fetch_names, names: the output of each fetch, in order and by variable.
@@ -101,7 +101,8 @@ class Prepared:
         self.captures = captures
         self.feeds = [v for v in graph.inputs if not v.persistable]
         self.state = [v for v in graph.inputs if v.persistable]
-        self.labels = graph.labels
+        places = {v.name: at for at, v in enumerate(self.feeds)}
+        self.labels = [(places[label.name], label) for label in graph.labels]
         fetches = [*fetches, *(applying.cut.computed if applying is not None else ())]
         self.fetch_names = [graph.name(v) for v in fetches]
         self.names = dict(zip(fetches, self.fetch_names, strict=True))
