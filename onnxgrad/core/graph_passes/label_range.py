@@ -131,10 +131,9 @@ def _written(build: Any, op: Operator, label: Variable) -> _Guard:
     count: Any = np.array(classes, kind) if classes is not None else None
     if count is None:
         count = build.Cast(build.Gather(build.Shape(scores), np.array(1)), to=label.dtype.number)
-    # Both hold of what is below 0, and neither of what is no class above.
-    inside = build.Xor(build.Less(label, zero), build.Less(label, count))
-    if ignored is not None:
-        inside = build.Or(inside, build.Equal(label, np.array(ignored, kind)))
+    # By operators that every provider has: no Or and no Xor, which WebGPU lacks.
+    counted = label if ignored is None else build.Where(build.Equal(label, np.array(ignored, kind)), zero, label)
+    inside = build.Less(build.Where(build.Less(counted, zero), count, counted), count)
     safe = build.Where(inside, label, zero)
     safe.op.origin = Origin(op.type, LABEL_IN_RANGE, op.outputs[0])
     number = scores.dtype.numpy

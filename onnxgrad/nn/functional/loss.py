@@ -45,8 +45,8 @@ def guarded_classes(op: Builder, label: Variable, classes: int, dtype: DType) ->
     The rules of OneHot and GatherElements are others: they count negative labels from the end.
     """
     zero, one = np.zeros((), label.dtype.numpy), np.ones((), dtype.numpy)
-    # Both hold of what is below 0, and neither of what is no class above.
-    inside = op.Xor(op.Less(label, zero), op.Less(label, np.array(classes, label.dtype.numpy)))
+    count = np.array(classes, label.dtype.numpy)
+    inside = op.Less(op.Where(op.Less(label, zero), count, label), count)
     return op.Where(inside, label, zero), op.Where(inside, one, np.full((), np.nan, dtype.numpy))
 
 
