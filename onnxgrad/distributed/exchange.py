@@ -1,7 +1,7 @@
 """The exchange of a training step: gradients of parts become those of the whole batch, in the memory that updates read.
 
 The whole batch's gradient is the sum over ranks of weight times gradient over the sum of the weights, where a weight is what the
-loss of a part was divided by (``core.step.loss_weight``); of a loss that is a sum it is the plain sum.
+loss of a part was divided by (``core.step.loss_terms``); of a loss that is a sum it is the plain sum.
 
 Tests: tests/distributed/test_programs.py, tests/distributed/test_overlap.py.
 """
@@ -22,6 +22,7 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.plan import Accumulation, LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable
@@ -32,7 +33,7 @@ from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import view_of
 from onnxgrad.core.step.cut import Cut, is_small
-from onnxgrad.core.step.loss_weight import Share, share_of
+from onnxgrad.core.step.loss_terms import only_term
 from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
@@ -121,9 +122,9 @@ class GradientExchange(_Sharing):
 
     Args:
         transport: between the ranks.
-        loss, share: of the program, and how the losses of parts add up.
+        loss, terms: of the program, and how the losses of parts add up. There are several only where ``sends=False``.
         strategy: how gradients travel.
-        sends: False to weigh gradients only, which are to be added up: ``StateExchange`` sends the sums.
+        sends: False where the program weighs gradients and adds them up: ``StateExchange`` sends the sums.
         poisons: with ``sends=False``, whether gradients that are not finite on one rank shall not be finite on all.
         synchronises: whether statistics of batches are those of all ranks together. What is fetched as the loss, and gradients, are
             then what this rank adds to those of the whole batch.
@@ -132,6 +133,7 @@ class GradientExchange(_Sharing):
         part: of the batch that is fed next; None to find it from what is fed.
         traffic: counts of what was exchanged.
         own: names of state that each rank has values of its own of.
+        weight: what the loss of the last step counted, on all ranks together.
         sends: whether the gradients of a run are put together in it.
         synchronises: see ``core.runtime.exchange``.
     """
@@ -140,7 +142,7 @@ class GradientExchange(_Sharing):
         self,
         transport: Transport,
         loss: Variable,
-        share: Share,
+        terms: Sequence[LossTerm],
         strategy: Strategy,
         *,
         sends: bool = True,
@@ -149,20 +151,23 @@ class GradientExchange(_Sharing):
     ) -> None:
         super().__init__()
         self.transport, self.strategy, self.rank = transport, strategy, transport.rank
-        self.synchronises = Synchronised(loss, share) if synchronises else None
+        self.synchronises = Synchronised(loss, terms[0]) if synchronises else None
         self.sharding = strategy.sharding if sends else 0
         self._owners: dict[Variable, int] = {}
         self._owner_of: dict[int, int] = {}
         self.part: Part | None = None
         self.traffic = Traffic()
-        self._loss, self._share, self.sends, self._poisons = loss, share, sends, poisons
-        self.reads = [loss] if share.weight is None else list(dict.fromkeys([loss, share.weight]))
+        self._loss, self._terms, self.sends, self._poisons = loss, list(terms), sends, poisons
+        self._values = [loss] if len(self._terms) == 1 else [term.value for term in self._terms]
+        self._weights = [term.weight for term in self._terms]
+        self.reads = list(dict.fromkeys([loss, *self._values, *(v for v in self._weights if v is not None)]))
         self._gradient_ids: list[int] | None = None
         self._buckets, self._statistics = Buckets([], 1), Buckets([], 1)
         self._groups: list[list[Variable]] = []
         self._under_way: _UnderWay | None = None
         self._compression = compression_of(strategy) if sends else None
         self.own: set[str] = set()
+        self.weight = 0.0
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         """What Dropout and statistics are told of the part that is fed; where nobody says, ranks tell each other how many examples
@@ -288,32 +293,68 @@ class GradientExchange(_Sharing):
         return self._weigh(fetched)
 
     def _factor(self, weight: float | None) -> float | None:
-        """On this part's gradients; of a loss that is a sum, and where they are shares already, they are added up as they are."""
-        return weight if weight is None or (self._share.reduction == "mean" and self.synchronises is None) else 1.0
+        """What this part's gradients are multiplied by; None for those of a part that does not count."""
+        if weight is None:
+            return None
+        if not self.sends:
+            # The program multiplies gradients by weights. Synchronised ones are parts of the gradient of the whole batch, whose
+            # weight ``_set_weight`` gives to all ranks alike.
+            return 1.0 if self.synchronises is None else float(self.transport.world_size)
+        return weight if self._terms[0].reduction == "mean" and self.synchronises is None else 1.0
 
     def _weigh(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
         """The loss of the whole batch, and this part's share of the weight; None if it does not count."""
-        weight = 1.0 if self._share.weight is None else _number(fetched[self._share.weight])
         counts = self.part is None or self.part.counts
+        weights = [1.0 if v is None else _number(fetched[v]) for v in self._weights]
+        weights = [weight if counts else 0.0 for weight in weights]
         if self.synchronises is None:
             # What weighs nothing may have gradients that are NaN; here they pass on those of others, by way of statistics.
-            counts = counts and weight != 0
-        weight = weight if counts else 0.0
+            counts = any(weights)
         bad = self._poisons and counts and not all(np.isfinite(flat).all() for flat in self._flat())
-        is_sum = self._share.reduction == "sum" or self.synchronises is not None
-        loss = _number(fetched[self._loss]) * (1.0 if is_sum else weight) if counts else 0.0
-        head = np.array([weight, loss, bad])
-        self.transport.all_reduce_(head)
-        total, loss, is_bad = head.tolist()
+        is_sum = [term.reduction == "sum" or self.synchronises is not None for term in self._terms]
+        own = [
+            self._weighed(fetched[v], weight, plain, counts) for v, weight, plain in zip(self._values, weights, is_sum, strict=True)
+        ]
+        table = np.array([*weights, *own, bad])
+        self.transport.all_reduce_(table)
+        self.weight = float(table[0])
+        totals, losses, is_bad = table[: len(weights)], table[len(weights) : -1].tolist(), table[-1]
         if is_bad:
-            for flat in self._flat():
-                flat[:1] = np.nan
-        if total == 0:
+            self._poison()
+        if not self.sends and self.synchronises is not None:
+            self._set_weight(float(totals[0]))
+        if not totals.any() and not self.sends:
+            return 0.0, None
+        if not totals.any():
             # Nothing counts on any rank: whatever the loss makes of that, it is the same everywhere.
             alone = np.array([_number(fetched[self._loss])])
             self.transport.all_reduce_(alone)
             return float(alone[0]) / self.transport.world_size, 1.0 / self.transport.world_size
-        return loss if is_sum else loss / total, weight / total if counts else None
+        means = [
+            loss if plain else loss / total if total else 0.0 for loss, total, plain in zip(losses, totals, is_sum, strict=True)
+        ]
+        return float(sum(means)), weights[0] / float(totals[0] or 1.0) if counts else None
+
+    def _poison(self) -> None:
+        """Let an overflow of one rank be one of this rank"""
+        weights = {v.name for v in self._weights if v is not None}
+        for name, view in self._views(dict(enumerate(self._buckets.flat))).items():
+            if name not in weights and view.dtype.kind != "b":
+                view.reshape(-1)[:1] = np.nan
+
+    @staticmethod
+    def _weighed(value: Any, weight: float, is_plain: bool, counts: bool) -> float:
+        """What a part adds to the sum over all parts"""
+        if not counts or not (is_plain or weight):
+            return 0.0
+        return _number(value) * (1.0 if is_plain else weight)
+
+    def _set_weight(self, total: float) -> None:
+        """Let the program weigh gradients, and count, by the mean weight of ranks in place of that of this part"""
+        views = self._views(dict(enumerate(self._buckets.flat)))
+        for v in self._weights:
+            if v is not None:
+                views[v.name].fill(total / self.transport.world_size)
 
     def _flat(self) -> list[Array]:
         return [flat for flat in self._buckets.flat if flat.dtype.kind != "b"]
@@ -455,16 +496,17 @@ class StateExchange(_Sharing):
 
     Args:
         transport: between the ranks.
-        sums: the state that holds them.
-        strategy: how they travel.
+        accumulation: of the program: the state that holds the sums.
+        strategy: how they travel. Sums of weights are never compressed, as gradients are divided by them.
     """
 
     reads: Sequence[Variable] = ()
     sends = False
     synchronises = None
 
-    def __init__(self, transport: Transport, sums: Sequence[Variable], strategy: Strategy) -> None:
-        self.transport, self.sums, self.strategy, self.rank = transport, list(sums), strategy, transport.rank
+    def __init__(self, transport: Transport, accumulation: Accumulation, strategy: Strategy) -> None:
+        self.transport, self.strategy, self.rank = transport, strategy, transport.rank
+        self.sums, self._divisors = accumulation.sums, accumulation.divisors
         super().__init__()
         self.sharding = strategy.sharding
         self.traffic = Traffic()
@@ -542,7 +584,7 @@ class StateExchange(_Sharing):
             flats = {number: np.zeros(size, kinds[number]) for number, size in sizes.items()}
             self._resume({number: flat for number, flat in flats.items() if is_compressed(flat)})
         owners = {} if self.shared is None or self.sharding < 2 else self.shared.shards.owners
-        parcels: list[_Parcel] = []
+        parcels = [_Parcel(tuple(v.name for v in self._divisors), partial(self._send_divisors, scope))] if self._divisors else []
         for number, members in sorted(self._members().items()):
             names, arrays = tuple(v.name for v in members), [own_array(scope, v) for v in members]
             if number >= 0:
@@ -551,6 +593,14 @@ class StateExchange(_Sharing):
             else:
                 parcels.append(_Parcel(names, partial(self._send_small, number, arrays)))
         return parcels
+
+    def _send_divisors(self, scope: Scope) -> None:
+        arrays = [own_array(scope, v) for v in self.sums if v in self._divisors]
+        together = np.concatenate(arrays)
+        self.transport.all_reduce_(together)
+        self.traffic.bytes += together.nbytes
+        for array, total in zip(arrays, together, strict=True):
+            array[:] = total
 
     def _send_small(self, number: int, arrays: Sequence[Array]) -> None:
         flat = np.concatenate(arrays)
@@ -564,7 +614,7 @@ class StateExchange(_Sharing):
     def _members(self) -> dict[int, list[Variable]]:
         """Group sums into buckets: large ones alone, numbered from 0, and the small ones of each element type, numbered below."""
         members = {number: [v] for number, v in enumerate(v for v in self.sums if not is_small(v))}
-        small = [v for v in self.sums if is_small(v)]
+        small = [v for v in self.sums if is_small(v) and v not in self._divisors]
         for number, kind in enumerate(sorted({str(v.dtype.numpy) for v in small}), start=1):
             members[-number] = [v for v in small if str(v.dtype.numpy) == kind]
         return members
@@ -634,19 +684,19 @@ def distribute(
     if strategy.sharding == 2 and transport.world_size > 1 and not hasattr(transport, "send"):
         raise refuse("sharding=2", "no send")
     synchronises = check_batch_norm(program, strategy.batch_norm)
-    if isinstance(loss_weight, Variable):
-        share = Share("mean", loss_weight)
-    elif loss_weight == "sum":
-        share = Share("sum")
-    elif loss_weight is None:
-        share = share_of(loss, Builder(program.global_block(), role=Role.BACKWARD, key="loss_weight"))
-    else:
-        raise ArgumentError(f"loss_weight is a variable, 'sum' or None, not {loss_weight!r}.")
     accumulation = program.plan.accumulation
+    if accumulation is not None and accumulation.terms:
+        terms = list(accumulation.terms)
+    else:
+        terms = [only_term(loss, loss_weight, Builder(program.global_block(), role=Role.BACKWARD, key="loss_weight"))]
+    if synchronises and len(terms) > 1:
+        raise ArgumentError(
+            f"batch_norm='sync' is not written for a loss whose terms ({loss.name}) are divided by different numbers."
+        )
     exchange = GradientExchange(
         transport,
         loss,
-        share,
+        terms,
         strategy,
         sends=accumulation is None,
         poisons=poisons and accumulation is not None,
@@ -655,6 +705,6 @@ def distribute(
     program.plan.exchange = exchange
     if accumulation is not None:
         exchange.own = {v.name for v in accumulation.sums}
-        accumulation.exchange = StateExchange(transport, accumulation.sums, strategy)
+        accumulation.exchange = StateExchange(transport, accumulation, strategy)
     program.version += 1
     return exchange

@@ -143,7 +143,7 @@ class PipelineStep:
         self._places = {name: users[0] for name, users in self._users.items()}
         self._accumulation = program.plan.accumulation
         for total in [] if self._accumulation is None else self._accumulation.sums:
-            self._places[total.name] = self._places[total.name.rpartition("@")[0]]
+            self._places[total.name] = self._places.get(total.name.rpartition("@")[0], 0)  # that of weights is small: all have it
         held = scope or program.active_scope()
         self._scope = held if in_scope else held.copy()
         target = StepTarget(lowering, threads=threads or os.cpu_count() or 1)
@@ -152,7 +152,10 @@ class PipelineStep:
         shards = self._appliers[turns[0]].applying.shards
         assert shards is not None
         self._owners = shards.owners
-        self._gradients = {v: _parameter(v, self._places) for v in shards.cut.gradients if v not in plan.constant}
+        weights = set() if self._accumulation is None else set(self._accumulation.weights)
+        self._weights = [v for v in shards.cut.gradients if v in weights]
+        left_out = {*plan.constant, *self._weights}
+        self._gradients = {v: _parameter(v, self._places) for v in shards.cut.gradients if v not in left_out}
         self._variables = {v.name: v for v in program.list_vars() if v.persistable}
         self._state = HeldState(self._scope, self._variables.values())
         opened = [one for one in (self._forward, self._backward, self._weigh, self._still) if one is not None]
@@ -236,7 +239,7 @@ class PipelineStep:
         self._average(length)
         self.transport.all_reduce_(self._head)
         total, loss, raw, seen = self._head.tolist()
-        loss = loss if self._plan.share.reduction == "sum" else loss / total if total else raw / max(seen, 1.0)
+        loss = loss if self._plan.term.reduction == "sum" else loss / total if total else raw / max(seen, 1.0)
         self._total = total
         if self._accumulation is not None:
             self._take_gradients("run")
@@ -306,7 +309,7 @@ class PipelineStep:
             weight = _number(weighed[name])
         raw = _number(loss)
         self._head += np.array([weight, weight * raw if weight else 0.0, raw, 1.0])
-        self._unit = self._unit or (1.0 if plan.share.reduction == "sum" else weight * self.micro_batches)
+        self._unit = self._unit or (1.0 if plan.term.reduction == "sum" else weight * self.micro_batches)
         if self.stage.seed is not None:
             begun = weight / self._unit * self._scale if weight else 0.0
             kept[self.stage.seed] = value_of(np.full(tuple(loss.shape()), begun, view_of(loss).dtype))
@@ -349,8 +352,9 @@ class PipelineStep:
         """Let gradients become those of the whole batch, and what this rank holds what they make of it"""
         unit = np.array([self._unit])
         self.grid.pipeline.all_reduce_(unit)  # the last stage alone knows it
-        factor = 1.0 if self._plan.share.reduction == "sum" else float(unit[0]) / self._total if self._total else 0.0
+        factor = 1.0 if self._plan.term.reduction == "sum" else float(unit[0]) / self._total if self._total else 0.0
         grads = {v: self._steady[name] for v, name in self._plan.constant.items()}
+        grads.update({v: value_of(np.full(v.static_shape or (), self._total, v.dtype.numpy)) for v in self._weights})
         for v, parameter in self._gradients.items():
             grad = self._summed(v, parameter, factor)
             if v not in self._owners:

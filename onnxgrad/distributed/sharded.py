@@ -17,7 +17,7 @@ from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, copy_state
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import is_applied
-from onnxgrad.core.step.loss_weight import loss_of
+from onnxgrad.core.step.loss_terms import loss_of
 from onnxgrad.core.step.shards import Shards
 from onnxgrad.core.step.split import Fetch
 from onnxgrad.core.step.step import Step

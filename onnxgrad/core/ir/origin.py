@@ -27,6 +27,7 @@ __all__ = [
     "PIECES",
     "SCALED_LOSS",
     "SUM_AT_MAXIMA",
+    "WEIGHED_GRADIENT",
     "Origin",
     "is_piece",
     "is_written_for",
@@ -52,6 +53,8 @@ BATCH_STATISTICS_GRADIENT = "batch statistics gradient"
 """A gradient that reaches mean or variance themselves."""
 SCALED_LOSS = "scaled loss"
 """The loss times its scale, for those who differentiate the loss itself, as stages of a pipeline do."""
+WEIGHED_GRADIENT = "weighed gradient"
+"""A gradient times the weight of its micro-batch, as it is added up."""
 
 PIECES = (
     FILTER_GRADIENT,
@@ -64,6 +67,7 @@ PIECES = (
     BATCH_MEAN_GRADIENT,
     BATCH_STATISTICS_GRADIENT,
     SCALED_LOSS,
+    WEIGHED_GRADIENT,
 )
 
 

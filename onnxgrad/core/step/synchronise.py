@@ -26,17 +26,17 @@ from onnxgrad.core.ir.origin import (
     BATCH_VARIANCE,
     is_piece,
 )
+from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of, needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.step.cut import is_graded
-from onnxgrad.core.step.loss_weight import Share
 from onnxgrad.core.step.stages import reduced
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["COUNTS", "Synchronised", "scale_outputs", "share_of_rank", "synchronise", "synchronised_graph"]
+__all__ = ["COUNTS", "RankShare", "Synchronised", "scale_outputs", "share_of_rank", "synchronise", "synchronised_graph"]
 
 COUNTS = "part_counts"
 """The input of a synchronised graph that says whether the examples of this rank count: a float64 scalar, 1 or 0."""
@@ -48,7 +48,7 @@ class Synchronised(NamedTuple):
     """A loss of a program, and how those of the parts of a batch add up."""
 
     loss: Variable
-    share: Share
+    term: LossTerm
 
 
 def synchronised_graph(program: Program, outputs: Sequence[Variable], gradients: Sequence[Variable], how: Synchronised) -> Graph:
@@ -71,10 +71,10 @@ def synchronised_graph(program: Program, outputs: Sequence[Variable], gradients:
     main.inputs.append(counts)
     graph.inputs.append(counts)
     least = None
-    if how.share.weight is not None:
-        exact, least = share_of_rank(graph, graph.of(how.share.weight), counts)
+    if how.term.weight is not None:
+        exact, least, _ = share_of_rank(graph, graph.of(how.term.weight), counts)
         scale_outputs(graph, [graph.of(how.loss)], exact, is_loss=True)
-        scale_outputs(graph, [graph.of(v) for v in gradients if is_graded(v)], least)
+        scale_outputs(graph, [graph.of(v) for v in gradients if is_graded(v) and v is not how.term.weight], least)
     graph.settle()
     run_passes(graph, [synchronise(least, counts)], Target())
     return graph
@@ -106,8 +106,22 @@ class _Statistics(NamedTuple):
     number: Variable
 
 
-def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None) -> tuple[Variable, Variable]:
-    """Compute the weight of this rank's loss in that of the whole batch, in float64: exactly, and never 0.
+class RankShare(NamedTuple):
+    """The weight of this rank's loss in that of the whole batch, scalars in float64.
+
+    Attributes:
+        exact: which may be 0.
+        least: the same, but never 0.
+        total: the weights of all ranks together.
+    """
+
+    exact: Variable
+    least: Variable
+    total: Variable
+
+
+def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None) -> RankShare:
+    """Compute the weight of this rank's loss in that of the whole batch.
 
     A part that weighs nothing passes on gradients of the others' losses, by way of the statistics. They are divided by its share on
     their way in and multiplied on their way out, so its share must not be 0; 2^-30 is nothing beside what float32 holds. A part
@@ -126,7 +140,7 @@ def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None
     name_results(graph, build.stage or [], build.key)
     known = set(first)
     graph.operators = [*first, *(build.stage or []), *(op for op in graph.operators if op not in known)]
-    return exact, least
+    return RankShare(exact, least, total)
 
 
 def synchronise(weight: Variable | None, counts: Variable | None = None) -> GraphPass:

@@ -6,7 +6,9 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
+from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.step.counted import COUNTER, counted
+from onnxgrad.core.step.loss_terms import loss_terms
 from onnxgrad.training.accumulation import SUM, add_up
 
 X = np.random.default_rng(1).normal(size=(7, 4, 3)).astype(np.float32)
@@ -23,7 +25,8 @@ def network(make):
     hidden = static.nn.batch_norm(static.nn.fc(x, 4))
     loss = paddle.mean(paddle.square(static.nn.fc(hidden, 2) - 1.0))
     program = loss.block.program
-    add_up(program, static.append_backward(loss), make(), 3)
+    terms = loss_terms(loss, Builder(program.global_block(), key="loss_weight"))
+    add_up(program, terms, [static.append_backward(loss)], make(), 3)
     executor = static.Executor()
     executor.run(static.default_startup_program())
     return executor, program, loss
