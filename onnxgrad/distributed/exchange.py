@@ -37,9 +37,9 @@ from onnxgrad.core.step.loss_terms import only_term
 from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
-from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
+from onnxgrad.distributed.agreement import broadcast_state, check_equal, fingerprint
 from onnxgrad.distributed.buckets import Buckets
-from onnxgrad.distributed.compression import Keeps, all_sent, compression_of, is_compressed, put_together
+from onnxgrad.distributed.compression import Keeps, check_sent, compression_of, is_compressed, put_together
 from onnxgrad.distributed.strategy import Strategy, refuse, stages_of
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
@@ -88,11 +88,11 @@ class Traffic:
 
 
 class _Sharing(Keeps):
-    """An exchange after which each rank may hold a share of the optimizer's state.
+    """An exchange after which each rank may hold a shard of the optimizer's state.
 
     Attributes:
         sharding: see ``core.runtime.exchange``.
-        shared: the state of which each rank holds a share; None where all hold all, and before the first run.
+        shared: the state of which each rank holds a shard; None where all hold all, and before the first run.
     """
 
     sharding: int
@@ -102,12 +102,12 @@ class _Sharing(Keeps):
         self._begun: WeakSet[Scope] = WeakSet()
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
-        """Who updates what, where each rank holds a share of the optimizer's state."""
+        """Assign state to the ranks that update it, where each rank holds a shard of the optimizer's state."""
         if not self.sharding:
             return None
         shards = make_shards(program, self.transport.world_size, cut=cut)
         if self.shared is not None and shards.names() != self.shared.shards.names():
-            raise TrainingError("the optimizer updates other state than before, of which each rank holds a share. Make a new step.")
+            raise TrainingError("the optimizer updates other state than before, of which each rank holds a shard. Make a new step.")
         self.shared = SharedState(self.transport, shards)
         return shards
 
@@ -170,12 +170,14 @@ class GradientExchange(_Sharing):
         self.weight = 0.0
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What Dropout and statistics are told of the part that is fed; where nobody says, ranks tell each other how many examples
-        they have."""
+        """Return the feeds that say which part is fed, for Dropout and statistics.
+
+        Where nobody says, ranks tell each other how many examples they have.
+        """
         counts = self.part is None or self.part.counts
-        told = {} if self.synchronises is None else {COUNTS: np.array(float(counts))}
+        part_feed = {} if self.synchronises is None else {COUNTS: np.array(float(counts))}
         if PART not in program.global_block().vars or PART in feed:
-            return told
+            return part_feed
         part = self.part
         if part is None:
             counted = next((v.name for v in program.inputs if v.dims and not isinstance(v.dims[0], int) and v.name in feed), None)
@@ -184,10 +186,10 @@ class GradientExchange(_Sharing):
                     f"how many examples are fed is not known. Feed {PART!r}: those of the ranks before, and of this one."
                 )
             part = gathered_part(self.transport, len(feed[counted]))
-        return {**told, PART: np.array([part.first, part.count], np.int64)}
+        return {**part_feed, PART: np.array([part.first, part.count], np.int64)}
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
-        """Who updates what, where each rank holds a share of the optimizer's state."""
+        """Assign state to the ranks that update it, where each rank holds a shard of the optimizer's state."""
         shards = super().share_out(program, cut)
         if shards is not None and self.sharding == 2:
             self._owners = shards.owners
@@ -207,8 +209,8 @@ class GradientExchange(_Sharing):
         if scope in self._begun:
             return
         mine = fingerprint(program, gradients, self.strategy, self.sends)
-        check_alike(self.transport, mine, "it has another program, or trains other parameters")
-        share_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
+        check_equal(self.transport, mine, "it has another program, or trains other parameters")
+        broadcast_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
         self._begun.add(scope)
         self.forget(scope)
 
@@ -279,7 +281,7 @@ class GradientExchange(_Sharing):
             loss, weight = under_way.loss, under_way.weight
             under_way.finish(range(len(self._buckets.flat)))
         if self._owner_of:
-            all_sent(self.transport, self._compression)
+            check_sent(self.transport, self._compression)
         if self.sends:
             self.traffic.steps += 1
         self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], weight)
@@ -420,7 +422,7 @@ class _UnderWay:
         self._thread.start()
 
     def send(self, buckets: Iterable[int]) -> None:
-        """Exchange those that were not sent before."""
+        """Exchange the gradients that were not sent before."""
         for number in buckets:
             if number not in self._sent:
                 self._sent.add(number)
@@ -517,7 +519,7 @@ class StateExchange(_Sharing):
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Refuse ranks that differ, at the first run on a scope; the state of the first program is that of rank 0 already."""
         if scope not in self._begun:
-            check_alike(self.transport, fingerprint(program, self.sums, self.strategy), "it adds up other gradients")
+            check_equal(self.transport, fingerprint(program, self.sums, self.strategy), "it adds up other gradients")
             # What compression finds too large is told before anything is applied.
             stages = stages_of(self.strategy, self.transport, sum(map(bytes_of, self.sums)))
             self._overlaps = stages > 1 and self._compression is None
@@ -525,7 +527,7 @@ class StateExchange(_Sharing):
             self.forget(scope)
 
     def wait(self, names: Collection[str] | None) -> None:
-        """Wait until some sums are those of all ranks, as the others travel on; None for all."""
+        """Wait until some sums are complete over all ranks, as the others travel on; None for all."""
         if self._travelling is not None:
             self._travelling.wait(names)
 
@@ -556,11 +558,11 @@ class StateExchange(_Sharing):
         return {}
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
-        """Replace the sums of this rank by those of all, in place: now, or with overlap from the first ``wait`` on."""
+        """Replace the sums of this rank by sums over all ranks, in place: now, or with overlap from the first ``wait`` on."""
         self.traffic.steps += 1
         parcels = self._parcels(scope)
         if self.sharding == 2:
-            parcels.append(_Parcel((), partial(all_sent, self.transport, self._compression)))
+            parcels.append(_Parcel((), partial(check_sent, self.transport, self._compression)))
         if self._overlaps:
             self._travelling = _Travelling(parcels)
         else:
@@ -574,14 +576,14 @@ class StateExchange(_Sharing):
             parcel.send()
 
     def _parcels(self, scope: Scope, everywhere: bool = False) -> list[_Parcel]:
-        """What travels together, the small sums first: large ones where they lie, the others in one buffer
+        """Group the sums that travel together, the small ones first: large ones where they lie, the others in one buffer
 
-        ``everywhere`` is for sums on all ranks, where otherwise a rank may be given its share alone.
+        ``everywhere`` is for sums on all ranks, where otherwise a rank may be given its shard alone.
         """
         if self._resumed is not None:
             sizes = {number: sum(map(_size, members)) for number, members in self._members().items()}
-            kinds = {number: members[0].dtype.numpy for number, members in self._members().items()}
-            flats = {number: np.zeros(size, kinds[number]) for number, size in sizes.items()}
+            dtypes = {number: members[0].dtype.numpy for number, members in self._members().items()}
+            flats = {number: np.zeros(size, dtypes[number]) for number, size in sizes.items()}
             self._resume({number: flat for number, flat in flats.items() if is_compressed(flat)})
         owners = {} if self.shared is None or self.sharding < 2 else self.shared.shards.owners
         parcels = [_Parcel(tuple(v.name for v in self._divisors), partial(self._send_divisors, scope))] if self._divisors else []

@@ -18,7 +18,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.core.step.cut import exchanged, is_applied
+from onnxgrad.core.step.cut import exchanged_gradients, is_applied
 from onnxgrad.core.step.export import Fetch, save_training_step
 from onnxgrad.errors import ArgumentError
 
@@ -71,7 +71,7 @@ def _gradients(program: Program, applied: list[Variable], trained: list[Paramete
     named = {p: re.compile(rf"(.*/)?{re.escape(p.grad_name)}(_\d+)?") for p in trained}
     grads: dict[Parameter, Variable] = {}
     by_parameters = {v for op in dependent_operators(program.global_block().ops, trained) for v in op.outputs}
-    for g in exchanged(program, applied):
+    for g in exchanged_gradients(program, applied):
         p = next((own for own, name in named.items() if name.fullmatch(g.name)), None)
         if p is None and g not in by_parameters:
             continue  # what the loss of a micro-batch is divided by

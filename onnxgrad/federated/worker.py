@@ -12,8 +12,8 @@ from onnx import ModelProto
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import DROPOUT_SEED
+from onnxgrad.core.runtime.exported_step import WrittenStep
 from onnxgrad.core.runtime.places import Place, place_of
-from onnxgrad.core.runtime.written import WrittenStep
 from onnxgrad.core.state.inputs import COLUMN, as_input
 from onnxgrad.core.step.export import to_training_step
 from onnxgrad.dtypes import DType, dtype_of
@@ -99,14 +99,14 @@ class Worker:
         """
         if len(arrays) != len(self.names):
             raise DataError(f"{len(arrays)} arrays came for the {len(self.names)} of this step. Let all sides use one model.")
-        held = self._step.values
+        present = self._step.values
         taken = {}
         for name, array in zip(self.names, arrays, strict=True):
-            value = np.array(as_input(_Entry(name, dtype_of(held[name].dtype), held[name].shape), array, _SENT))
+            value = np.array(as_input(_Entry(name, dtype_of(present[name].dtype), present[name].shape), array, _SENT))
             if not np.isfinite(value.astype(np.float32)).all():
                 raise DataError(f"{name} came with values that are not finite. Lower the learning rate, or the noise.")
             taken[name] = value
-        held.update(taken)
+        present.update(taken)
 
     def local_state(self) -> dict[str, Array]:
         """The state that stays here between rounds: the optimizer's state and counters, by name."""
@@ -114,7 +114,7 @@ class Worker:
         return {name: self._step.values[name].copy() for name in changed if name not in self.names}
 
     def set_local_state(self, state: Mapping[str, Array] | None) -> None:
-        """Take over what ``local_state`` gave; None for that of a new run.
+        """Load the state that ``local_state`` returned; None for the state of a new run.
 
         Raises:
             DataError: if it holds what is no state of this step; nothing is changed then.

@@ -16,7 +16,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.origin import SCALED_LOSS, Origin
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.optimizer.master import widened
+from onnxgrad.optimizer.master import float32_gradients
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 
 __all__ = ["LossScaler", "ScalePolicy"]
@@ -104,7 +104,7 @@ class LossScaler:
         if self.parts > 1:
             inverse = op.Mul(inverse, float(self.parts))
         unscaled: Pairs = []
-        for p, g in widened(op, pairs):
+        for p, g in float32_gradients(op, pairs):
             op.key = f"{p.name}@UNSCALED"
             unscaled.append((p, op.Mul(g, op.Cast(inverse, to=g.dtype.number))))
         op.key = "loss_scaling"

@@ -20,7 +20,7 @@ from onnxgrad.core.ir.plan import Accumulation, LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.optimizer.master import widened
+from onnxgrad.optimizer.master import float32_gradients
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 
 __all__ = ["SUM", "add_up"]
@@ -64,7 +64,7 @@ def add_up(
             cleared[total] = _zeros(op, total)
             divisors.add(total)
             divisor = op.Where(op.Equal(total, 0.0), 1.0, total)  # where nothing counted, all sums are 0
-        for p, g in widened(op, pairs):
+        for p, g in float32_gradients(op, pairs):
             shape = p.static_shape
             if shape is None:
                 raise ArgumentError(f"gradients of {p.name} cannot be added up: its shape is unknown. Give it known dimensions.")

@@ -1,4 +1,4 @@
-"""Who wrote an operator: a gradient rule or a layer, as which piece, and for which result of a forward operator.
+"""Record the origin of an operator: a gradient rule or a layer, as which piece, and for which result of a forward operator.
 
 A form that takes an operator for one that a rule wrote asks for its origin and for its structure: for the origin, since others
 write the same operators, and for the structure, since a file may say anything and a rule may change. Files keep origins in the
@@ -72,7 +72,7 @@ PIECES = (
 
 
 class Origin(NamedTuple):
-    """Who wrote an operator.
+    """The rule or layer that wrote an operator.
 
     Attributes:
         rule: the type of the operator whose gradient it belongs to, or the name of the layer.

@@ -1,4 +1,4 @@
-"""What a run of a program does besides its operators: schedules, printing, adding gradients up, exchanging them, memory.
+"""Describe the work of a run besides its operators: schedules, printing, adding gradients up, exchanging them, memory.
 
 Tests: tests/core/ir/test_plan.py.
 """
@@ -80,7 +80,7 @@ class Accumulation:
 
 
 class RunPlan:
-    """What belongs to the runs of a program.
+    """The settings of the runs of a program.
 
     Attributes:
         schedulers: state that a schedule gives before each run, and the schedule.

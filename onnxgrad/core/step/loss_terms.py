@@ -175,7 +175,8 @@ class _Formula:
     def _scaled(self, v: Variable, op: Operator, operands: list[Variable], path: tuple[tuple[Operator, int], ...]) -> list[_Leaf]:
         dependent = [x for x in operands if x in self.data]
         if len(dependent) == 1 and (op.type == "Mul" or dependent[0] is operands[0]):
-            return self.leaves(dependent[0], ((op, operands.index(dependent[0])), *path))
+            position = next(i for i, x in enumerate(operands) if x is dependent[0])
+            return self.leaves(dependent[0], ((op, position), *path))
         if op.type == "Div" and len(dependent) == 2 and operands[1] not in self.trained:
             weight = _at_least_one(operands[1])
             reductions = {leaf.term.reduction for leaf in self.leaves(operands[0])}

@@ -17,7 +17,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
-from onnxgrad.core.step.cut import exchanged, is_applied
+from onnxgrad.core.step.cut import exchanged_gradients, is_applied
 from onnxgrad.core.step.loss_terms import only_term
 from onnxgrad.core.step.pipeline import PipelineStage, make_pipeline
 from onnxgrad.core.step.pipeline_cuts import choose_stages
@@ -61,7 +61,7 @@ class PipelinePlan(NamedTuple):
 
 
 class _Steady(NamedTuple):
-    """What a step computes from state alone, by one graph; ``moving`` is new state that depends on the data, and its name."""
+    """The values computed from state alone, by one graph; ``moving`` is new state that depends on the data, and its name."""
 
     graph: Graph | None
     moving: dict[Variable, str]
@@ -81,7 +81,7 @@ def _steady(
     new = {update: v.name for v, update in original.updates.items() if not is_applied(update)}
     gradients = {p.grad_name for p in original.parameters}
     applied = [update for update in original.updates.values() if is_applied(update)]
-    read = [v for v in exchanged(original, applied) if v.name.rpartition("/")[2] not in gradients]
+    read = [v for v in exchanged_gradients(original, applied) if v.name.rpartition("/")[2] not in gradients]
     marked = [op for op in original.global_block().ops if is_piece(op, SCALED_LOSS) and _is_of(op.inputs[0], loss)]
     scales = [scale for op in marked if (scale := op.inputs[1]) is not None]
     wanted = list(dict.fromkeys([*new, *read, *scales]))
@@ -141,9 +141,9 @@ def plan_pipeline(
     weigh = None
     if weight is not None and weight not in computed:
         weigh = compile(graph.program, [weight], lowering, state_as_inputs=True, updates=False, ordered=True)
-    held = {**stages[-1].takes, **stages[-1].results}
+    sources = {**stages[-1].takes, **stages[-1].results}
     for v in fetched:
-        if graph.of(v) not in held:
+        if graph.of(v) not in sources:
             raise ArgumentError(f"{v.name} does not reach the last stage of the pipeline, where results are fetched. Leave it out.")
     if still.constant and not takes_parts:
         raise ArgumentError(

@@ -21,7 +21,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of, substitute
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
-from onnxgrad.core.step.cut import exchanged, is_applied, is_graded
+from onnxgrad.core.step.cut import exchanged_gradients, is_applied, is_graded
 from onnxgrad.core.step.export import (
     Fetch,
     Manifest,
@@ -33,7 +33,7 @@ from onnxgrad.core.step.export import (
     with_manifest,
 )
 from onnxgrad.core.step.loss_terms import loss_of, only_term
-from onnxgrad.core.step.stages import make_stages, reduced
+from onnxgrad.core.step.stages import make_stages, sum_over_ranks
 from onnxgrad.core.step.step import AllReduce, Phase, phase_of
 from onnxgrad.core.step.synchronise import RankShare, scale_outputs, share_of_rank, synchronise
 from onnxgrad.errors import ArgumentError
@@ -209,7 +209,7 @@ def split_step(
         updates=False,
         ordered=not staged,
     )
-    second = compile(program, cut.applied, lowering, given=cut.entering, state_as_inputs=True, updates=False, ordered=True)
+    second = compile(program, cut.applied, lowering, inputs=cut.entering, state_as_inputs=True, updates=False, ordered=True)
     graded = [first.of(v) for v in cut.between if is_graded(v)]
     if staged:
         least = None
@@ -238,7 +238,7 @@ def split_step(
     statistics = {v.name for op in program.global_block().ops if _by_batch(op) for v in op.inputs[3:5] if v is not None} - running
     for entry in applied["state"]:
         entry["statistic"] = entry["name"] in statistics
-    stages = [phase_of("gradients", first, told=[PART])]
+    stages = [phase_of("gradients", first, part_inputs=[PART])]
     if staged:
         stages = make_stages(first, [v for _, v in first.outputs], lowering, "gradients")
     if len(stages) > 1:
@@ -274,7 +274,7 @@ def _cut(program: Program) -> _Cut:
         applied = [new for new in updates.values() if is_applied(new)]
         if not applied:
             raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
-        between = exchanged(program, applied)
+        between = exchanged_gradients(program, applied)
         return _Cut(between, between, [new for new in updates.values() if not is_applied(new)], applied, {})
     sums = accumulation.sums
     between = [updates[total] for total in sums]
@@ -322,7 +322,7 @@ def _reduce_flags(graph: Graph) -> None:
         if op.reduction == "any" and op.outputs[0] is not None:
             build = stage_builder(graph, op)
             flag = op.outputs[0]
-            total = reduced(build, flag)
+            total = sum_over_ranks(build, flag)
             name_results(graph, build.stage or [], build.key)
             own = {total.op, *(build.stage or [])}
             substitute([other for other in graph.operators if other not in own], {flag: total})

@@ -1,4 +1,4 @@
-"""A step whose losses, and whose statistics of batches, are those of the whole batch, of which each rank holds a part.
+"""Synchronise the loss and the statistics of batches over ranks, of which each holds a part of the batch.
 
 Forward, the number of values, their sum and that of their squares per channel are reduced; backward, the sums of the gradient and
 of its product with the normalised values. Between ranks all are float64, where E[x^2] - E[x]^2 loses nothing that float32 has.
@@ -32,7 +32,7 @@ from onnxgrad.core.ir.traverse import all_operators_of, needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.step.cut import is_graded
-from onnxgrad.core.step.stages import reduced
+from onnxgrad.core.step.stages import sum_over_ranks
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 
@@ -45,7 +45,7 @@ _DOUBLE = 11
 
 
 class Synchronised(NamedTuple):
-    """A loss of a program, and how those of the parts of a batch add up."""
+    """A loss of a program, and how the losses of the parts of a batch add up."""
 
     loss: Variable
     term: LossTerm
@@ -81,7 +81,7 @@ def synchronised_graph(program: Program, outputs: Sequence[Variable], gradients:
 
 
 def scale_outputs(graph: Graph, outputs: list[Variable], weight: Variable, is_loss: bool = False) -> None:
-    """Let outputs be what this rank adds to those of the whole batch, under the names that they have.
+    """Scale outputs to this rank's part of the outputs of the whole batch, under the names that they have.
 
     Args:
         weight: this rank's part of the whole, a scalar in float64.
@@ -132,7 +132,7 @@ def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None
     wide = build.Cast(build.Reshape(weight, []), to=_DOUBLE)
     if counts is not None:
         wide = build.Where(build.Cast(counts, to=9), wide, np.float64(0))
-    total = reduced(build, wide)
+    total = sum_over_ranks(build, wide)
     exact = build.Div(wide, build.Where(build.Equal(total, np.float64(0)), np.float64(1), total))
     least = build.Max(exact, np.float64(2.0**-60 if weight.dtype.name == "float64" else 2.0**-30))
     if counts is not None:
@@ -241,7 +241,7 @@ class _Synchronised:
         near = build.Cast(near, to=_DOUBLE)
         around = build.Sub(build.Mul(total, np.float64(2)), build.Mul(near, count))
         squares = build.Add(build.Cast(spread, to=_DOUBLE), build.Mul(near, around))
-        whole = reduced(build, self.counted(build.Concat(count, total, squares, axis=0)))
+        whole = sum_over_ranks(build, self.counted(build.Concat(count, total, squares, axis=0)))
         count = build.Slice(whole, [0], [1])
         sums = build.Reshape(build.Slice(whole, [1], [np.iinfo(np.int64).max]), [2, -1])
         mean, second = (build.Squeeze(v, [0]) for v in build.Split(build.Div(sums, count), axis=0, num_outputs=2, outputs=2))
@@ -254,7 +254,7 @@ class _Synchronised:
         local = build.Cast(total, to=_DOUBLE)
         if self.weight is not None:
             local = build.Mul(local, self.weight)
-        mean = build.Div(reduced(build, self.counted(local)), statistics.number)
+        mean = build.Div(sum_over_ranks(build, self.counted(local)), statistics.number)
         if self.weight is not None:
             mean = build.Div(mean, self.weight)
         result: Variable = build.Cast(mean, to=like.dtype.number)

@@ -1,4 +1,4 @@
-"""What a Trainer does where several ranks train one model: each has its part of every batch, and one of them writes files.
+"""Train one model on several ranks: each has its part of every batch, and one of them writes files.
 
 Tests: tests/distributed/test_trainer.py.
 """
