@@ -6,14 +6,15 @@ Tests: tests/eager/test_tensors.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.state.inputs import FEED, as_array
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
@@ -22,7 +23,7 @@ from onnxgrad.internal import state
 __all__ = ["is_tensor", "to_tensor"]
 
 
-def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> Any:
+def to_tensor(data: Any, dtype: DTypeLike | None = None, place: Place | None = None, stop_gradient: bool = True) -> Tensor:
     """A tensor with the value of ``data``, which is copied.
 
     Args:
@@ -47,11 +48,11 @@ def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bo
     if place is not None and getattr(place, "device", str(place)) != "cpu":
         raise ProviderError(f"eager tensors are computed on the CPU; {place!r} is not offered. Use static programs there.")
     if isinstance(data, Variable) and not isinstance(data, Tensor):
-        return data if dtype is None else data.astype(dtype)
+        return cast("Tensor", data if dtype is None else data.astype(dtype))  # of a program that is being built
     array = data if isinstance(data, Tensor) else _array(data)
     if state.current.static_mode or state.current.guards:
         wanted = np.asarray(leaf(array, dtype)._array())
-        return default_main_program().current_block().build.constant(wanted)
+        return cast("Tensor", default_main_program().current_block().build.constant(wanted))
     if isinstance(array, Tensor) and array._node.array is None:
         tensor: Tensor = array.detach() if dtype is None else record("Cast", (array.detach(),), {"to": dtype_of(dtype).number})
         tensor.stop_gradient = stop_gradient
