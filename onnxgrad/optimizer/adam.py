@@ -152,8 +152,8 @@ class Adam(_Moments):
 class AdamW(Adam):
     """Adam with decoupled decay: p is first multiplied by 1 - lr * weight_decay.
 
-    ``apply_decay_param_fun`` takes a parameter's name and says whether it decays; ``lr_ratio`` takes the parameter and gives
-    a factor on its learning rate.
+    A parameter's own regularizer (``ParamAttr``) adds to its gradient besides. ``apply_decay_param_fun`` takes a parameter's name
+    and says whether it decays; ``lr_ratio`` takes the parameter and gives a factor on its learning rate.
     """
 
     takes = (
@@ -162,20 +162,22 @@ class AdamW(Adam):
     )
 
     def _begin(self, given: Any) -> None:
-        if not isinstance(given.weight_decay, float):
-            raise ArgumentTypeError(f"AdamW: weight_decay is a float, not {given.weight_decay!r}.")
+        if not isinstance(given.weight_decay, (int, float)):
+            raise ArgumentTypeError(f"AdamW: weight_decay is a number, not {given.weight_decay!r}.")
+        for group in given.parameters if isinstance(given.parameters, (list, tuple)) else ():
+            if isinstance(group, dict) and not isinstance(group.get("weight_decay", 0.0), (int, float)):
+                raise ArgumentTypeError(f"AdamW: weight_decay of a group is a number, not {group['weight_decay']!r}.")
         super()._begin(given)
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
-        return g
+        own = self._own_decay(p)
+        return g if own is None else own.apply(op, self._present(p), g)
 
     def _factor(self, p: Variable) -> float:
         return super()._factor(p) * (1.0 if self._lr_ratio is None else float(self._lr_ratio(self._owner(p))))
 
     def _shrunk(self, op: Builder, p: Variable, value: Variable, rate: Variable) -> Variable:
-        group = self._group(p)
-        decay = self._decay if group is None else group.decay
-        decays = self._apply_decay_param_fun
+        decay, decays = self._common_decay(p), self._apply_decay_param_fun
         if decay is None or decay.coeff == 0.0 or (decays is not None and not decays(self._owner(p).name)):
             return value
         return op.Mul(value, op.Sub(1.0, op.Mul(rate, decay.coeff)))

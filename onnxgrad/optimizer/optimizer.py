@@ -72,6 +72,8 @@ class Optimizer(EagerSteps, Taken):
         self._rates: dict[Program, Variable] = {}
         self._accumulators: dict[Program, list[Variable]] = {}
         self._masters: dict[Variable, Master] = {}
+        self._awaited: dict[str, Any] = {}
+        self._awaited_by_others = False
         self.in_transaction = False
         self._startup: Program | None = None
         self.name = given.name
@@ -214,6 +216,12 @@ class Optimizer(EagerSteps, Taken):
                 members = [pair for pair in pairs if own_group(own_options, pair[0]) is group]
                 with self._with_options({} if group is None else group.options):
                     self._append_updates(op, members, rate)
+            if self._awaited_by_others and self._accumulators.get(program):
+                given, here = next(iter(self._awaited)), self._accumulators[program][0].name
+                raise ArgumentError(
+                    f"the state that set_state_dict gave is of other parameters: it has {given}, not {here}. "
+                    "Make the model under utils.unique_name.guard(), so that its names are those of the state."
+                )
         return block.ops[before:]
 
     def _append_updates(self, op: Builder, pairs: Pairs, rate: Variable) -> None:
@@ -246,7 +254,7 @@ class Optimizer(EagerSteps, Taken):
         found = master_of(p)
         if found is None:
             assert p.static_shape is not None
-            found = self._state(p.block.program, f"{p.name}{MASTER}", np.zeros(p.static_shape, np.float32))
+            found = self._restored_state(p.block.program, f"{p.name}{MASTER}", np.zeros(p.static_shape, np.float32))
         self._accumulators.setdefault(p.block.program, []).append(found)
         op.key = f"{p.name}@UPDATE"
         self._masters[found] = Master(p, master_value(op, p, found))
@@ -267,11 +275,19 @@ class Optimizer(EagerSteps, Taken):
         return [found[p] for p, _ in pairs]
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
-        owner = self._owner(p)
-        own = owner.regularizer if isinstance(owner, Parameter) else None
-        group = self._group(p)
-        decay = own if own is not None else self._decay if group is None else group.decay
+        own = self._own_decay(p)
+        decay = own if own is not None else self._common_decay(p)
         return g if decay is None else decay.apply(op, self._present(p), g)
+
+    def _own_decay(self, p: Variable) -> Any:
+        """The regularizer that the parameter was made with."""
+        owner = self._owner(p)
+        return owner.regularizer if isinstance(owner, Parameter) else None
+
+    def _common_decay(self, p: Variable) -> Any:
+        """The decay of the parameter's group, or of the optimizer."""
+        group = self._group(p)
+        return self._decay if group is None else group.decay
 
     def _scales(self, op: Builder, parameters: list[Variable], rate: Variable) -> list[Any]:
         """What ``_update`` gets for each parameter besides its gradient: here the learning rate in its type."""
@@ -301,7 +317,8 @@ class Optimizer(EagerSteps, Taken):
 
     def state_dict(self) -> dict[str, Any]:
         """The accumulators by name, as numpy, and the schedule's state under ``LR_Scheduler``."""
-        found = {v.name: v.get_value() for state in self._accumulators.values() for v in state}
+        found = dict(self._awaited)
+        found.update({v.name: v.get_value() for state in self._accumulators.values() for v in state})
         if isinstance(self._learning_rate, LRScheduler):
             found["LR_Scheduler"] = self._learning_rate.state_dict()
         return found
@@ -309,8 +326,11 @@ class Optimizer(EagerSteps, Taken):
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Set the accumulators that ``state_dict`` names, and the schedule.
 
+        Accumulators that do not exist yet, as before the first step, begin with these values when they are made.
+
         Raises:
-            ArgumentError: if a value does not have the accumulator's shape.
+            ArgumentError: if a value does not have the accumulator's shape; from the first step or ``minimize`` if the state names
+                none of the accumulators that it makes.
         """
         for state in self._accumulators.values():
             for v in state:
@@ -318,6 +338,10 @@ class Optimizer(EagerSteps, Taken):
                     v.set_value(state_dict[v.name])
         if isinstance(self._learning_rate, LRScheduler) and "LR_Scheduler" in state_dict:
             self._learning_rate.set_state_dict(state_dict["LR_Scheduler"])
+        held = {v.name for state in self._accumulators.values() for v in state}
+        later = {name: value for name, value in state_dict.items() if name not in held and name != "LR_Scheduler"}
+        self._awaited = {name: np.array(value) for name, value in later.items()}
+        self._awaited_by_others = bool(later) and held.isdisjoint(state_dict)
 
     def _present(self, p: Variable) -> Variable:
         """The value of ``p`` at this point of the program: as earlier updates left it."""
@@ -325,7 +349,7 @@ class Optimizer(EagerSteps, Taken):
 
     def _accumulator(self, p: Variable, kind: str, value: np.ndarray[Any, Any]) -> Variable:
         """A state variable of one parameter, ``<parameter>_<kind>_0``."""
-        variable = self._state(p.block.program, f"{p.name}_{kind}", value)
+        variable = self._restored_state(p.block.program, f"{p.name}_{kind}", value)
         self._accumulators.setdefault(p.block.program, []).append(variable)
         return variable
 
@@ -341,16 +365,36 @@ class Optimizer(EagerSteps, Taken):
         """An accumulator of one element."""
         return self._accumulator(p, kind, np.array([value], p.dtype.numpy))
 
-    def _state(self, program: Program, key: str, value: np.ndarray[Any, Any]) -> Variable:
-        """A persistable variable ``<key>_N`` with a start value, which the startup program sets again whenever it runs."""
+    def _restored_state(self, program: Program, key: str, value: np.ndarray[Any, Any]) -> Variable:
+        """State that starts with what ``set_state_dict`` gave under its name, if anything."""
         name = program.generate_name(key)
         program.names.pop(name)
+        if name not in self._awaited:
+            return self._named_state(program, name, value)
+        restored = self._awaited[name]
+        if restored.shape != value.shape:
+            raise ArgumentError(f"{name} has shape {list(value.shape)}, its state {list(restored.shape)}. Use that of this model.")
+        del self._awaited[name]
+        self._awaited_by_others = False
+        return self._named_state(program, name, restored.astype(value.dtype))
+
+    def _state(self, program: Program, key: str, value: np.ndarray[Any, Any]) -> Variable:
+        """State ``<key>_N`` with a start value."""
+        name = program.generate_name(key)
+        program.names.pop(name)
+        return self._named_state(program, name, value)
+
+    def _named_state(self, program: Program, name: str, value: np.ndarray[Any, Any]) -> Variable:
+        """A persistable variable with a start value, which the startup program sets again whenever it runs."""
         variable = program.create_global_var(name, value)
         startup = self._startup if self._startup is not None else default_startup_program()
         twin = startup.create_global_var(variable.name, value)
         build = Builder(startup.global_block(), key=f"{variable.name}.init")
-        fill = build.constant(value.reshape(-1)[0]) if value.size else build.constant(np.zeros((), value.dtype))
-        startup.updates[twin] = build.Expand(fill, np.array(value.shape, np.int64))
+        first = value.reshape(-1)[0] if value.size else np.zeros((), value.dtype)
+        if value.size and (value != first).any():
+            startup.updates[twin] = build.Identity(build.constant(value))
+        else:
+            startup.updates[twin] = build.Expand(build.constant(first), np.array(value.shape, np.int64))
         return variable
 
     def _replace(self, old: Variable, new: Variable) -> None:

@@ -215,7 +215,7 @@ class Trainer(TrainingSteps):
         self.inputs, self.outputs, self.targets, self.loss = model.inputs, model.outputs, model.targets, model.loss
         self.evaluation, self.metrics, self.whole, self.remarks = model.evaluation, model.metrics, model.whole, model.remarks
         for p in self.program.all_parameters():
-            p.do_model_average = False
+            p.do_model_average = p in self.program.updates  # a running statistic
         for p in self.chosen:
             p.trainable, p.stop_gradient, p.do_model_average = True, False, True
         scale = LossScale(self.program, self.optimizer, loss_scale)
