@@ -238,12 +238,25 @@ LOOKED_UP = [[1, 3, 3], [0, 1, 1], [4, 4, 4]]
 def _table_cases(paddle):
     attributes = {"plain": {}, "learning_rate": {"learning_rate": 0.25}, "L2": {"regularizer": paddle.regularizer.L2Decay(0.5)}}
     settings = {"plain": {}, "by global norm": {"grad_clip": paddle.nn.ClipGradByGlobalNorm(0.05)}}
-    grid = itertools.product(TABLE_OPTIMIZERS, (True, False), (1, 3), (None, 1), attributes, settings)
+    grid = itertools.product(TABLE_OPTIMIZERS, (True, False), (1, 2, 3), (None, 1), attributes, settings)
     for name, sparse, width, padding, attribute, setting in grid:
+        if sparse and padding is not None:
+            continue  # Paddle's sparse gradient moves the row of the padding, its dense one does not
         key = f"{name} / {'sparse' if sparse else 'dense'} / width {width} / padding {padding} / {attribute} / {setting}"
         attr = {"name": "table", "initializer": paddle.nn.initializer.Assign(_value(3, 6, width)), **attributes[attribute]}
         options = {"learning_rate": 0.1, **TABLE_OPTIMIZERS[name], **settings[setting]}
         yield key, getattr(paddle.optimizer, name.split()[0]), options, sparse, width, padding, attr
+
+
+def _table_result(kind, sparse, tables):
+    """The last table; or where Adam's gradient is sparse, which rows moved in each step.
+
+    Paddle's sparse Adam takes the powers of beta of the next step, unlike its dense one, and its values are thus no measure.
+    """
+    if sparse and kind.__name__ == "Adam":
+        moved = [(after != before).any(1) for before, after in itertools.pairwise(tables)]
+        return [np.flatnonzero(rows).tolist() for rows in moved]
+    return _numbers(tables[-1])
 
 
 def eager_tables(paddle):
@@ -254,13 +267,14 @@ def eager_tables(paddle):
         def compute(kind=kind, options=options, sparse=sparse, width=width, padding=padding, attr=attr):
             table = paddle.nn.Embedding(6, width, padding, sparse=sparse, weight_attr=paddle.ParamAttr(**attr))
             table.weight.set_value(paddle.to_tensor(_value(3, 6, width)))
-            optimizer = kind(parameters=[table.weight], **options)
+            optimizer, tables = kind(parameters=[table.weight], **options), [table.weight.numpy()]
             for ids in LOOKED_UP:
                 rows = table(paddle.to_tensor(np.array(ids)))
                 paddle.mean(rows * rows * 0.5 + rows).backward()
                 optimizer.step()
                 optimizer.clear_grad()
-            return _numbers(table.weight.numpy())
+                tables.append(table.weight.numpy())
+            return _table_result(kind, sparse, tables)
 
         cases[key] = compute
     return cases
@@ -280,9 +294,11 @@ def static_tables(paddle):
                 loss = paddle.mean(rows * rows * 0.5 + rows)
                 kind(**options).minimize(loss)
                 executor = _started(paddle, startup)
+                tables = [np.array(_held(paddle, "table"))]
                 for batch in LOOKED_UP:
                     executor.run(main, feed={"ids": np.array(batch)}, fetch_list=[loss])
-                return _numbers(_held(paddle, "table"))
+                    tables.append(np.array(_held(paddle, "table")))
+                return _table_result(kind, sparse, tables)
 
         cases[key] = compute
     return cases

@@ -117,8 +117,8 @@ class Adam(_Moments):
     ``amsgrad`` puts the largest v so far under the root. Reddi, Kale and Kumar 2018.
 
     ``lazy_mode`` leaves rows of an embedding, and their averages, that a batch does not look up as they are: for
-    ``embedding(is_sparse=True)``, and for every lookup of a loaded file, of float32 tables that nothing else reads, without
-    clipping or regularization. Other parameters, and eager ones, are updated as a whole. AdamW decays the same rows.
+    ``embedding(is_sparse=True)``, and for every lookup of a loaded file, of float32 tables that nothing else reads and without
+    regularization. Other parameters, and eager ones, are updated as a whole. AdamW decays the same rows.
     """
 
     takes = (
@@ -135,7 +135,7 @@ class Adam(_Moments):
 
     def _update(self, op: Builder, p: Variable, g: Variable, scale: _Scale) -> Variable:
         value = self._present(p)
-        rows = looked_up(op, p, value, g) if self._lazy_mode else ALL
+        rows = looked_up(op, p, value, g, self._unclipped.get(g, g)) if self._lazy_mode else ALL
         m, v = self._averages(op, scale.state[0], scale.state[1], g if rows.gradient is None else rows.gradient, rows)
         if self._amsgrad:
             v = op.Max(rows.take(op, scale.state[2]), v)

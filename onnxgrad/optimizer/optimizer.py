@@ -72,6 +72,7 @@ class Optimizer(EagerSteps, Taken):
         self._rates: dict[Program, Variable] = {}
         self._accumulators: dict[Program, list[Variable]] = {}
         self._masters: dict[Variable, Master] = {}
+        self._unclipped: dict[Variable, Variable] = {}
         self._awaited: dict[str, Any] = {}
         self._awaited_by_others = False
         self.in_transaction = False
@@ -199,10 +200,13 @@ class Optimizer(EagerSteps, Taken):
         """Append clipping, decay and the update for these pairs; returns the appended operators.
 
         Raises:
-            ArgumentError: if there are no pairs.
+            ArgumentError: if there are no pairs, or one is of a variable that is no state.
         """
         if not params_grads:
             raise ArgumentError("there is nothing to update: no parameter has a gradient. Check the loss and stop_gradient.")
+        for p, _ in params_grads:
+            if not p.persistable:
+                raise ArgumentError(f"{p.name} is no parameter: each run computes or is fed it anew. Leave it out of parameters.")
         program = params_grads[0][0].block.program
         block = program.global_block()
         before = len(block.ops)
@@ -267,11 +271,14 @@ class Optimizer(EagerSteps, Taken):
     def _clipped(self, op: Builder, pairs: Pairs) -> Pairs:
         """Pairs with clipped gradients: those of each group together, and the others."""
         found: dict[Variable, tuple[Variable, Variable]] = {}
+        self._unclipped = {}
         for group in [*self._groups, None]:
             members = [(p, g) for p, g in pairs if own_group(self._groups, p) is group]
             clip = self._clip if group is None else group.clip
-            for p, g in clip.apply(op, members) if clip is not None and members else members:
+            clipped = clip.apply(op, members) if clip is not None and members else members
+            for (p, g), (_, before) in zip(clipped, members, strict=True):
                 found[p] = (p, g)
+                self._unclipped[g] = before
         return [found[p] for p, _ in pairs]
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
