@@ -400,7 +400,7 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
     layer, op = open_layer("dice_loss", input, label, name=name)
     classes = known_dim(input, -1, "dice_loss")
     values = op.constant([0.0, 1.0], input.dtype)
-    hot = op.OneHot(op.Squeeze(label, [-1]), np.array(classes), values, axis=-1)
+    hot = op.OneHot(as_dtype(op, op.Squeeze(label, [-1]), "int64"), np.array(classes), values, axis=-1)
     axes = list(range(1, input.ndim))
     common = op.ReduceSum(op.Mul(input, hot), axes, keepdims=0)
     whole = op.Add(op.ReduceSum(input, axes, keepdims=0), op.ReduceSum(hot, axes, keepdims=0))
