@@ -45,13 +45,13 @@ def fftshift(x: Variable, axes: Axes = None, name: str | None = None) -> Variabl
         >>> paddle.fft.fftshift(static.data("x", [5, 4])).shape
         (5, 4)
     """
-    along = axes_of(axes) or list(range(x.ndim))
+    along = axes_of(axes) or list(range(max(x.ndim, 1)))
     return roll(x, [known_dim(x, a, "fftshift") // 2 for a in along], along, name)
 
 
 def ifftshift(x: Variable, axes: Axes = None, name: str | None = None) -> Variable:
     """The opposite of ``fftshift``."""
-    along = axes_of(axes) or list(range(x.ndim))
+    along = axes_of(axes) or list(range(max(x.ndim, 1)))
     return roll(x, [-(known_dim(x, a, "ifftshift") // 2) for a in along], along, name)
 
 

@@ -133,9 +133,10 @@ def eager_options(paddle):
 def _static(paddle):
     paddle.enable_static()
     try:
-        with paddle.static.program_guard(paddle.static.Program(), paddle.static.Program()), paddle.utils.unique_name.guard():
-            with paddle.static.scope_guard(paddle.static.Scope()):
-                yield paddle.static.default_main_program(), paddle.static.default_startup_program()
+        static, names = paddle.static, paddle.utils.unique_name
+        main, startup = static.Program(), static.Program()
+        with static.program_guard(main, startup), names.guard(), static.scope_guard(static.Scope()):
+            yield main, startup
     finally:
         paddle.disable_static()
 
@@ -379,7 +380,9 @@ def layer_names(paddle):
         def compute(name=name):
             layer = _layer(paddle.nn, name)
             members = [*layer.named_parameters(), *layer.named_buffers()]  # running statistics are the former in Paddle
-            named = {path: [p.name, list(p.shape), bool(p.stop_gradient)] for path, p in members if ".w_" in p.name or ".b_" in p.name}
+            named = {
+                path: [p.name, list(p.shape), bool(p.stop_gradient)] for path, p in members if ".w_" in p.name or ".b_" in p.name
+            }
             return {"name": layer.full_name(), "members": named}
 
         cases[name] = compute
@@ -456,7 +459,9 @@ def _creations(paddle):
 
 
 def _dtype_of(tensor):
-    return str(tensor.dtype).rsplit(".", 1)[-1].lower().replace("vartype.", "").replace("fp32", "float32").replace("fp64", "float64")
+    return (
+        str(tensor.dtype).rsplit(".", 1)[-1].lower().replace("vartype.", "").replace("fp32", "float32").replace("fp64", "float64")
+    )
 
 
 def _with_default(paddle, default, compute):

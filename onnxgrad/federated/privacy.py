@@ -118,7 +118,7 @@ def _clipped(limit: float, op: Builder, gradients: list[Variable]) -> list[Varia
 
 
 def _factor(op: Builder, squares: list[Variable], limit: float) -> tuple[Variable, Variable]:
-    """C / max(norm, C), and where the norm is finite: elsewhere a factor of 0 would leave inf * 0, which is NaN, in every weight."""
+    """C / max(norm, C), and where the norm is finite: elsewhere a factor of 0 would leave inf * 0, so NaN in every weight."""
     total = op.Sum(*squares) if len(squares) > 1 else squares[0]
     finite = op.Less(total, op.constant(np.inf, total.dtype))
     factor = op.Div(float(limit), op.Max(op.Sqrt(_where(op, finite, total)), float(limit)))

@@ -150,7 +150,7 @@ class Worker:
             sampling: ``"shuffle"`` for every example once in an epoch, ``"poisson"`` for each example in each step with probability
                 ``batch_size`` over their number, which the accounting of ``private_gradients`` supposes.
             seed: of the order of the data and of Dropout; None for 0, or where the step is private for one that is drawn from the
-                system: whoever knows which examples are in which batch gets more than the stated epsilon. Only tests give one there.
+                system: who knows which examples are in which batch learns more than epsilon says. Only tests give one there.
             proximal: mu of FedProx: the loss has mu / 2 times the squared distance from the weights of this call's beginning.
             learning_rate: of these steps; None for that of the step.
             noise_seed: of ``private_gradients``; None to draw one from the system, as privacy needs.

@@ -162,8 +162,8 @@ class AdamW(Adam):
     )
 
     def _begin(self, given: Any) -> None:
-        if not isinstance(given.weight_decay, (int, float)):
-            raise ArgumentTypeError(f"AdamW: weight_decay is a number, not {given.weight_decay!r}.")
+        if not isinstance(given.weight_decay, float):
+            raise ArgumentTypeError(f"AdamW: weight_decay is a float, not {given.weight_decay!r}.")
         for group in given.parameters if isinstance(given.parameters, (list, tuple)) else ():
             if isinstance(group, dict) and not isinstance(group.get("weight_decay", 0.0), (int, float)):
                 raise ArgumentTypeError(f"AdamW: weight_decay of a group is a number, not {group['weight_decay']!r}.")

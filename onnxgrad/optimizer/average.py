@@ -134,5 +134,6 @@ class ExponentialMovingAverage:
 def _changed_by_training(program: Program) -> list[Variable]:
     """The weights that are trained, and the running statistics: floats that the forward pass replaces."""
     trained: list[Variable] = [p for p in program.all_parameters() if p.trainable and not p.stop_gradient and p.do_model_average]
-    running = [v for v, new in program.updates.items() if v.is_float and not is_applied(new) and getattr(v, "do_model_average", True)]
+    replaced = [v for v, new in program.updates.items() if v.is_float and not is_applied(new)]
+    running = [v for v in replaced if getattr(v, "do_model_average", True)]
     return trained + [v for v in running if not any(v is p for p in trained)]

@@ -41,8 +41,8 @@ def with_sparse_gradient(rows: Variable, sparse: bool) -> Variable:
 
 
 def looked_up(op: Builder, p: Variable, value: Variable, g: Variable, unclipped: Variable) -> SparseRows:
-    """The rows of ``p`` that ``unclipped`` adds to, and those of ``g``; or all if ``p`` is read otherwise than by lookups with a sparse
-    gradient.
+    """The rows of ``p`` that ``unclipped`` adds to, with their gradient in ``g``; or all if ``p`` is read otherwise than by lookups
+    with a sparse gradient.
 
     In a loaded file every lookup counts as such.
     """
@@ -68,7 +68,7 @@ def _is_sparse(reader: Operator) -> bool:
 
 
 def _lookups(g: Variable | None, p: Variable) -> list[tuple[Variable, Variable]]:
-    """The indices and the rows that the gradients of all lookups of ``p`` add to zeros at them; nothing where ``g`` is another sum."""
+    """The indices of all lookups of ``p`` and the rows that their gradients add there; nothing where ``g`` is another sum."""
     source = None if g is None else g.op
     if source is None or p.rank is None:
         return []

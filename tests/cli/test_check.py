@@ -194,7 +194,7 @@ class TestLanguageModels:
         assert code == 0 and [row["name"] for row in rows] == [weight]
 
     def test_a_dimension_has_one_size_whatever_axis_it_is_of(self):
-        text = 'f (float[n, batch] x, float[batch, n] y) => (float[n, m] z) { z = MatMul(x, y) }'
+        text = "f (float[n, batch] x, float[batch, n] y) => (float[n, m] z) { z = MatMul(x, y) }"
         program = onnxgrad.from_onnx(parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'))
         feeds = feeds_for(program, None, {}, 0)
         assert feeds["x"].shape == feeds["y"].shape[::-1] == (2, 2)

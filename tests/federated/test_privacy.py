@@ -289,7 +289,7 @@ def test_an_example_that_is_not_finite_adds_nothing(value):
 
 
 def test_the_whole_batch_form_leaves_out_what_is_not_finite():
-    program, loss = private(clip_norm=1.0, noise_multiplier=0.0)
+    program, _ = private(clip_norm=1.0, noise_multiplier=0.0)
     op = Builder(program.global_block())
     g = program.constant(np.array([[np.inf, 1.0], [0.3, 0.4], [np.nan, 0.0]], np.float32))
     (total,) = privacy._clipped_sums(op, [g], 1.0)
