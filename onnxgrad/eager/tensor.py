@@ -24,7 +24,7 @@ from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, se
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError, UnsupportedGradient
 from onnxgrad.internal import state
 
-__all__ = ["Shape", "Tensor", "filled", "leaf"]
+__all__ = ["Shape", "Tensor", "full_like", "leaf"]
 
 _NOTHING: dict[str, Any] = {}
 
@@ -230,7 +230,7 @@ class Tensor(Variable):
         if meta is None or meta.grad is None:
             return
         if set_to_zero:
-            meta.grad = filled(meta.grad, 0, meta.grad.stop_gradient)
+            meta.grad = full_like(meta.grad, 0, meta.grad.stop_gradient)
         else:
             meta.grad = None
 
@@ -439,7 +439,7 @@ class Tensor(Variable):
         return self
 
     def apply(self, func: Callable[[Tensor], Tensor]) -> Tensor:
-        """What a function of Python makes of this tensor.
+        """Apply a Python function to the array of this tensor.
 
         Raises:
             UnsupportedGradient: if gradients are recorded for it.
@@ -573,7 +573,7 @@ def leaf(value: Any, dtype: Any = None, stop_gradient: bool = True) -> Tensor:
     return tensor
 
 
-def filled(like: Any, value: float, stop_gradient: bool = True) -> Tensor:
+def full_like(like: Any, value: float, stop_gradient: bool = True) -> Tensor:
     """One number everywhere, in the shape and element type of a tensor, or of the type of one."""
     return leaf(np.full(like.dims, value, like.dtype.numpy), stop_gradient=stop_gradient)
 

@@ -13,8 +13,8 @@ from onnx import ModelProto
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import DROPOUT_SEED
+from onnxgrad.core.runtime.exported_step import WrittenStep
 from onnxgrad.core.runtime.places import Place, place_of
-from onnxgrad.core.runtime.written import WrittenStep
 from onnxgrad.core.step.export import to_training_step
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, TrainingError
@@ -104,16 +104,16 @@ class Worker:
         """
         if len(arrays) != len(self.names):
             raise DataError(f"{len(arrays)} arrays came for the {len(self.names)} of this step. Let all sides use one model.")
-        held = self._step.values
+        present = self._step.values
         taken = {}
         for name, array in zip(self.names, arrays, strict=True):
-            value = np.asarray(array, held[name].dtype)
-            if value.shape != held[name].shape:
-                raise DataError(f"{name} has shape {list(held[name].shape)} here, {list(value.shape)} came. Use one model.")
+            value = np.asarray(array, present[name].dtype)
+            if value.shape != present[name].shape:
+                raise DataError(f"{name} has shape {list(present[name].shape)} here, {list(value.shape)} came. Use one model.")
             if not np.isfinite(value.astype(np.float32)).all():
                 raise DataError(f"{name} came with values that are not finite. Lower the learning rate, or the noise.")
             taken[name] = value
-        held.update(taken)
+        present.update(taken)
 
     def local_state(self) -> dict[str, Array]:
         """The state that stays here between rounds: the optimizer's state and counters, by name."""
@@ -121,7 +121,7 @@ class Worker:
         return {name: self._step.values[name].copy() for name in changed if name not in self.names}
 
     def set_local_state(self, state: Mapping[str, Array] | None) -> None:
-        """Take over what ``local_state`` gave; None for that of a new run."""
+        """Load the state that ``local_state`` returned; None for the state of a new run."""
         self._step.values.update(self._first)
         known = self.local_state()
         for name, value in (state or {}).items():

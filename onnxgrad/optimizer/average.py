@@ -90,8 +90,8 @@ class ExponentialMovingAverage:
         if p in updates and not is_applied(updates[p]) and program.plan.accumulation is not None:
             return p  # the runs before have replaced this statistic when their sums are applied
         master = master_of(p) if is_narrow(p) else None
-        found = updates.get(p, p) if master is None else updates.get(master, master)
-        wide: Variable = op.Cast(found, to=1) if is_narrow(found) else found
+        value = updates.get(p, p) if master is None else updates.get(master, master)
+        wide: Variable = op.Cast(value, to=1) if is_narrow(value) else value
         return wide
 
     def _state(self, name: str, shape: list[int], value: float, dtype: Any) -> Variable:

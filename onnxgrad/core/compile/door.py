@@ -41,7 +41,7 @@ def compile(
     *,
     state_as_inputs: bool = False,
     updates: bool | Mapping[Variable, Variable] = True,
-    given: Sequence[Variable] = (),
+    inputs: Sequence[Variable] = (),
     ordered: bool = False,
     runs: bool = False,
     fast: bool = False,
@@ -57,7 +57,7 @@ def compile(
         shapes: of inputs, where they are known although the program leaves them open.
         state_as_inputs: whether persistable variables are inputs of the graph instead of initializers.
         updates: with ``state_as_inputs``, whether the new values of all state are outputs, or those that are.
-        given: variables that are inputs, and not computed.
+        inputs: variables that are inputs, and not computed.
         ordered: whether the operators are put in the order in which onnxruntime holds few tensors at a time, and an opset that
             no onnxruntime loads is brought down where that is possible. Implied by ``provider``.
         runs: whether onnxruntime's CPU provider is to run it, so that operators for which it has no float64 kernel are written out.
@@ -68,7 +68,7 @@ def compile(
     Raises:
         ArgumentError: if the provider is not known, or the program is in an opset that its forms are not written in.
     """
-    graph = _graph_of(program, outputs, state_as_inputs, updates if state_as_inputs else False, given)
+    graph = _graph_of(program, outputs, state_as_inputs, updates if state_as_inputs else False, inputs)
     target = Target(
         provider=provider,
         runs_on_cpu=provider == "cpu" or (provider is None and (runs or ordered)),

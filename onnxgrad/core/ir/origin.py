@@ -1,4 +1,4 @@
-"""Who wrote an operator: a gradient rule or a layer, as which piece, and for which result of a forward operator.
+"""Record the origin of an operator: a gradient rule or a layer, as which piece, and for which result of a forward operator.
 
 A form that takes an operator for one that a rule wrote asks for its origin and for its structure: for the origin, since others
 write the same operators, and for the structure, since a file may say anything and a rule may change. Files keep origins in the
@@ -26,6 +26,7 @@ __all__ = [
     "PIECES",
     "SCALED_LOSS",
     "SUM_AT_MAXIMA",
+    "WEIGHED_GRADIENT",
     "Origin",
     "is_piece",
     "is_written_for",
@@ -49,6 +50,8 @@ BATCH_STATISTICS_GRADIENT = "batch statistics gradient"
 """A gradient that reaches mean or variance themselves."""
 SCALED_LOSS = "scaled loss"
 """The loss times its scale, for those who differentiate the loss itself, as stages of a pipeline do."""
+WEIGHED_GRADIENT = "weighed gradient"
+"""A gradient times the weight of its micro-batch, as it is added up."""
 
 PIECES = (
     FILTER_GRADIENT,
@@ -60,11 +63,12 @@ PIECES = (
     BATCH_MEAN_GRADIENT,
     BATCH_STATISTICS_GRADIENT,
     SCALED_LOSS,
+    WEIGHED_GRADIENT,
 )
 
 
 class Origin(NamedTuple):
-    """Who wrote an operator.
+    """The rule or layer that wrote an operator.
 
     Attributes:
         rule: the type of the operator whose gradient it belongs to, or the name of the layer.

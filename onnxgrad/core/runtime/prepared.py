@@ -21,7 +21,7 @@ from onnxgrad.core.runtime.capture import CapturedBinding
 from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import Place
-from onnxgrad.core.runtime.session import begins, trains
+from onnxgrad.core.runtime.session import is_startup, trains_state
 from onnxgrad.core.runtime.staged import BetweenError
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
@@ -48,7 +48,7 @@ def _has_memory(v: Variable) -> bool:
 
 
 class AppliesGradients(Protocol):
-    """What is left of a step when its gradients are there: ``core.runtime.applying.OpenApplying``."""
+    """The part of a step after its gradients: ``core.runtime.applying.OpenApplying``."""
 
     cut: Cut
     exchange: Exchange | None
@@ -109,8 +109,8 @@ class Prepared:
         self._rows = {v.name: v.static_shape or () for v in own}
         self.replaced = [(output.name, output.output) for output in self.replaces]
         self.takes_turns = bool(self.state and self.replaces)
-        self.begins = begins(graph)
-        self.flushes = trains(graph)
+        self.begins = is_startup(graph)
+        self.flushes = trains_state(graph)
         state_names = {output.output for output in self.replaces}
         fetched = {graph.name(v): graph.of(v) for v in fetches}
         self.slots: dict[str, Any] = {}
@@ -138,7 +138,7 @@ class Prepared:
         self._outputs = [name for name, _ in graph.outputs] if session is not None else []
         self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
-        self._rooms: weakref.WeakKeyDictionary[Scope, dict[str, Any]] = weakref.WeakKeyDictionary()
+        self._slots_of: weakref.WeakKeyDictionary[Scope, dict[str, Any]] = weakref.WeakKeyDictionary()
         self._numbers = count(1)
         # Graphs that are replayed share the memory of what they compute on the way.
         self.turn: AbstractContextManager[Any] = Lock() if captures else nullcontext()
@@ -148,13 +148,13 @@ class Prepared:
         binding = self._bindings.get(scope) if self.takes_turns else None
         if binding is None:
             names, small = [v.name for v in self.state], self._small if self.takes_turns else ()
-            if self._apart and scope not in self._rooms:
-                self._rooms[scope] = {name: self.place.room(shape, dtype) for name, shape, dtype in self._apart}
-            rooms = self.slots or self._rooms.get(scope)
+            if self._apart and scope not in self._slots_of:
+                self._slots_of[scope] = {name: self.place.room(shape, dtype) for name, shape, dtype in self._apart}
+            slots = self.slots or self._slots_of.get(scope)
             if self.captures:
                 binding = CapturedBinding(self.session, names, self._outputs, self.replaces, small, self.place, self._numbers)
             else:
-                binding = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, rooms, self._rows)
+                binding = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, slots, self._rows)
             if self.takes_turns:
                 self._bindings[scope] = binding
         return binding
@@ -169,7 +169,7 @@ class Prepared:
         bound.swap()
         for index in bound.outdated(scope):
             bound.read(index, on_device(scope, self.state[index], self.place))
-        bound.make_room(scope if self.takes_turns else _NO_SCOPE, return_numpy)
+        bound.bind_outputs(scope if self.takes_turns else _NO_SCOPE, return_numpy)
         return bound
 
     def run(self, bound: DoubleBinding, feeds: Iterable[tuple[str, Any]], scope: Scope) -> tuple[dict[str, Any], dict[str, Buffer]]:

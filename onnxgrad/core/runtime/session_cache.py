@@ -19,7 +19,7 @@ from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.runtime.applying import OpenApplying, joined
+from onnxgrad.core.runtime.applying import OpenApplying, joined_sessions
 from onnxgrad.core.runtime.capture import host_operators, reason_against
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.prepared import Prepared
@@ -88,7 +88,7 @@ def _is_recent(program: Program) -> bool:
 
 
 def _provider(program: Program, place: Place) -> str | None:
-    """Whose forms the graphs of a program take on a place"""
+    """Return the provider for whose forms the graphs of a program are compiled on a place"""
     return place.lowering if _is_recent(program) and (place.lowering != "cpu" or program.updates) else None
 
 
@@ -137,7 +137,7 @@ def open_step(
         reason = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
         return Narrower(CPUPlace(), reason, trains_state)
     return Prepared(
-        joined(sessions, before, graph, None if applying is None else applying.exchange), step, fetches, place, applying
+        joined_sessions(sessions, before, graph, None if applying is None else applying.exchange), step, fetches, place, applying
     )
 
 
@@ -208,7 +208,7 @@ def _has_unknown_batch(v: Variable | None) -> bool:
 
 
 class SessionCache:
-    """Sessions of one Executor, which threads may share; those of an older version of a program are dropped."""
+    """Sessions of one Executor, which threads may share; sessions of an older version of a program are dropped."""
 
     def __init__(self, saved: Path | None = None, shapes: int = 0, fast: bool = False, memory: str | None = None) -> None:
         self.saved = saved

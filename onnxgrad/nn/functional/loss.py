@@ -17,11 +17,11 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.losses import absolute_error, cosine_parts, ctc, huber, kl_of_positive, logistic, squared_error
-from onnxgrad.internal.signatures import bound
+from onnxgrad.internal.signatures import bind_arguments
 from onnxgrad.nn.functional.common import pairwise_distance
-from onnxgrad.tensor.common import as_dtype, known, known_dim
-from onnxgrad.tensor.layer import LayerHelper, given, open_layer
-from onnxgrad.tensor.tables import described
+from onnxgrad.tensor.common import as_dtype, known_dim, known_value
+from onnxgrad.tensor.layer import LayerHelper, open_layer, present_operands
+from onnxgrad.tensor.tables import named_function
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "ctc_loss", "dice_loss",
@@ -39,14 +39,14 @@ def reduced(layer: LayerHelper, x: Variable, reduction: str) -> Variable:
 
 
 def open_loss(layer_name: str, reduction: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
-    """The layer of a loss on two operands and those of the others that are given, and what appends operators to it.
+    """Open the layer of a loss on two operands and the optional ones that are not None; return it, its builder and the operands.
 
     Raises:
         ArgumentError: for another reduction than 'mean', 'sum' or 'none', before anything is appended.
     """
     if reduction not in ("mean", "sum", "none"):
         raise ArgumentError(f"{layer_name}: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
-    return open_layer(layer_name, *items[:2], *given(*items[2:]), name=name)
+    return open_layer(layer_name, *items[:2], *present_operands(*items[2:]), name=name)
 
 
 def _loss(
@@ -71,13 +71,13 @@ def _loss(
         signature = inspect.Signature([*parameters[:at], usual, *parameters[at:], unnamed], return_annotation="Variable")
 
         def function(*args: Any, **kwargs: Any) -> Variable:
-            taken = bound(formula.__name__, signature, args, kwargs)
+            taken = bind_arguments(formula.__name__, signature, args, kwargs)
             chosen, name = taken.pop("reduction"), taken.pop("name")
             layer, op = open_loss(layer_name or formula.__name__, chosen, *(taken[key] for key in tensors), name=name)
             return reduced(layer, formula(op, **taken), chosen)
 
         function.__signature__ = signature  # type: ignore[attr-defined]
-        return described(function, formula.__name__, formula.__doc__ or "")
+        return named_function(function, formula.__name__, formula.__doc__ or "")
 
     return decorator
 
@@ -271,7 +271,7 @@ def gaussian_nll_loss(
         variance: of the shape of ``input``, or without its last axis, or with 1 there.
         full: add log(2 pi) / 2.
     """
-    if variance.is_eager and 0 not in variance.shape and known(op.ReduceMin(variance, keepdims=0)) < 0:
+    if variance.is_eager and 0 not in variance.shape and known_value(op.ReduceMin(variance, keepdims=0)) < 0:
         raise ArgumentError("gaussian_nll_loss: a variance is negative.")
     if variance.ndim == input.ndim - 1:
         variance = op.Unsqueeze(variance, [-1])

@@ -125,9 +125,9 @@ def _past_steps(batch: Batch) -> int:
 
 def _ones(batch: Batch) -> Array:
     """Return a mask of ones, one for each token and for each token of a cache in the data"""
-    held = [v.shape[2] for name, v in batch.items() if name.startswith(PAST) and v.ndim == 4]
+    past_steps = [v.shape[2] for name, v in batch.items() if name.startswith(PAST) and v.ndim == 4]
     rows, steps = batch[TOKENS].shape
-    return np.ones((rows, steps + max(held, default=0)), np.int64)
+    return np.ones((rows, steps + max(past_steps, default=0)), np.int64)
 
 
 def _positions(batch: Batch) -> Array:

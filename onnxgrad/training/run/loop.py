@@ -117,7 +117,7 @@ class TrainingLoop:
                 raise DataError(f"epoch {trainer.state.epoch + 1}, batch {trainer.state.batch + 1}: {error}") from error
             size = batch.whole if isinstance(batch, PartBatch) else len(next(iter(batch.values())))
             trainer.state.batch += 1
-            trainer.state.means.add(values, size)
+            trainer.state.means.add(values, size, trainer.step_weights)
             progress.update(size, trainer.state.means.now())
             if self._heard:
                 self._stopped = trainer.ranks.any(self._tell("on_step", self._step_row(size, values)))
