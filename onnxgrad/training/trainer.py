@@ -104,7 +104,8 @@ class Trainer(TrainingSteps):
             ``"insert"`` to put back what an exporter folded, with statistics of ``sample``. None for ``"frozen"`` where the file
             holds statistics, which is right for small data; with some 10,000 examples and batches of 16 and more, ``"train"``
             adapts better. ``remarks`` says what was chosen.
-        sample: inputs, as for ``predict``, for ``batch_norm="insert"``.
+        sample: inputs, as for ``predict``, for ``batch_norm="insert"``; with a target column, whose type and shape a function that is
+            a loss gets its target in.
         quantized: of a file with integer weights in QDQ form: ``"learned"`` to train them, and all scales, as float numbers that
             are rounded in each step and in the export; ``"fixed"`` to leave the scales; ``"integers"`` for weights of products on
             integers too; ``"frozen"`` for float weights alone. None for ``"learned"``, or ``"frozen"`` beside LoRA.
@@ -182,7 +183,7 @@ class Trainer(TrainingSteps):
         notes = self._prepare(weights)
         self.ranks.prepare(self.program, checkpoints=checkpoints, memory_budget=memory_budget, frozen=frozen)
         self.program.train(self.batch_norm)
-        self.terms = as_terms(loss, target)
+        self.terms = [term.typed_by(sample) for term in as_terms(loss, target)]
         taught = None if teacher is None else Teacher(teacher, self.program, self.terms, place, threads)
         if taught is not None:
             self.terms = [*self.terms, taught.term]

@@ -14,6 +14,7 @@ import pytest
 import onnxgrad as og
 from onnxgrad import static
 from onnxgrad.errors import ArgumentError, DataError, TrainingError, UnknownName
+from onnxgrad.nn import functional as F
 from onnxgrad.training import Term, Trainer
 from onnxgrad.training.optimizers import optimizer_names
 from tests.training.small import assert_equal, data, line, model, weights
@@ -150,6 +151,24 @@ class TestExportedStep:
         (new,) = session.run([entry["output"]], data())
         t.step(data())
         np.testing.assert_allclose(new, weights(t)["head.weight"], rtol=1e-5)
+
+
+def test_a_function_gets_its_target_in_the_type_and_shape_of_the_sample():
+    """Class numbers came as float32 in the shape of the scores"""
+    given = []
+
+    def loss(scores, classes):
+        given.append((classes.dtype.name, classes.shape))
+        return og.mean(F.cross_entropy(scores, classes))
+
+    columns = data()
+    t = trainer(loss=loss, metrics=[], sample=columns)
+    assert given == [("int64", (-1,))]
+    rows = [t.fit(columns, 2, batch_size=8)[-1]["loss"], trainer(metrics=[]).fit(columns, 2, batch_size=8)[-1]["loss"]]
+    assert rows[0] == pytest.approx(rows[1], rel=1e-5)
+    term = Term(lambda y, t: og.mean((y - t) * (y - t)))
+    trainer(loss=term, metrics=[], sample={"target": np.zeros((2, 1))})
+    assert term.dtype is None and term.dims is None
 
 
 def statistics(t):
