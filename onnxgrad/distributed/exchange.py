@@ -40,6 +40,7 @@ from onnxgrad.core.step.synchronise import COUNTS, Synchronised
 from onnxgrad.distributed.agreement import broadcast_state, check_equal, fingerprint
 from onnxgrad.distributed.buckets import Buckets
 from onnxgrad.distributed.compression import Keeps, check_sent, compression_of, is_compressed, put_together
+from onnxgrad.distributed.part_weights import PartWeights
 from onnxgrad.distributed.strategy import Strategy, refuse, stages_of
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
@@ -128,6 +129,7 @@ class GradientExchange(_Sharing):
         poisons: with ``sends=False``, whether gradients that are not finite on one rank shall not be finite on all.
         synchronises: whether statistics of batches are those of all ranks together. What is fetched as the loss, and gradients, are
             then what this rank adds to those of the whole batch.
+        part_weights: of the terms of the loss, where the program is told of them before the step.
 
     Attributes:
         part: of the batch that is fed next; None to find it from what is fed.
@@ -148,8 +150,10 @@ class GradientExchange(_Sharing):
         sends: bool = True,
         poisons: bool = False,
         synchronises: bool = False,
+        part_weights: PartWeights | None = None,
     ) -> None:
         super().__init__()
+        self._part_weights = part_weights
         self.transport, self.strategy, self.rank = transport, strategy, transport.rank
         self.synchronises = Synchronised(loss, terms[0]) if synchronises else None
         self.sharding = strategy.sharding if sends else 0
@@ -176,6 +180,8 @@ class GradientExchange(_Sharing):
         """
         counts = self.part is None or self.part.counts
         part_feed = {} if self.synchronises is None else {COUNTS: np.array(float(counts))}
+        if self._part_weights is not None:
+            part_feed |= self._part_weights.feeds(feed, counts)
         if PART not in program.global_block().vars or PART in feed:
             return part_feed
         part = self.part
@@ -319,7 +325,7 @@ class GradientExchange(_Sharing):
         ]
         table = np.array([*weights, *own, bad])
         self.transport.all_reduce_(table)
-        self.weight = float(table[0])
+        self.weight = float(table[0] if self._part_weights is None else self._part_weights.totals[0])
         totals, losses, is_bad = table[: len(weights)], table[len(weights) : -1].tolist(), table[-1]
         if is_bad:
             self._poison()
@@ -662,6 +668,7 @@ def distribute(
     *,
     loss_weight: Variable | str | None = None,
     poisons: bool = False,
+    part_weights: Mapping[Variable, Variable] | None = None,
 ) -> GradientExchange:
     """Let an Executor exchange the gradients of a program between ranks, each of which feeds its part of the batch.
 
@@ -675,6 +682,7 @@ def distribute(
         loss_weight: what the loss divides a sum over examples by, a scalar in the program; ``"sum"`` if by nothing; None to read
             it from the formula of the loss.
         poisons: whether the loss is scaled, so that gradients that are not finite on one rank shall not be finite on all.
+        part_weights: of ``core.step.loss_terms.loss_of_part``, where the loss is what that makes of it.
 
     Raises:
         ArgumentError: if the formula of the loss does not say how parts add up, or there is a BatchNormalization by batch
@@ -687,6 +695,9 @@ def distribute(
         raise refuse("sharding=2", "no send")
     synchronises = check_batch_norm(program, strategy.batch_norm)
     accumulation = program.plan.accumulation
+    weighing = PartWeights(transport, part_weights) if part_weights else None
+    if part_weights is not None:
+        loss_weight = "sum"
     if accumulation is not None and accumulation.terms:
         terms = list(accumulation.terms)
     else:
@@ -703,6 +714,7 @@ def distribute(
         sends=accumulation is None,
         poisons=poisons and accumulation is not None,
         synchronises=synchronises,
+        part_weights=weighing,
     )
     program.plan.exchange = exchange
     if accumulation is not None:

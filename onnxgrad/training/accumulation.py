@@ -43,7 +43,7 @@ def add_up(
 
     Args:
         program: with its backward pass.
-        terms: of the loss.
+        terms: of the loss, ``of_parts``.
         gradients: of each term, the parameters and its gradients.
         optimizer: whose update is appended.
         runs: in an update.
@@ -81,12 +81,11 @@ def add_up(
 
 
 def _weighed(op: Builder, g: Variable, weight: Variable) -> Variable:
-    """The gradient of a mean times its weight; 0 of a part in which nothing counts, where it may be NaN"""
-    product = op.Mul(g, op.Cast(weight, to=g.dtype.number))
-    weighed: Variable = op.Where(op.Equal(weight, 0.0), 0.0, product)
-    assert weighed.op is not None
-    weighed.op.origin = Origin("Accumulation", WEIGHED_GRADIENT, g)
-    return weighed
+    """The gradient of a mean times its weight"""
+    product: Variable = op.Mul(g, op.Cast(weight, to=g.dtype.number))
+    assert product.op is not None
+    product.op.origin = Origin("Accumulation", WEIGHED_GRADIENT, g)
+    return product
 
 
 def _sum_of_weights(op: Builder, program: Program, weight: Variable, name: str, overflows: Variable | None) -> Variable:

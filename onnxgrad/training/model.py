@@ -16,6 +16,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.step.loss_terms import loss_terms
 from onnxgrad.errors import ArgumentError
@@ -62,7 +63,7 @@ class Model:
         self, program: Program, inference: Program, terms: Sequence[Term], teacher: Teacher | None, metrics: Sequence[Any]
     ) -> None:
         self.program, self.inference, self.terms, self.teacher = program, inference, list(terms), teacher
-        self.inputs = list(program.inputs)
+        self.inputs = [v for v in program.inputs if v.name != PART]  # which ranks feed
         attached = attach(program, self.terms)
         self.loss, self.targets, self.remarks = attached.loss, attached.targets, attached.remarks
         unneeded: list[str] = []

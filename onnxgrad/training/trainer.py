@@ -22,7 +22,7 @@ from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
 from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
-from onnxgrad.core.step.loss_terms import counts_examples, loss_terms
+from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.internal import state
@@ -104,8 +104,8 @@ class Trainer(TrainingSteps):
             ``"insert"`` to put back what an exporter folded, with statistics of ``sample``. None for ``"frozen"`` where the file
             holds statistics, which is right for small data; with some 10,000 examples and batches of 16 and more, ``"train"``
             adapts better. ``remarks`` says what was chosen.
-        sample: inputs, as for ``predict``, for ``batch_norm="insert"``; with a target column, whose type and shape a function that is
-            a loss gets its target in.
+        sample: inputs, as for ``predict``, for ``batch_norm="insert"``; with a target column, a loss that is a function gets its
+            target in the type and shape of that.
         quantized: of a file with integer weights in QDQ form: ``"learned"`` to train them, and all scales, as float numbers that
             are rounded in each step and in the export; ``"fixed"`` to leave the scales; ``"integers"`` for weights of products on
             integers too; ``"frozen"`` for float weights alone. None for ``"learned"``, or ``"frozen"`` beside LoRA.
@@ -235,7 +235,6 @@ class Trainer(TrainingSteps):
         scale = LossScale(self.program, self.optimizer, updates.loss_scale, self.accumulate)
         self.remarks += scale.remarks
         terms = self._loss_terms()
-        self._step_loss = self._counted(terms)
         gradients = [self._backward(scale.of(term.value), recompute) for term in terms]
         pairs = [pair for each in gradients for pair in each]
         if not pairs:
@@ -252,35 +251,38 @@ class Trainer(TrainingSteps):
             self.average = ExponentialMovingAverage(updates.ema)
             with program_guard(self.program, Program()):
                 self.average.update()
-        self.ranks.attach(self.program, self.loss, bool(scale.start), self.average)
+        self.ranks.attach(self.program, self._step_loss, bool(scale.start), self.average)
 
     def _loss_terms(self) -> list[LossTerm]:
-        """The terms of the loss whose gradients are added up apart: one, unless micro-batches count differently in several"""
+        """What is differentiated: the loss, or of micro-batches and ranks its terms, which parts of a batch count differently"""
+        self._step_loss = self.loss
         whole = [LossTerm(self.loss, "mean")]
+        has_parts = self.accumulate > 1 or (self.ranks.are_many and self.ranks.strategy.pipeline == 1)
+        op = Builder(self.program.global_block(), role=Role.BACKWARD, key="loss_weight")
         try:
-            terms = loss_terms(self.loss, Builder(self.program.global_block(), role=Role.BACKWARD, key="loss_weight"))
+            terms = loss_terms(self.loss, op, of_parts=has_parts)
         except ArgumentError:
             if self.accumulate > 1:
                 raise
             return whole
         if len(terms) == 1 and not counts_examples(terms[0]) and self.ranks.strategy.pipeline == 1:
             self._loss_weight = terms[0].weight
-        return whole if self.accumulate == 1 else terms
-
-    def _counted(self, terms: Sequence[LossTerm]) -> Variable:
-        """What a step fetches as its loss: of a micro-batch without the terms in which nothing counts, which may be NaN"""
-        weights = [term.weight for term in terms]
-        if self.accumulate == 1 or self.ranks.are_many or all(weight is None for weight in weights):
-            return self.loss
-        op = Builder(self.program.global_block(), role=Role.BACKWARD, key="counted_loss")
-        values = [
-            term.value
-            if term.weight is None
-            else op.Where(op.Equal(op.Reshape(term.weight, []), 0.0), 0.0, op.Reshape(term.value, []))
-            for term in terms
-        ]
-        total: Variable = values[0] if len(values) == 1 else op.Sum(*values)
-        return total
+        if not has_parts:
+            return whole
+        if self.accumulate > 1:
+            values = [op.Reshape(term.value, []) for term in terms]
+            self._step_loss = values[0] if len(values) == 1 else op.Sum(*values)
+            return terms
+        try:
+            for term in terms:
+                check_from_data(term)
+        except ArgumentError:
+            if len(terms) > 1:
+                raise
+            return whole  # gradients of one term are weighed when they are there
+        self._step_loss, weights = loss_of_part(terms, op)
+        self.ranks.weigh(weights)
+        return [LossTerm(self._step_loss, "sum")]
 
     def _backward(self, loss: Variable, recompute: RecomputeOptions) -> Pairs:
         """Append the backward pass of a loss, or of a term of it"""

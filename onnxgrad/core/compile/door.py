@@ -21,6 +21,7 @@ from onnxgrad.core.graph_passes.ceil_pools import CEIL_POOLS
 from onnxgrad.core.graph_passes.empty import EMPTY
 from onnxgrad.core.graph_passes.float64 import FLOAT64
 from onnxgrad.core.graph_passes.fold import FOLD
+from onnxgrad.core.graph_passes.label_range import LABEL_RANGE
 from onnxgrad.core.graph_passes.running_stats import RUNNING_STATS
 from onnxgrad.core.graph_passes.sink_dequantize import SINK_DEQUANTIZE
 from onnxgrad.core.graph_passes.tile_updates import TILE_UPDATES
@@ -46,6 +47,7 @@ def compile(
     runs: bool = False,
     fast: bool = False,
     chunk: int = 0,
+    checks_labels: bool = False,
 ) -> Graph:
     """The graph that computes some outputs of a program, pruned to what they need. The program is not changed.
 
@@ -64,6 +66,7 @@ def compile(
             Implied by ``ordered``, unless another provider is named.
         fast: whether the provider's forms may round more than the operators they replace.
         chunk: elements of large state that updates take at a time, 0 for all. Such state is then an input of shape [rows, columns].
+        checks_labels: whether whoever runs it checks ``Graph.labels``. Other labels that are no classes give a loss of NaN.
 
     Raises:
         ArgumentError: if the provider is not known, or the program is in an opset that its forms are not written in.
@@ -76,6 +79,7 @@ def compile(
         fast=fast,
         shapes=shapes or {},
         chunk=chunk,
+        checks_labels=checks_labels,
     )
     run_passes(graph, _passes_for(target), target)
     if ordered or provider is not None:
@@ -128,6 +132,7 @@ GENERAL_PASSES: list[GraphPass] = [
     BRANCHES,
     CEIL_POOLS,
     EMPTY,
+    LABEL_RANGE,
     RUNNING_STATS,
     FLOAT64,
     BFLOAT16,

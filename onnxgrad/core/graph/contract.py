@@ -54,6 +54,7 @@ class Target:
         fast: whether forms may round more than the operators they replace.
         shapes: of inputs, where they are known although the program leaves them open.
         chunk: elements of large state that updates take at a time, 0 for all.
+        checks_labels: whether labels that are fed are refused there where they are no classes.
     """
 
     provider: str | None = None
@@ -62,6 +63,7 @@ class Target:
     fast: bool = False
     shapes: Shapes = field(default_factory=dict)
     chunk: int = 0
+    checks_labels: bool = False
 
 
 def _always(rewritten: Graph | Program, target: Target) -> bool:

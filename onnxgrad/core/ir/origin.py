@@ -22,6 +22,7 @@ __all__ = [
     "BATCH_VARIANCE",
     "FILTER_GRADIENT",
     "INSIDE_BOUNDS",
+    "LABEL_IN_RANGE",
     "LESS_ONE_AT_LABEL",
     "PIECES",
     "SCALED_LOSS",
@@ -38,6 +39,8 @@ SUM_AT_MAXIMA = "sum at maxima"
 """The ScatterElements that adds a gradient up where a MaxPool found its maxima."""
 LESS_ONE_AT_LABEL = "less one at label"
 """The ScatterElements that takes 1 from probabilities at the label of each row: the rule of SoftmaxCrossEntropyLoss."""
+LABEL_IN_RANGE = "label in range"
+"""The Where that gives a loss its labels, with 0 for those that are no classes (``core/graph_passes/label_range.py``)."""
 INSIDE_BOUNDS = "inside bounds"
 """Where the operand of a Clip lies between its bounds."""
 BATCH_MEAN = "batch mean"
@@ -57,6 +60,7 @@ PIECES = (
     FILTER_GRADIENT,
     SUM_AT_MAXIMA,
     LESS_ONE_AT_LABEL,
+    LABEL_IN_RANGE,
     INSIDE_BOUNDS,
     BATCH_MEAN,
     BATCH_VARIANCE,

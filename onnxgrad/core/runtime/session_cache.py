@@ -12,8 +12,6 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.plan import Turn
@@ -24,6 +22,7 @@ from onnxgrad.core.runtime.capture import host_operators, reason_against
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.prepared import Prepared
 from onnxgrad.core.runtime.session import open_graph
+from onnxgrad.core.state.inputs import FEED, as_array, is_ortvalue
 from onnxgrad.core.step.cut import cut_step, saves_much
 from onnxgrad.core.step.make import Shapes, StepTarget, make_applying, make_exchanged, make_step
 from onnxgrad.core.step.step import Step
@@ -183,10 +182,15 @@ class _Sessions:
         return steps
 
     def shapes_of(self, feed: dict[str, Any]) -> Shapes:
-        """The shapes of these inputs; none if one does not fit its declaration, which is an error that is found later."""
+        """The shapes of these inputs; none if one is an OrtValue, or does not fit its declaration, which is found later.
+
+        Raises:
+            FeedError: if a value gives no array.
+        """
         shapes = []
         for v in self.dynamic:
-            shape, dims = np.asarray(feed.get(v.name, 0)).shape, v.dims or ()
+            value, dims = feed.get(v.name, 0), v.dims or ()
+            shape = () if is_ortvalue(value) else as_array(value, v.name, FEED).shape
             if len(shape) != len(dims) or not all(n == d for n, d in zip(shape, dims, strict=True) if isinstance(d, int)):
                 return ()
             shapes.append((v.name, tuple(map(int, shape))))

@@ -19,10 +19,15 @@ from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.traverse import dependent_operators, needed_operators
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["check_from_data", "counts_examples", "loss_of", "loss_terms", "only_term"]
+__all__ = ["PART_WEIGHT", "check_from_data", "counts_examples", "loss_of", "loss_of_part", "loss_terms", "only_term"]
+
+PART_WEIGHT = "loss_part"
+"""The beginning of the names of the inputs of ``loss_of_part``."""
 
 _LINEAR = VIEWS | {"Cast", "Neg"}
 _SUMS = ("Add", "Sub", "Sum")
@@ -47,18 +52,20 @@ def loss_of(program: Program, fetched: Sequence[Variable]) -> Variable:
     return candidates[0]
 
 
-def loss_terms(loss: Variable, build: Builder) -> list[LossTerm]:
+def loss_terms(loss: Variable, build: Builder, of_parts: bool = False) -> list[LossTerm]:
     """The terms of a loss, those with one measure as one: the loss is their sum.
 
     A term that does not depend on the data, such as a penalty of the weights, counts as a mean like any other.
 
     Args:
         loss: of a program that may be changed: weights, and terms beside others, are computed by operators appended to it.
+        of_parts: whether a backward pass of the terms follows, for parts of a batch in which nothing may count: their values and
+            gradients are then 0 there, and not 0 / 0.
 
     Raises:
         ArgumentError: if the formula of the loss does not say.
     """
-    formula = _Formula(loss, build)
+    formula = _Formula(loss, build, of_parts)
     leaves = formula.leaves(loss)
     constant = [leaf for leaf in leaves if leaf.term.reduction == _NONE]
     groups: dict[Any, list[_Leaf]] = {}
@@ -73,7 +80,7 @@ def loss_terms(loss: Variable, build: Builder) -> list[LossTerm]:
     elif constant:
         alike = [replace(leaf.term, reduction=_MEAN, weight=build.constant(1.0), measure=_ALIKE) for leaf in constant]
         groups[_MEAN, _ALIKE] = [leaf._replace(term=term) for leaf, term in zip(constant, alike, strict=True)]
-    if len(groups) == 1:
+    if len(groups) == 1 and not formula.is_rewritten:
         (members,) = groups.values()
         return [replace(members[0].term, value=loss)]
     return [replace(members[0].term, value=formula.total(members)) for members in groups.values()]
@@ -137,8 +144,10 @@ class _Leaf(NamedTuple):
 class _Formula:
     """The operators between a program's inputs and its loss."""
 
-    def __init__(self, loss: Variable, build: Builder) -> None:
-        self.build = build
+    def __init__(self, loss: Variable, build: Builder, of_parts: bool) -> None:
+        self.build, self.of_parts = build, of_parts
+        self.is_rewritten = False
+        """Whether the value of a term is not the one that stands in the program."""
         self.rows: list[Variable] = []
         """What the terms add up over examples."""
         main = loss.block.program.global_block()
@@ -181,8 +190,16 @@ class _Formula:
             weight = _at_least_one(operands[1])
             reductions = {leaf.term.reduction for leaf in self.leaves(operands[0])}
             if reductions == {_SUM} and weight.static_shape in ((), (1,)):
-                return [_Leaf(LossTerm(v, _MEAN, self.build.Reshape(weight, []), weight), path)]
+                value = self._quotient(operands[0], weight) if self.of_parts and weight is operands[1] else v
+                return [_Leaf(LossTerm(value, _MEAN, self.build.Reshape(weight, []), weight), path)]
         raise _refusal(v, f"{v.name} is a {'product' if op.type == 'Mul' else 'quotient'} of what depends on the data")
+
+    def _quotient(self, total: Variable, weight: Variable) -> Variable:
+        """A sum over examples divided by its weight; 0 where nothing counts"""
+        self.is_rewritten = True
+        build = self.build
+        quotient: Variable = build.Div(total, build.Where(build.Equal(weight, 0.0), 1.0, weight))
+        return quotient
 
     def total(self, leaves: Sequence[_Leaf]) -> Variable:
         """The sum of some terms, each by the operators that lead from it to the loss"""
@@ -241,11 +258,15 @@ class _Formula:
             raise _refusal(v, f"the weights of the classes, {weights.name}, are trained")
         kept = None if ignored is None else build.Not(build.Equal(labels, build.constant(ignored, labels.dtype)))
         if weights is None:
-            return LossTerm(v, _MEAN, build.ReduceSum(build.Cast(kept, to=1), keepdims=0), (labels, ignored))
-        safe = labels if kept is None else build.Where(kept, labels, build.constant(0, labels.dtype))
-        each = build.Cast(build.Gather(weights, safe), to=1)
-        counted = each if kept is None else build.Mul(each, build.Cast(kept, to=1))
-        return LossTerm(v, _MEAN, build.ReduceSum(counted, keepdims=0), (labels, ignored, weights))
+            weight = build.ReduceSum(build.Cast(kept, to=1), keepdims=0)
+        else:
+            safe = labels if kept is None else build.Where(kept, labels, build.constant(0, labels.dtype))
+            each = build.Cast(build.Gather(weights, safe), to=1)
+            weight = build.ReduceSum(each if kept is None else build.Mul(each, build.Cast(kept, to=1)), keepdims=0)
+        if self.of_parts:
+            total = build.emit(op.type, list(op.inputs), {**op.attrs, "reduction": "sum"})
+            v = self._quotient(total, build.Cast(weight, to=total.dtype.number))
+        return LossTerm(v, _MEAN, weight, (labels, ignored) if weights is None else (labels, ignored, weights))
 
     @staticmethod
     def _refuse_rows(v: Variable) -> LossTerm:
@@ -263,3 +284,28 @@ def _at_least_one(weight: Variable) -> Variable:
         known = [v for v in op.inputs if v is not None and v.value is None]
         return known[0] if len(known) == 1 else weight
     return weight
+
+
+def loss_of_part(terms: Sequence[LossTerm], build: Builder) -> tuple[Variable, dict[Variable, Variable]]:
+    """What a part of a batch adds to the loss of the whole batch, so that losses and gradients of all parts simply add up.
+
+    Args:
+        terms: of the loss, ``of_parts``.
+
+    Returns:
+        The loss of the part, and for each input that it has got, a scalar of float32, the weight of the term: what is fed is that
+        of the part over that of the whole batch.
+    """
+    block = build.block
+    weights: dict[Variable, Variable] = {}
+    values: list[Variable] = []
+    for term in terms:
+        value = build.Reshape(term.value, [])
+        if term.weight is not None:
+            name = block.program.fresh_name(f"{PART_WEIGHT}.{len(weights)}")
+            part = block.register(Variable(block, name, TensorType(dtype_of("float32"), ())))
+            block.inputs.append(part)
+            weights[part] = term.weight
+            value = build.Mul(value, build.Cast(part, to=value.dtype.number))
+        values.append(value)
+    return values[0] if len(values) == 1 else build.Sum(*values), weights

@@ -226,6 +226,7 @@ def _compiled(
         ordered=True,
         fast=target.fast,
         chunk=chunk,
+        checks_labels=True,
     )
 
 

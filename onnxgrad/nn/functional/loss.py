@@ -15,6 +15,7 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.losses import absolute_error, cosine_parts, ctc, huber, kl_of_positive, logistic, squared_error
 from onnxgrad.internal.signatures import bind_arguments
@@ -36,6 +37,17 @@ def reduced(layer: LayerHelper, x: Variable, reduction: str) -> Variable:
     if reduction == "none":
         return layer.result("Identity", x)
     return layer.result("ReduceMean" if reduction == "mean" else "ReduceSum", x, keepdims=0)
+
+
+def guarded_classes(op: Builder, label: Variable, classes: int, dtype: DType) -> tuple[Variable, Variable]:
+    """Labels with 0 for those that are no classes from 0, and a factor for each row: 1, or there NaN.
+
+    The rules of OneHot and GatherElements are others: they count negative labels from the end.
+    """
+    zero, one = np.zeros((), label.dtype.numpy), np.ones((), dtype.numpy)
+    count = np.array(classes, label.dtype.numpy)
+    inside = op.Less(op.Where(op.Less(label, zero), count, label), count)
+    return op.Where(inside, label, zero), op.Where(inside, one, np.full((), np.nan, dtype.numpy))
 
 
 def open_loss(layer_name: str, reduction: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
@@ -371,20 +383,22 @@ def multi_label_soft_margin_loss(op: Builder, input: Variable, label: Variable, 
 def multi_margin_loss(
     op: Builder, input: Variable, label: Variable, p: int = 1, margin: float = 1.0, weight: Variable | None = None
 ) -> Variable:
-    """Mean over the wrong classes of max(0, margin - right + wrong)^p, for [N, C] scores and integer labels.
+    """Mean over the wrong classes of max(0, margin - right + wrong)^p, for [N, C] scores and integer labels; NaN for a label that
+    is no class.
 
     Args:
         weight: a factor for each class, inside the power.
     """
     classes = known_dim(input, 1, "multi_margin_loss")
     column = op.Reshape(as_dtype(op, label, "int64"), np.array([-1, 1]))
+    column, factor = guarded_classes(op, column, classes, input.dtype)
     excess = op.Add(op.Sub(input, op.GatherElements(input, column, axis=1)), float(margin))
     if weight is not None:
         excess = op.Mul(excess, op.Gather(weight, column))
     wrong = op.Not(op.Equal(column, op.constant(np.arange(classes))))
     powers = op.Relu(excess) if p == 1 else op.Pow(op.Relu(excess), op.constant(float(p), input.dtype))
     counted = op.Where(wrong, powers, op.constant(0.0, input.dtype))
-    return op.ReduceMean(counted, [1], keepdims=0)
+    return op.Mul(op.ReduceMean(counted, [1], keepdims=0), op.Squeeze(factor, [1]))
 
 
 # Others --------------------------------------------------------------------------------------------------------------
@@ -393,6 +407,8 @@ def multi_margin_loss(
 def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None) -> Variable:
     """1 - 2 sum(input label) / (sum(input) + sum(label)), a mean over samples; probabilities against integer classes.
 
+    A label that is no class makes it NaN.
+
     Args:
         input: variable of shape [N, ..., classes].
         label: integers of shape [N, ..., 1].
@@ -400,11 +416,14 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
     layer, op = open_layer("dice_loss", input, label, name=name)
     classes = known_dim(input, -1, "dice_loss")
     values = op.constant([0.0, 1.0], input.dtype)
-    hot = op.OneHot(as_dtype(op, op.Squeeze(label, [-1]), "int64"), np.array(classes), values, axis=-1)
+    rows, factor = guarded_classes(op, as_dtype(op, op.Squeeze(label, [-1]), "int64"), classes, input.dtype)
+    hot = op.OneHot(rows, np.array(classes), values, axis=-1)
     axes = list(range(1, input.ndim))
     common = op.ReduceSum(op.Mul(input, hot), axes, keepdims=0)
     whole = op.Add(op.ReduceSum(input, axes, keepdims=0), op.ReduceSum(hot, axes, keepdims=0))
-    score = op.Div(op.Mul(common, 2.0), op.Add(whole, float(epsilon)))
+    if input.ndim > 2:
+        factor = op.ReduceMean(factor, axes[:-1], keepdims=0)
+    score = op.Mul(op.Div(op.Mul(common, 2.0), op.Add(whole, float(epsilon))), factor)
     return layer.result("ReduceMean", op.Sub(1.0, score), keepdims=0)
 
 

@@ -16,6 +16,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.state.inputs import COLUMN, as_array
 from onnxgrad.errors import DataError
 from onnxgrad.training.data.rows import Batch
 
@@ -90,7 +91,7 @@ class DerivedInputs:
         missing = [name for name in self._made if name not in batch]
         if (not missing and not self._windowed) or TOKENS not in batch:
             return batch
-        arrays = {name: np.asarray(array) for name, array in batch.items()}
+        arrays = {name: as_array(array, name, COLUMN) for name, array in batch.items()}
         if arrays[TOKENS].ndim != 2:
             raise DataError(
                 f"column {TOKENS!r} has shape {list(arrays[TOKENS].shape)}, the model takes [batch, steps]. Reshape it."

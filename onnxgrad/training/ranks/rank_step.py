@@ -33,6 +33,7 @@ class RankStep:
         loss: of the step.
         is_scaled: whether the loss is.
         average: of weights, which evaluation reads.
+        part_weights: what the loss of a part is multiplied by; None where it is weighed afterwards.
 
     Attributes:
         exchange: of gradients, if the program exchanges them.
@@ -51,7 +52,9 @@ class RankStep:
         loss: Variable,
         is_scaled: bool = False,
         average: ExponentialMovingAverage | None = None,
+        part_weights: Mapping[Variable, Variable] | None = None,
     ) -> None:
+        self._part_weights = part_weights
         self.transport, self.strategy, self.program, self.loss = transport, strategy, program, loss
         self.exchange: GradientExchange | None = None
         self.sums: StateExchange | None = None
@@ -63,7 +66,9 @@ class RankStep:
 
     def _begin(self, is_scaled: bool, averages: list[str]) -> None:
         """Let the program exchange gradients; where they are added up let each run weigh them."""
-        self.exchange = distribute(self.program, self.loss, self.transport, self.strategy, poisons=is_scaled)
+        self.exchange = distribute(
+            self.program, self.loss, self.transport, self.strategy, poisons=is_scaled, part_weights=self._part_weights
+        )
         accumulation = self.program.plan.accumulation
         self.sums = None if accumulation is None else accumulation.exchange
         self._read = averages if self.strategy.sharding else []

@@ -5,7 +5,7 @@ Tests: tests/distributed/test_trainer.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -138,6 +138,7 @@ class Ranks:
         self.step: RankStep
         self._row = _Row(transport.rank // strategy.pipeline, transport.world_size // strategy.pipeline)
         self.part: Part | None = None
+        self._part_weights: Mapping[Variable, Variable] | None = None
 
     # The programs ----------------------------------------------------------------------------------------------------
 
@@ -160,6 +161,10 @@ class Ranks:
             raise ArgumentError(f"{self.transport.world_size} ranks are no rows of {stages} stages. Start a multiple of {stages}.")
         take_parts(program)
 
+    def weigh(self, part_weights: Mapping[Variable, Variable]) -> None:
+        """Feed each step the weights of the terms of its loss: see ``core.step.loss_terms.loss_of_part``."""
+        self._part_weights = part_weights
+
     def attach(
         self,
         program: Program,
@@ -175,7 +180,7 @@ class Ranks:
         step_class: type[RankStep] = RankStep
         if self.are_many and self.strategy.pipeline > 1:
             step_class = PipelinedStep
-        self.step = step_class(self.transport, self.strategy, program, loss, is_scaled, average)
+        self.step = step_class(self.transport, self.strategy, program, loss, is_scaled, average, self._part_weights)
 
     def threads(self, wanted: int | None) -> int | None:
         """Threads of an operator: ranks of one machine share its cores."""
