@@ -28,7 +28,8 @@ def to_tensor(data: Any, dtype: DTypeLike | None = None, place: Place | None = N
 
     Args:
         data: a number, nested lists or tuples of numbers, a numpy array, or a Tensor.
-        dtype: element type; by default that of the array, float32 for Python floats, int64 for Python integers.
+        dtype: element type; by default that of the array or Tensor, int64 for Python integers, and for other numbers, and lists of
+            numbers and of arrays, the default type (``set_default_dtype``), complex64 or with float64 complex128.
         place: ``CPUPlace()`` or None.
         stop_gradient: set False to compute gradients with respect to it.
 
@@ -61,10 +62,12 @@ def to_tensor(data: Any, dtype: DTypeLike | None = None, place: Place | None = N
 
 
 def _array(data: Any) -> Any:
-    if isinstance(data, (bool, int, float, complex, np.generic, np.ndarray)):
-        if isinstance(data, (np.generic, np.ndarray)) and data.dtype.kind in "OSU":
+    if isinstance(data, (np.generic, np.ndarray)):
+        if data.dtype.kind in "OSU":
             raise ArgumentTypeError(f"to_tensor takes numbers, not elements of {data.dtype}.")
         return data
+    if isinstance(data, (bool, int, float, complex)):
+        return data if isinstance(data, int) else _in_default_type(np.asarray(data))
     if isinstance(data, (list, tuple, range)):
         return _from_nested(data)
     if hasattr(data, "__array__") or hasattr(data, "__dlpack__"):
@@ -73,7 +76,6 @@ def _array(data: Any) -> Any:
 
 
 def _from_nested(data: Sequence[Any]) -> Any:
-    keeps_double = any(isinstance(item, (np.ndarray, np.generic)) for item in data)
     plain = _without_tensors(data)
     try:
         array = np.asarray(plain)
@@ -81,7 +83,19 @@ def _from_nested(data: Sequence[Any]) -> Any:
         raise ArgumentError("to_tensor: the nested lists have different lengths. Pad them first.") from error
     if array.dtype.kind in "OSU":
         raise ArgumentTypeError(f"to_tensor takes nested lists of numbers, not of {type(data[0]).__name__}.")
-    return array if keeps_double or array.dtype not in (np.float64, np.complex128) else array.tolist()
+    return array if _holds_tensor(data) else _in_default_type(array)
+
+
+def _in_default_type(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Numbers whose type nobody chose: floats become those of ``set_default_dtype``, complex ones twice as wide."""
+    default = dtype_of(state.current.default_dtype)
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128 if default.name == "float64" else np.complex64)
+    return array.astype(default.numpy) if dtype_of(array.dtype).is_float else array
+
+
+def _holds_tensor(data: Any) -> bool:
+    return any(_holds_tensor(item) for item in data) if isinstance(data, (list, tuple)) else isinstance(data, Tensor)
 
 
 def _without_tensors(data: Any) -> Any:
