@@ -61,6 +61,13 @@ class ContribNode:
     def attr(self, name: str, default: Any = None) -> Any:
         return self.operator.attrs.get(name, default)
 
+    def count(self, name: str, default: int = 0) -> int:
+        """Read an attribute that counts something: a number from 1 on."""
+        count: int = self.attr(name, default)
+        if count < 1:
+            raise self.refusal(f"its attribute {name!r} is {count}", "Correct it")
+        return count
+
     def has_output(self, index: int) -> bool:
         return index < len(self.operator.outputs) and self.operator.outputs[index] is not None
 
