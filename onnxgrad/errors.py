@@ -39,8 +39,8 @@ Each derives from the closest builtin too, so ``except ValueError`` works as a r
 
 # Tests: tests/test_compat.py.
 
-
 _CONTROL = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) not in "\t\n"}
+_CONTROL |= {i: f"\\u{i:04x}" for i in range(0xD800, 0xE000)}  # halves of a character, which no stream takes
 
 
 def escaped(text: str, keeps: str = "") -> str:

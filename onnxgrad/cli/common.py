@@ -122,7 +122,7 @@ def feeds_for(program: Program, path: str | None, sizes: dict[str, int], seed: i
         missing = [v.name for v in program.inputs if v.name not in arrays]
         if missing:
             raise DataError(f"{path!r} has no array {missing[0]!r}; it has {sorted(arrays)}.")
-        return {v.name: arrays[v.name].astype(v.dtype.numpy, copy=False) for v in program.inputs}
+        return {v.name: _as_input(v, arrays[v.name], path) for v in program.inputs}
     unknown = [(v, i) for v in program.inputs for i, d in enumerate(v.dims or ()) if not isinstance(d, int)]
     names = list(dict.fromkeys(_dim_name(v, i) for v, i in unknown))
     for name in sizes.keys() - set(names):
@@ -138,6 +138,13 @@ def feeds_for(program: Program, path: str | None, sizes: dict[str, int], seed: i
         else:
             raise DataError(f"no random values for the input {v.name!r} of type {dtype.name}. Give --feeds FILE.npz.")
     return feeds
+
+
+def _as_input(v: Variable, array: Array, path: str) -> Array:
+    try:
+        return array.astype(v.dtype.numpy, copy=False)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path!r} has {array.dtype} for {v.name!r}, the model takes {v.dtype.name}. Convert it.") from error
 
 
 def shape_text(v: Variable) -> str:

@@ -1,8 +1,8 @@
 """What onnxruntime declares of its own operators: operands, results, attributes and their kinds.
 
-onnx has no schemas for them. There is one here for each that the rule table writes out; onnxruntime alone reads the others. They are
-read as onnx's own are when a file is checked. A newer onnxruntime may know further operands and attributes: a file that has them is
-read and run, and refused where it is differentiated or written out.
+onnx has no schemas for them. There is one here for each that the rule table writes out; onnxruntime alone reads the others. They
+are read as onnx's own are when a file is checked. A newer onnxruntime may know further operands and attributes: a file that has
+them is read and run, and refused where it is differentiated or written out.
 
 Tests: tests/core/rules/test_contrib_damaged.py.
 """

@@ -14,7 +14,7 @@ from onnxgrad.core.state.values import array_of, view_of
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["PendingUpdates", "Scope", "ScopeTensor", "ScopeVariable"]
+__all__ = ["PendingUpdates", "Scope", "ScopeTensor", "ScopeVariable", "fitted"]
 
 
 class Like(Protocol):
@@ -34,6 +34,20 @@ class PendingUpdates(Protocol):
 
     def finish(self) -> None:
         """Put in place what is not; called by the scope alone."""
+
+
+def fitted(name: str, value: Any, like: Like) -> np.ndarray[Any, Any]:
+    """Convert the new value of a variable into an array of its element type.
+
+    Raises:
+        ArgumentError: if it does not have the variable's shape, or holds no numbers where that does.
+    """
+    array, shape = np.asarray(value), like.static_shape
+    if shape is not None and array.shape != shape:
+        raise ArgumentError(f"{name} has shape {list(shape)}, the new value has {list(array.shape)}.")
+    if (array.dtype.kind in "OUSMm" or array.dtype.names) and like.dtype.name != "string":
+        raise ArgumentError(f"{name} takes {like.dtype.name}, the new value is {array.dtype}. Convert it.")
+    return array.astype(like.dtype.numpy, copy=False)
 
 
 class Scope:
@@ -77,15 +91,9 @@ class Scope:
         """Store a value.
 
         Raises:
-            ArgumentError: if it does not have the shape of the variable ``like``.
+            ArgumentError: if it does not have the shape of the variable ``like``, or holds no numbers where that does.
         """
-        array = np.asarray(value)
-        if like is not None:
-            shape = like.static_shape
-            if shape is not None and array.shape != shape:
-                raise ArgumentError(f"{name} has shape {list(shape)}, the new value has {list(array.shape)}.")
-            array = array.astype(like.dtype.numpy, copy=False)
-        self.put(name, array.copy())
+        self.put(name, (np.asarray(value) if like is None else fitted(name, value, like)).copy())
 
     def find_var(self, name: str) -> ScopeVariable | None:
         """Handle of a value, or None when the scope holds none of that name."""

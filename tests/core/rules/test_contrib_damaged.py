@@ -17,7 +17,9 @@ _OTHER = ("x", 3, 2.5, [1, 2], [0.5], ["a"])
 
 def damaged(model):
     """Copies of a model, each with one thing changed in its last node of onnxruntime, and what that is"""
-    at = max(i for i, node in enumerate(model.graph.node) if node.op_type not in ("QuantizeLinear", "DequantizeLinear") or node.domain)
+    at = max(
+        i for i, node in enumerate(model.graph.node) if node.op_type not in ("QuantizeLinear", "DequantizeLinear") or node.domain
+    )
     node = model.graph.node[at]
 
     def copy():

@@ -85,7 +85,7 @@ def model_of(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_expansion_without_a_kernel_agrees_with_its_definition(case):
-    kind, operands, function, attrs = CASES[case]
+    kind, operands, function, _ = CASES[case]
     operands = [v.astype(np.float32).astype(np.float64) for v in operands]
     want = function(*operands)
     model, feeds = model_of(case)
