@@ -15,13 +15,14 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TypeProto
 
 from onnxgrad.core.interop.external_data import sparse_tensor, stored_tensor
+from onnxgrad.core.interop.messages import unread
 from onnxgrad.core.interop.validate import ORIGIN_KEY, REDUCTION_KEY, ROLE_KEY, check_model, parsed_origin
 from onnxgrad.core.interop.weights import Choice, decide
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.infer import infer_leniently, infer_with_bodies, read_type
 from onnxgrad.core.ir.known import entries_of
 from onnxgrad.core.ir.limits import bytes_needed, largest_tensor, size_text
-from onnxgrad.core.ir.operator import AttributeReference, Operator, Role
+from onnxgrad.core.ir.operator import AttributeInfo, AttributeReference, Operator, Role, Unread
 from onnxgrad.core.ir.origin import Origin
 from onnxgrad.core.ir.program import Function, Program
 from onnxgrad.core.ir.tensor import TensorValue
@@ -46,6 +47,7 @@ class Imported:
         self.quantization_annotation = list(model.graph.quantization_annotation)
         self.configuration = list(model.configuration)
         self.opset_imports = [(entry.domain, entry.version) for entry in model.opset_import]
+        self.unread = unread(model)
 
 
 def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | None = None, expand: str | None = None) -> Program:
@@ -153,6 +155,7 @@ class _Reader:
     def read_graph(self, graph: GraphProto, block: Block) -> None:
         block.name, block.doc = graph.name, graph.doc_string
         block.metadata = {entry.key: entry.value for entry in graph.metadata_props} or None
+        block.unread = unread(graph)
         declared = {info.name: info for info in graph.value_info}
         for info in graph.output:
             declared.setdefault(info.name, info)
@@ -209,6 +212,9 @@ class _Reader:
         operator = Operator(block, node.op_type, [], [], {}, "" if node.domain == "ai.onnx" else node.domain)
         operator.name, operator.doc, operator.overload = node.name, node.doc_string, node.overload
         operator.loaded = True
+        rest = unread(node)
+        if rest:
+            operator.unread = Unread(rest, len(node.input), (*node.input, *node.output))
         if node.metadata_props:
             operator.metadata = {entry.key: entry.value for entry in node.metadata_props}
             role = operator.metadata.pop(ROLE_KEY, None)
@@ -276,7 +282,7 @@ class _Reader:
         operator.attrs[proto.name] = value
         if operator.attr_info is None:
             operator.attr_info = {}
-        operator.attr_info[proto.name] = (attr_type, proto.doc_string)
+        operator.attr_info[proto.name] = AttributeInfo(attr_type, proto.doc_string, unread(proto))
 
     def _body(self, parent: Block, graph: GraphProto) -> Block:
         body = self.program.new_block(parent, graph.name)
@@ -338,7 +344,7 @@ def read_function(proto: FunctionProto, program: Program) -> Function:
     graph.value_info.extend(proto.value_info)
     reader.read_graph(graph, body)
     function = Function(proto.domain, proto.name, proto.overload, body)
-    function.origin = proto
+    function.origin, function.unread = proto, unread(proto)
     function.input_names = list(proto.input)
     function.attribute_names = list(proto.attribute)
     for attribute in proto.attribute_proto:
