@@ -31,7 +31,7 @@ from onnxgrad.core.graph import verify
 from onnxgrad.core.interop.external_data import embed, is_external
 from onnxgrad.core.interop.messages import renamed_devices, unread
 from onnxgrad.core.interop.model_file import Stored, bytes_of_array, write_model_file
-from onnxgrad.core.interop.onnx_import import FROZEN_KEY, Imported
+from onnxgrad.core.interop.onnx_import import FREE_INITIALIZERS, FROZEN_KEY, Imported
 from onnxgrad.core.interop.validate import ORIGIN_KEY, REDUCTION_KEY, ROLE_KEY
 from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.block import Block
@@ -177,8 +177,8 @@ def write_model(
     _Writer(graph.scope, values or {}, as_loaded=graph.is_whole, embeds=embeds, apart=apart).write_main(model.graph, graph, stored)
     for function in graph.program.functions.values():
         model.functions.append(_write_function(function))
-    if 0 < model.ir_version < _FREE_INITIALIZERS and {v.name for v in graph.initializers} - {v.name for v in graph.inputs}:
-        model.ir_version = _FREE_INITIALIZERS
+    if 0 < model.ir_version < FREE_INITIALIZERS and {v.name for v in graph.initializers} - {v.name for v in graph.inputs}:
+        model.ir_version = FREE_INITIALIZERS
     return model
 
 
@@ -190,9 +190,6 @@ def _check_message(graph: Graph) -> None:
 
 _CHECKED = 2**20
 verify.CHECKS.append(_check_message)
-
-_FREE_INITIALIZERS = 4
-"""The first version of the format that does not want every initializer among the inputs."""
 
 
 def _write_header(model: ModelProto, graph: Graph) -> None:
@@ -254,7 +251,10 @@ class _Writer:
             self._write_info(proto.input.add(), v, v.name)
         for name, v in graph.outputs:
             self._write_info(proto.output.add(), v, name)
-        for v in graph.initializers:
+        held = set(graph.initializers)
+        # A session is fed all inputs.
+        defaults = [] if self.embeds else [v for v in graph.inputs if v.default is not None and v not in held]
+        for v in [*graph.initializers, *defaults]:
             if stored is None or not self._store(stored, v):
                 self._write_initializer(proto, v)
                 if stored is not None and proto.initializer:
@@ -292,8 +292,9 @@ class _Writer:
         array = self.values.get(v)
         if array is None and v.persistable:
             array = self.scope.get(v.name)
-        if array is None and v.value is not None:
-            origin = v.value.origin
+        value = v.value or v.default
+        if array is None and value is not None:
+            origin = value.origin
             if isinstance(origin, SparseTensorProto) and self.as_loaded:
                 proto.sparse_initializer.add().CopyFrom(origin)
                 proto.sparse_initializer[-1].values.name = v.name
@@ -302,9 +303,9 @@ class _Writer:
                 proto.initializer.add().CopyFrom(origin)
                 proto.initializer[-1].name = v.name
                 if self.embeds and is_external(origin):
-                    embed(proto.initializer[-1], v.value)
+                    embed(proto.initializer[-1], value)
                 return
-            array = v.value.numpy()
+            array = value.numpy()
         if array is None:
             raise NotInitialized(f"parameter {v.name} has no value yet. Run the startup program first.")
         proto.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), v.name))

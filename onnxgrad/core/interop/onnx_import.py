@@ -33,9 +33,11 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
 from onnxgrad.internal.files import is_file, read_whole
 
-__all__ = ["Imported", "checked", "from_onnx", "read_model", "read_program"]
+__all__ = ["FREE_INITIALIZERS", "Imported", "checked", "from_onnx", "read_model", "read_program"]
 
 FROZEN_KEY = "onnxgrad.frozen"
+FREE_INITIALIZERS = 4
+"""The first version of the format that does not want every initializer among the inputs: one that is there may be fed."""
 
 
 class Imported:
@@ -100,6 +102,9 @@ def read_program(model: ModelProto, folder: Path | None, *, parameters: Choice |
     reader.read_graph(model.graph, program.global_block())
     _check_sizes(program)
     _make_parameters(program, reader.constants, parameters)
+    for v in reader.constants:
+        if v.default is not None:
+            v.value = None  # that a weight is chosen by
     _keep_running_statistics(program)
     if expand is not None:
         EXPANSIONS[expand](program)
@@ -199,9 +204,13 @@ class _Reader:
         variable = block.vars.get(name)
         if variable is None:
             variable = _register(block, Variable(block, name))
+        block.initializers.append(variable)
+        if variable.is_data and block is self.program.global_block() and self.program.ir_version >= FREE_INITIALIZERS:
+            variable.default = tensor
+            self.constants.append(variable)
+            return
         variable.type = TensorType(tensor.dtype, tensor.shape)
         self._hold(variable, tensor)
-        block.initializers.append(variable)
 
     def _hold(self, variable: Variable, tensor: TensorValue) -> None:
         variable.value = tensor
@@ -360,12 +369,16 @@ def _make_parameters(program: Program, constants: list[Variable], choice: Choice
     """Replace the constants that are weights by Parameters, everywhere they are used."""
     frozen = set(filter(None, program.metadata.get(FROZEN_KEY, "").split("\n")))
     parameters: dict[Variable, Parameter] = {}
+    for v in constants:
+        v.value = v.value or v.default
     for v, (role, reason) in decide(constants, program.global_block(), choice).items():
         program.decisions[v.name] = f"{role}: {reason}"
         if role == "constant":
             continue
         parameter = Parameter(v.block, v.name, v.type, trainable=v.name not in frozen and role == "weight")
         parameter.value, parameter.entries, parameter.op, parameter.reason = v.value, v.entries, v.op, reason
+        if v.default is not None:
+            parameter.type = TensorType(v.default.dtype, v.default.shape)
         parameter.is_data, parameter.declared, parameter.doc = v.is_data, v.declared, v.doc
         v.block.vars[v.name] = parameter
         parameters[v] = parameter

@@ -187,8 +187,8 @@ class Program:
 
     @property
     def inputs(self) -> list[Variable]:
-        """Graph inputs to be fed, in order; those with a default value are left out."""
-        return [v for v in self.global_block().inputs if v.value is None]
+        """Graph inputs that must be fed, in order; those with a default value may be, and are left out."""
+        return [v for v in self.global_block().inputs if v.value is None and v.default is None]
 
     @property
     def outputs(self) -> list[Variable]:
