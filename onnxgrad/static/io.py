@@ -183,7 +183,7 @@ def normalize_program(
     block.ops = needed_operators(block.ops, outputs)
     read = {v for op in block.ops for v in op.operands()} | set(outputs)
     fed = set(inputs)
-    missing = [v.name for v in block.inputs if v in read and v not in fed and v.value is None]
+    missing = [v.name for v in block.inputs if v in read and v not in fed and v.value is None and v.default is None]
     if missing:
         raise ArgumentError(f"normalize_program: the fetches need {missing[0]!r} too. Add it to feed_vars.")
     useless = [v.name for v in inputs if v not in read]
@@ -193,7 +193,7 @@ def normalize_program(
         )
     computed = {v for op in block.ops for v in op.outputs}
     block.vars = {name: v for name, v in block.vars.items() if v in read | fed | computed}
-    block.inputs, block.outputs = inputs, outputs
+    block.inputs, block.outputs = [*inputs, *(v for v in block.inputs if v in read - fed and v.default is not None)], outputs
     block.initializers = [v for v in block.initializers if v in read]
     copy.parameters = [p for p in copy.parameters if p in read]
     copy.plan.printers = []

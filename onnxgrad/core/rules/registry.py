@@ -196,4 +196,4 @@ def _has_schema_body(operator: Operator) -> bool:
     """Whether an operator's schema says what it computes, and the model has no function of its own for it"""
     if (operator.domain, operator.type, operator.overload) in operator.block.program.functions or operator.schema is None:
         return False
-    return bool(operator.schema.raw.has_function or operator.schema.raw.has_context_dependent_function)
+    return operator.schema.has_body

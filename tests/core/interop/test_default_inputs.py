@@ -149,3 +149,28 @@ def test_adapters_of_rank_0_are_fed(tmp_path):
         (y,) = og.Executor().run(loaded, feed, loaded.outputs)
         np.testing.assert_allclose(y, by_onnxruntime(model, feed)[0], rtol=1e-6)
     assert len(feeds) == 3
+
+
+def test_a_layer_takes_it_as_its_last_argument(tmp_path):
+    onnx.save(classifier(), tmp_path / "m.onnx")
+    layer = og.jit.load(tmp_path / "m")
+    halved = layer(og.to_tensor(X), og.to_tensor(np.array(4, np.float32)))
+    np.testing.assert_array_equal(layer(og.to_tensor(X)).numpy(), halved.numpy() * 2)
+    with pytest.raises(og.errors.ArgumentError, match="must be given"):
+        layer()
+
+
+def test_an_inference_model_keeps_it(tmp_path):
+    program, executor = og.from_onnx(classifier()), og.Executor()
+    fed = [program.global_block().vars["x"]]
+    og.static.save_inference_model(str(tmp_path / "m"), fed, program.outputs, executor, program=program)
+    loaded, names, fetches = og.static.load_inference_model(str(tmp_path / "m"), executor)
+    assert names == ["x"]
+    plain, halved = (executor.run(loaded, {"x": X, **more}, fetches)[0] for more in ({}, {"t": np.array(4, np.float32)}))
+    np.testing.assert_array_equal(plain, halved * 2)
+
+
+def test_bytes_of_a_program_keep_it():
+    program = og.static.Program.parse_from_string(og.from_onnx(scaled()).serialize_to_string())
+    for feed, y in (({"x": X}, 6), ({"x": X, "s": np.array(5, np.float32)}, 15)):
+        assert og.Executor().run(program, feed, program.outputs) == [y]
