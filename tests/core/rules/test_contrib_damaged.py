@@ -1,12 +1,12 @@
 """Damaged operators of com.microsoft are refused by name, or worked with."""
 
-from collections import Counter
-
 import pytest
 from onnx import AttributeProto, ModelProto, helper
 
 import onnxgrad as og
-from onnxgrad.errors import OnnxGradError
+from onnxgrad.core.ir.contrib_schemas import contrib_schema
+from onnxgrad.core.rules.registry import TABLE
+from onnxgrad.errors import ModelError, OnnxGradError, UnsupportedGradient
 from tests.core.rules import test_contrib, test_contrib_forms, test_contrib_quantized
 
 MS = "com.microsoft"
@@ -83,17 +83,63 @@ def attempt(model):
     return untyped
 
 
-COUNTS = Counter()
-
-
 @pytest.mark.damaged
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("case", CASES)
 def test_damaged_operators_of_onnxruntime_are_refused_or_worked_with(case):
     module, name = CASES[case]
     found = {what: attempt(changed) for what, changed in damaged(module.model_of(name)[0])}
-    COUNTS.update(tried=len(found), untyped=sum(map(bool, found.values())))
     assert {what: errors for what, errors in found.items() if errors} == {}
 
 
-def test_it_tries_more_than_a_thousand():
-    assert sum(len(list(damaged(module.model_of(name)[0]))) for module, name in CASES.values()) > 3000
+def test_every_expansion_has_a_schema_that_onnxruntime_has_too():
+    written = {name for (domain, name), entries in TABLE.items() if domain == MS and entries[0].state == "expands"}
+    assert written == {name for name in written if contrib_schema(name, MS, None) is not None}
+    state = pytest.importorskip("onnxruntime.capi.onnxruntime_pybind11_state")
+    if not hasattr(state, "get_all_operator_schema"):
+        pytest.skip("this onnxruntime does not show its schemas")
+    schemas = {(schema.domain, schema.name): schema for schema in reversed(state.get_all_operator_schema())}
+    compared = 0
+    for name in sorted(written):
+        ours = contrib_schema(name, MS, None)
+        theirs = schemas.get((MS, name)) or schemas.get(("", name))
+        if theirs is None:
+            continue
+        compared += 1
+        for own, other in ((ours.inputs, theirs.inputs), (ours.outputs, theirs.outputs)):
+            assert [(p.name, p.optional, p.variadic) for p in own] == [
+                (p.name, "Optional" in str(p.option), "Variadic" in str(p.option)) for p in other[: len(own)]
+            ]
+        assert set(ours.required) == {key for key, a in theirs.attributes.items() if a.required}
+        for attribute, kind in ours.attributes.items():
+            assert AttributeProto.AttributeType.Name(kind) == str(theirs.attributes[attribute].type).rpartition(".")[2]
+    assert compared >= 50
+
+
+def newer(**attributes):
+    """A Gelu of an onnxruntime to come"""
+    node = helper.make_node("Gelu", ["x", "scale"] if not attributes else ["x"], ["y"], domain=MS, **attributes)
+    inputs = [helper.make_tensor_value_info(name, 1, [2, 3]) for name in node.input]
+    graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", 1, [2, 3])])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid(MS, 1)], ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("model", "what"), [(newer(sharpness=2.0), "'sharpness'"), (newer(), "more operands than 1")], ids=["attribute", "operand"]
+)
+def test_what_a_newer_onnxruntime_may_know_is_read_and_not_differentiated(model, what):
+    program = og.from_onnx(model)
+    assert og.to_onnx(program).graph.node[0] == model.graph.node[0]
+    program.inputs[0].stop_gradient = False
+    with pytest.raises(UnsupportedGradient, match=what):
+        og.gradients(program.outputs, program.inputs[:1])
+    with pytest.raises(ModelError, match=what):
+        og.from_onnx(model, expand=MS)
+
+
+def test_a_function_of_the_model_stands_before_the_schema():
+    model = newer(sharpness=2.0)
+    model.graph.node[0].input.append("x")
+    body = [helper.make_node("Mul", ["a", "b"], ["c"])]
+    model.functions.append(helper.make_function(MS, "Gelu", ["a", "b"], ["c"], body, [helper.make_opsetid("", 21)], ["sharpness"]))
+    assert og.from_onnx(model).functions
