@@ -1,4 +1,4 @@
-"""What ONNX messages hold, wherever it stands in them; and fields that nobody here reads, so that they are written back.
+"""Walk over the contents of ONNX messages, at any depth; keep fields that nobody here reads, to write them back.
 
 Tests: tests/core/interop/test_round_trip.py, tests/core/interop/test_unread.py.
 """

@@ -428,6 +428,8 @@ def check_sparse(proto: SparseTensorProto) -> None:
     check_tensor(proto.indices, f"positions of {name!r}")
     held = tuple(proto.values.dims)
     fits = tuple(proto.indices.dims) in (held, (*held, len(dims)))
+    if not dims:
+        raise ModelError(f"sparse tensor {name!r} has no axes, in which its values would have positions. {_ADVICE}")
     if len(held) != 1 or proto.indices.data_type != TensorProto.INT64 or not fits:
         raise ModelError(f"sparse tensor {name!r}: its positions do not fit its values and its shape {list(dims)}. {_ADVICE}")
     needed = _check_size(name, _dtype(proto.values.data_type, name), dims)

@@ -10,11 +10,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from onnxgrad.core.state.buffers import BUFFER_OF, LOCK, Buffer
+from onnxgrad.core.state.inputs import Door, as_array, converted
 from onnxgrad.core.state.values import array_of, view_of
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["PendingUpdates", "Scope", "ScopeTensor", "ScopeVariable", "fitted"]
+
+
+_STATE = Door("the value of", "the variable", ArgumentError)
 
 
 class Like(Protocol):
@@ -40,14 +44,12 @@ def fitted(name: str, value: Any, like: Like) -> np.ndarray[Any, Any]:
     """Convert the new value of a variable into an array of its element type.
 
     Raises:
-        ArgumentError: if it does not have the variable's shape, or holds no numbers where that does.
+        ArgumentError: if it does not have the variable's shape, or the variable's type does not hold it.
     """
-    array, shape = np.asarray(value), like.static_shape
+    array, shape = as_array(value, name, _STATE), like.static_shape
     if shape is not None and array.shape != shape:
         raise ArgumentError(f"{name} has shape {list(shape)}, the new value has {list(array.shape)}.")
-    if (array.dtype.kind in "OUSMm" or array.dtype.names) and like.dtype.name != "string":
-        raise ArgumentError(f"{name} takes {like.dtype.name}, the new value is {array.dtype}. Convert it.")
-    return array.astype(like.dtype.numpy, copy=False)
+    return converted(array, like.dtype, name, _STATE)
 
 
 class Scope:
@@ -67,12 +69,12 @@ class Scope:
         self._transactions = 0
 
     def get(self, name: str) -> Any:
-        """The value as a numpy array, or None when there is none."""
+        """The value as a numpy array of its own, or None when there is none."""
         with self.lock:
             value = self.present(name)
-            if not isinstance(value, Buffer):
-                return value
-            return array_of(value.value)
+            if value is None:
+                return None
+            return array_of(value.value) if isinstance(value, Buffer) else value.copy()
 
     @contextmanager
     def viewed(self, name: str) -> Iterator[Any]:
@@ -91,9 +93,9 @@ class Scope:
         """Store a value.
 
         Raises:
-            ArgumentError: if it does not have the shape of the variable ``like``, or holds no numbers where that does.
+            ArgumentError: if it does not have the shape of the variable ``like``, or the variable's type does not hold it.
         """
-        self.put(name, (np.asarray(value) if like is None else fitted(name, value, like)).copy())
+        self.put(name, (as_array(value, name, _STATE) if like is None else fitted(name, value, like)).copy())
 
     def find_var(self, name: str) -> ScopeVariable | None:
         """Handle of a value, or None when the scope holds none of that name."""

@@ -1,6 +1,6 @@
 """A training step that was written to files, or to a message: its model, opened, with the values that go in and out of it.
 
-Tests: tests/core/runtime/test_written.py, tests/federated/test_worker.py.
+Tests: tests/core/runtime/test_exported_step.py, tests/federated/test_worker.py.
 """
 
 from __future__ import annotations
