@@ -21,7 +21,7 @@ from onnxgrad.core.ir.sizes import BATCH
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.runtime.openvino import place_by_name
 from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.errors import ArgumentError, ModelError, OutOfMemory, TrainingError
+from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.characters import KEY
 from onnxgrad.training.data.rows import Rows
@@ -189,10 +189,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     if settings["dropout"]:
         insert_dropout(program, settings["dropout_after"], settings["dropout"])
     if settings["lora"] is not None:
-        try:
-            adapters = add_lora(program, settings["lora_layers"], rank=settings["lora"], seed=settings["seed"])
-        except MemoryError as error:
-            raise OutOfMemory(f"there is no memory for adapters of rank {settings['lora']}. Choose a smaller one.") from error
+        adapters = add_lora(program, settings["lora_layers"], rank=settings["lora"], seed=settings["seed"])
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
     stages = settings.get("pipeline") or 1
     precision = settings.get("precision") or "f32"
