@@ -45,6 +45,8 @@ class _State:
         depends: whether it depends on the examples.
         mixed, total, statistics, unknown: the first operator on the way that did so.
         empty: whether it is a sequence without elements, which could lie in any way.
+        numbers: the axis along which it holds the number of each example, if it does; ``axis`` is None then, as for all that lies
+            by position.
     """
 
     axis: int | None = None
@@ -55,6 +57,7 @@ class _State:
     statistics: Operator | None = None
     unknown: Operator | None = None
     empty: bool = False
+    numbers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,8 @@ class Examples:
     def __init__(self, program: Program, axes: Mapping[Variable, int]) -> None:
         self.program = program
         self._states: dict[Variable, _State] = {}
+        self._shapes: dict[Variable, Sequence[Size]] = {}
+        self._ranks: dict[Variable, int] = {}
         self._calls: list[tuple[Operator, dict[str, Any]]] = []
         self._batch, self._batch_names = _batch_of(axes)
         for v, axis in axes.items():
@@ -131,7 +136,7 @@ class Examples:
         return self._of(v).statistics
 
     def unknown(self, v: Variable) -> Operator | None:
-        """The first operator on the way of which it is not known what it does to examples; what it gives counts as mixed nowhere."""
+        """The first operator on the way of which it is not known what it does to examples, if nothing mixed them before."""
         return self._of(v).unknown
 
     def reason(self, v: Variable) -> str:
@@ -144,7 +149,24 @@ class Examples:
     # Following -------------------------------------------------------------------------------------------------------
 
     def _of(self, v: Variable | None) -> _State:
-        return _SHARED if v is None else self._states.get(v, _SHARED)
+        if v is None:
+            return _SHARED
+        state = self._states.get(v)
+        if state is None:
+            state = self._states[v] = self._stored(v)
+        return state
+
+    def _stored(self, v: Variable) -> _State:
+        """A constant for a fixed number of examples that holds the same for each, such as the first state of a recurrent network"""
+        count = self._batch.number
+        fixed = v.value is not None and not v.is_data and v.stop_gradient and not self._batch.names and count > 1
+        if not fixed or v.value is None or not v.dims or count not in v.dims:
+            return _SHARED
+        array = v.value.numpy()
+        for axis, dim in enumerate(array.shape):
+            if dim == count and (array == array.take([0], axis)).all():
+                return _State(axis=axis, rows=_ONE)
+        return _SHARED
 
     def _run(self, block: Block) -> None:
         for op in block.ops:
@@ -166,10 +188,19 @@ class Examples:
         if op.domain == "" and op.type in READS_SHAPES | {"OptionalHasElement"}:
             return self._sized(op)
         if direct is not None:
-            results = direct(self, op)
+            results = self._directly(op, direct)
         else:
             results = self._by_names(op, axis_names(op, [self._rank(v) for v in op.inputs]))
         return [*results, *[results[-1] if results else _SHARED] * (count - len(results))]
+
+    def _directly(self, op: Operator, rule: _Direct) -> list[_State]:
+        states = [self._of(v) for v in op.inputs]
+        if op.type in _TOLD_SHAPES and any(s.depends for s in states[1:]):
+            return self._mixed(op, states, _causes(states), "takes its shape for all examples from what depends on them")
+        try:
+            return rule(self, op)
+        except NotKnown:
+            return self._unknown(op)
 
     def _resolved(self, op: Operator) -> Operator:
         """An operator of a function with the attributes of the call"""
@@ -192,17 +223,22 @@ class Examples:
         return [self._named_by(call, self._of(v)) for v in function.body.outputs]
 
     def _named_by(self, call: Operator, state: _State) -> _State:
-        inner = {op for op in _operators(call, self.program)}
+        body = self.program.functions[(call.domain, call.type, call.overload)].body
+
+        def outer(operator: Operator | None) -> Operator | None:
+            return call if operator is not None and operator.block.program is body.program else operator
+
         mixed = state.mixed
-        if mixed is not None and mixed.operator in inner:
+        if mixed is not None and outer(mixed.operator) is call:
             mixed = Cause(call, f"calls {mixed.operator}, which {mixed.reason}")
-        unknown = call if state.unknown in inner else state.unknown
-        return replace(state, mixed=mixed, unknown=unknown)
+        return replace(
+            state, mixed=mixed, unknown=outer(state.unknown), total=outer(state.total), statistics=outer(state.statistics)
+        )
 
     # Sizes -----------------------------------------------------------------------------------------------------------
 
     def _rank(self, v: Variable | None) -> int | None:
-        return None if v is None else v.rank
+        return None if v is None else v.rank if v.rank is not None else self._ranks.get(v)
 
     def _size_of(self, dim: Dim, v: Variable | None, axis: int) -> Size:
         """A dimension; one without a name gets one of its own"""
@@ -213,6 +249,8 @@ class Examples:
         return self._batch if dim in self._batch_names else Size(1, (dim,))
 
     def _sizes(self, v: Variable) -> list[Size]:
+        if v in self._shapes:
+            return list(self._shapes[v])
         state = self._of(v)
         sizes = [self._size_of(dim, v, axis) for axis, dim in enumerate(v.dims or ())]
         if state.axis is not None and state.rows is not None and state.axis < len(sizes):
@@ -252,12 +290,33 @@ class Examples:
             data = self._numbers(op.inputs[0])
             bounds = [known_ints(w) if w is not None and entries_of(w) is not None else None for w in op.inputs[1:3]]
             return data[bounds[0][0] : bounds[1][0]] if data is not None and bounds[0] and bounds[1] else None
+        if op.type == "Where":
+            return self._chosen(op)
+        if op.type == "ConstantOfShape":
+            count, value = self._numbers(op.inputs[0]), op.attrs.get("value")
+            if count is None or len(count) != 1 or count[0] is None or count[0].names:
+                return None
+            return [Size(0 if value is None else int(value.numpy().item()))] * count[0].number
         if op.type in ("Mul", "Div"):
             a, b = self._numbers(op.inputs[0]), self._numbers(op.inputs[1])
-            if a is None or b is None or len(a) != 1 or len(b) != 1 or a[0] is None or b[0] is None:
+            if a is None or b is None or (len(a) != len(b) and 1 not in (len(a), len(b))):
                 return None
-            return [a[0].times(b[0]) if op.type == "Mul" else a[0].over(b[0])]
+            a, b = a * (len(b) if len(a) == 1 else 1), b * (len(a) if len(b) == 1 else 1)
+            apply = Size.times if op.type == "Mul" else Size.over
+            return [None if x is None or y is None else apply(x, y) for x, y in zip(a, b, strict=True)]
         return None
+
+    def _chosen(self, op: Operator) -> list[Size | None] | None:
+        """Where(shape == -1, a, shape), as exporters write Expand"""
+        test = None if op.inputs[0] is None else op.inputs[0].op
+        if test is None or test.type != "Equal" or op.inputs[2] is None or op.inputs[2] not in test.inputs:
+            return None
+        minus = [self._numbers(v) for v in test.inputs if v is not op.inputs[2]]
+        a, b = self._numbers(op.inputs[1]), self._numbers(op.inputs[2])
+        if a is None or b is None or not minus or minus[0] is None or any(n != Size(-1) for n in minus[0]):
+            return None
+        a = a * len(b) if len(a) == 1 else a
+        return [x if n == Size(-1) else n for x, n in zip(a, b, strict=True)]
 
     # Joining ---------------------------------------------------------------------------------------------------------
 
@@ -271,7 +330,10 @@ class Examples:
         if not any(s.depends for s in states) and names is None:
             return [_SHARED] * len(op.outputs)
         if names is None:
-            return [replace(causes, axis=_guess(states, v), unknown=causes.unknown or op) for v in op.outputs]
+            return [
+                replace(_lying_as(states, causes, v), unknown=causes.unknown or (op if causes.mixed is None else None))
+                for v in op.outputs
+            ]
         if not lying:
             return [self._of_totals(op, states, causes)] * len(op.outputs)
         lies_at = {i: _name(names.inputs, i, s.axis) for i, s in lying}
@@ -290,6 +352,11 @@ class Examples:
         for i, v in enumerate(op.inputs):
             if v is not None and i not in lies_at and self._has_slices(v, _all_names(names.inputs, i), name, names.exact):
                 return self._mixed(op, states, causes, _POSITION)
+        for v, result in zip(op.outputs, names.outputs, strict=False):
+            rank = self._rank(op.inputs[0])
+            alike = bool(names.inputs) and result == names.inputs[0] and len(result) == rank
+            if v is not None and v.rank is None and (alike or op.domain == "ai.onnx.ml"):
+                self._ranks[v] = len(result)
         return [self._named(op, names, k, name, lying[0][1], causes) for k in range(len(op.outputs))]
 
     def _named(self, op: Operator, names: AxisNames, k: int, name: Any, first: _State, causes: _State) -> _State:
@@ -336,12 +403,15 @@ class Examples:
 
     def _mixed(self, op: Operator, states: Sequence[_State], causes: _State, reason: str) -> list[_State]:
         mixed = causes.mixed or Cause(op, reason)
-        return [replace(causes, axis=_guess(states, v), mixed=mixed) for v in op.outputs]
+        return [replace(_lying_as(states, causes, v), mixed=mixed) for v in op.outputs]
 
     def _unknown(self, op: Operator) -> list[_State]:
         causes = _causes([self._of(v) for v in op.operands()])
         states = [self._of(v) for v in op.inputs]
-        return [replace(causes, axis=_guess(states, v), unknown=causes.unknown or op) for v in op.outputs]
+        return [
+            replace(_lying_as(states, causes, v), unknown=causes.unknown or (op if causes.mixed is None else None))
+            for v in op.outputs
+        ]
 
     def _meet(self, op: Operator, a: _State, v: Variable | None, b: _State, w: Variable | None) -> _State:
         """One value that may be v or w, of one shape"""
@@ -351,7 +421,12 @@ class Examples:
         for this, other, shared in ((a, b, w), (b, a, v)):
             if this.axis is None or (other.axis is None and other.depends) or other.axis not in (None, this.axis):
                 continue
-            if this.depends and other.axis is None and shared is not None and self._has_slices(shared, range(this.axis + 1), this.axis):
+            if (
+                this.depends
+                and other.axis is None
+                and shared is not None
+                and self._has_slices(shared, range(this.axis + 1), this.axis)
+            ):
                 return replace(causes, axis=this.axis, rows=this.rows, mixed=causes.mixed or Cause(op, _POSITION))
             return replace(causes, axis=this.axis, rows=this.rows if other.rows in (None, this.rows) else None)
         if a.axis is None and b.axis is None:
@@ -372,7 +447,9 @@ class Examples:
         """The masks that a trained Dropout draws: of each row by its number, which is as good as at random"""
         causes = _causes([self._of(v) for v in op.operands()])
         states = [self._of(v) for v in op.inputs]
-        return [replace(causes, axis=_guess(states, v) if causes.depends else self._axis_by_size(v)) for v in op.outputs]
+        if causes.depends:
+            return [_lying_as(states, causes, v) for v in op.outputs]
+        return [_State(axis=self._axis_by_size(v)) for v in op.outputs]
 
     def _axis_by_size(self, v: Variable | None) -> int | None:
         if v is None or v.dims is None:
@@ -389,7 +466,22 @@ class Examples:
         causes = _causes([self._of(v) for v in op.inputs])
         if causes.depends:
             return self._by_names(op, AxisNames([], [()]))
-        return [self._uniform(op.outputs[0], self._numbers(op.inputs[0]), [])]
+        sizes = self._numbers(op.inputs[0])
+        self._note_shape(op.outputs[0], sizes)
+        return [self._uniform(op.outputs[0], sizes, [])]
+
+    def _note_shape(self, v: Variable | None, sizes: Sequence[Size | None] | None) -> None:
+        """Keep a shape that the program computes, where inference has lost it"""
+        known = [size for size in sizes or () if size is not None and size != Size(-1)]
+        if v is not None and sizes is not None and len(known) == len(sizes) and None in (v.dims or (None,)):
+            self._shapes[v] = known
+
+    def _ranged(self, op: Operator) -> list[_State]:
+        """Range(0, examples, 1) numbers the examples"""
+        start, limit, step = (self._numbers(v) for v in op.inputs)
+        if start == [Size(0)] and limit == [self._batch] and step == [_ONE]:
+            return [_State(numbers=0)]
+        return self._by_names(op, AxisNames([], [()]))
 
     def _uniform(self, v: Variable | None, sizes: Sequence[Size | None] | None, before: Sequence[Size]) -> _State:
         """What is repeated along an axis, once or more for each example; ``before`` are the sizes that it had"""
@@ -412,9 +504,16 @@ class Examples:
         if rank is None:
             return self._unknown(op) if state.depends else [_SHARED]
         rank = max(rank, x.rank)
+        full = None if target is None else [*[_ONE] * (rank - len(target)), *target]
+        before = [*[_ONE] * (rank - x.rank), *self._sizes(x)]
+        self._note_shape(
+            op.outputs[0], None if full is None else [a if b == _ONE else b for a, b in zip(full, before, strict=True)]
+        )
+        if state.numbers is not None:
+            return [replace(state, numbers=state.numbers + rank - x.rank)]
         if state.axis is not None:
             return self._by_names(op, AxisNames([tuple(range(-x.rank, 0))], [tuple(range(-rank, 0))]))
-        repeated = self._uniform(op.outputs[0], None if target is None else [*[_ONE] * (rank - len(target)), *target], self._sizes(x))
+        repeated = self._uniform(op.outputs[0], full, before)
         if not state.depends:
             return [repeated]
         if repeated.axis is None:
@@ -465,39 +564,50 @@ class Examples:
         """
         x = op.inputs[0]
         state = self._of(x)
+        self._note_shape(op.outputs[0], target)
+        if state.numbers is not None:
+            found = self._places(x, replace(state, axis=state.numbers, rows=_ONE), target)[0]
+            return [_SHARED if found is None or found[1] != _ONE else _State(numbers=found[0])]
         if state.axis is None:
             return [self._of_totals(op, [state], state)]
-        sizes = [] if x is None else self._sizes(x)
-        if state.rows is None or target is None or not sizes:
-            return self._unknown(op) if state.depends else [_SHARED]
-        outside, inside = _product(sizes[: state.axis]), state.rows.times(_product(sizes[state.axis + 1 :]))
-        minus = Size(-1)
-        sure = True
-        for axis, size in enumerate(target):
-            before, behind = _known_product(target[:axis], minus), _known_product(target[axis + 1 :], minus)
-            if before is None:
-                sure = False
-                break
-            if before != outside:
-                continue
-            rows = None if behind is None else inside.over(behind)
-            if rows is None and size is not None and size != minus:
-                rows = size.over(self._batch)
-                sure = sure and behind is not None
-            if rows is not None and self._batch.times(rows) != _ONE:
-                return [replace(state, axis=axis, rows=rows)]
-            sure = sure and behind is not None
+        place, sure = self._places(x, state, target)
+        if place is not None:
+            return [replace(state, axis=place[0], rows=place[1])]
         if not state.depends:
             return [_SHARED]
         return self._mixed(op, [state], state, "does not keep the rows of an example together") if sure else self._unknown(op)
+
+    def _places(
+        self, x: Variable | None, state: _State, target: Sequence[Size | None] | None
+    ) -> tuple[tuple[int, Size] | None, bool]:
+        """Find the axis of a new shape along which examples lie, and their rows there; else whether there certainly is none"""
+        sizes = [] if x is None else self._sizes(x)
+        if state.axis is None or state.rows is None or target is None or not sizes:
+            return None, False
+        target = _with_rest(target, _product(sizes))
+        outside, inside = _product(sizes[: state.axis]), state.rows.times(_product(sizes[state.axis + 1 :]))
+        sure = True
+        for axis, size in enumerate(target):
+            before, behind = _known_product(target[:axis]), _known_product(target[axis + 1 :])
+            if before is None:
+                return None, False
+            if before != outside:
+                continue
+            rows = None if behind is None else inside.over(behind)
+            if rows is None and size is not None:
+                rows = size.over(self._batch)
+            if rows is not None and self._batch.times(rows) != _ONE:
+                return (axis, rows), True
+            sure = sure and behind is not None
+        return None, sure
 
     def _squeezed(self, op: Operator) -> list[_State]:
         x = op.inputs[0]
         state = self._of(x)
         if state.axis is None:
             return [self._of_totals(op, [state], state)]
-        axes = _told_axes(op)
-        if x is None or x.dims is None or axes is False or (axes is None and not all(isinstance(dim, int) for dim in x.dims)):
+        axes = axes_operand(op)
+        if x is None or x.dims is None or (axes is None and not all(isinstance(dim, int) for dim in x.dims)):
             return self._unknown(op)
         gone = [axis for axis, dim in enumerate(x.dims) if dim == 1] if axes is None else [a % len(x.dims) for a in axes]
         own = tuple(range(len(x.dims)))
@@ -506,15 +616,17 @@ class Examples:
     def _unsqueezed(self, op: Operator) -> list[_State]:
         x = op.inputs[0]
         state = self._of(x)
-        if state.axis is None:
+        if state.axis is None and state.numbers is None:
             return [self._of_totals(op, [state], state)]
-        axes = _told_axes(op)
-        if x is None or x.rank is None or not isinstance(axes, list):
+        axes, before = axes_operand(op), self._rank(x)
+        if before is None or axes is None:
             return self._unknown(op)
-        rank = x.rank + len(axes)
+        rank = before + len(axes)
         new = {axis % rank for axis in axes}
-        own = iter(range(x.rank))
-        return self._by_names(op, AxisNames([tuple(range(x.rank))], [tuple(None if i in new else next(own) for i in range(rank))]))
+        kept = [axis for axis in range(rank) if axis not in new]
+        if state.numbers is not None:
+            return [_State(numbers=kept[state.numbers])]
+        return [replace(state, axis=kept[state.axis or 0])]
 
     def _normalised(self, op: Operator) -> list[_State]:
         """BatchNormalization: by the statistics of the batch where it is in training"""
@@ -545,6 +657,32 @@ class Examples:
         if len(op.outputs) > 1 and states[1].depends:
             states[1] = replace(states[1], mixed=states[1].mixed or Cause(op, _POSITION))
         return states
+
+    def _cast(self, op: Operator) -> list[_State]:
+        state = self._of(op.inputs[0])
+        return [state] if state.numbers is not None else self._by_names(op, axis_names(op, [self._rank(v) for v in op.inputs]))
+
+    def _gathered(self, op: Operator) -> list[_State]:
+        """GatherND that takes from each example something of its own: one column of the indices holds the number of the example"""
+        data, indices = op.inputs[0], op.inputs[1]
+        columns = None if indices is None else indices.op
+        batch = attribute_of(op, "batch_dims", 0)
+        lies = self._of(data).axis
+        if columns is not None and columns.type == "Concat" and lies is not None and indices is not None and not batch:
+            rank = self._rank(indices)
+            single = all(v is not None and v.dims and v.dims[-1] == 1 for v in columns.inputs)
+            last = rank is not None and columns.attrs["axis"] in (-1, rank - 1)
+            numbers = self._of(columns.inputs[lies]).numbers if lies < len(columns.inputs) else None
+            if single and last and numbers is not None and self._of(data).rows == _ONE:
+                others = [v for i, v in enumerate(columns.inputs) if i != lies and v is not None]
+                states = [self._of(v) for v in others]
+                apart = all(
+                    s.axis == numbers or (s.axis is None and not s.depends and not self._has_slices(v, range(rank or 0), numbers))
+                    for s, v in zip(states, others, strict=True)
+                )
+                if apart:
+                    return [replace(_causes([self._of(data), *states]), axis=numbers, rows=_ONE)]
+        return self._by_names(op, axis_names(op, [self._rank(v) for v in op.inputs]))
 
     # Control flow and sequences ---------------------------------------------------------------------------------------
 
@@ -686,6 +824,8 @@ class Examples:
         return self._mixed(op, [state], state, _POSITION) if axis == state.axis else [state]
 
 
+_TOLD_SHAPES = ("Expand", "Reshape", "Squeeze", "Tile", "Unsqueeze")
+"""Operators whose other operands say what shape the result has."""
 _ALL = "lets an example depend on the others of its batch"
 _POSITION = "lets an example depend on its position in the batch"
 
@@ -761,10 +901,12 @@ def _causes(states: Iterable[_State]) -> _State:
     )
 
 
-def _guess(states: Sequence[_State], v: Variable | None) -> int | None:
-    """Where examples lie in a result in which they are mixed: where they lay before"""
-    axis = next((s.axis for s in states if s.depends and s.axis is not None), None)
-    return axis if v is not None and axis is not None and (v.rank is None or axis < v.rank) else None
+def _lying_as(states: Sequence[_State], causes: _State, v: Variable | None) -> _State:
+    """Guess that examples lie in a result in which they are mixed where they lay before"""
+    first = next((s for s in states if s.depends and s.axis is not None), None)
+    if first is None or first.axis is None or v is None or (v.rank is not None and first.axis >= v.rank):
+        return causes
+    return replace(causes, axis=first.axis, rows=first.rows)
 
 
 def _all_names(inputs: Sequence[Any], index: int) -> Sequence[Any]:
@@ -795,37 +937,34 @@ def _product(sizes: Iterable[Size]) -> Size:
     return product
 
 
-def _known_product(sizes: Sequence[Size | None], unknown: Size) -> Size | None:
-    return None if any(size is None or size == unknown for size in sizes) else _product(s for s in sizes if s is not None)
+def _with_rest(target: Sequence[Size | None], total: Size) -> list[Size | None]:
+    """Put for -1 what is left of the elements; a name of its own where that is no product of the names there are"""
+    others = _known_product([size for size in target if size != Size(-1)])
+    rest = None if others is None else total.over(others) or Size(1, ("the rest",))
+    return [rest if size == Size(-1) else size for size in target]
 
 
-def _told_axes(op: Operator) -> list[int] | None | bool:
-    """The axes of Squeeze or Unsqueeze; False where they are computed"""
-    try:
-        return axes_operand(op)
-    except NotKnown:
-        return False
-
-
-def _operators(call: Operator, program: Program) -> Iterable[Operator]:
-    function = program.functions[(call.domain, call.type, call.overload)]
-    return function.body.ops
+def _known_product(sizes: Sequence[Size | None]) -> Size | None:
+    return None if any(size is None for size in sizes) else _product(s for s in sizes if s is not None)
 
 
 _Direct: TypeAlias = "Callable[[Examples, Operator], list[_State]]"
 
 _DIRECT: Mapping[str, _Direct] = {
     "BatchNormalization": Examples._normalised,
+    "Cast": Examples._cast,
     "ConcatFromSequence": Examples._glued,
     "ConstantOfShape": Examples._filled,
     "Expand": Examples._expanded,
     "Flatten": Examples._flattened,
+    "GatherND": Examples._gathered,
     "Identity": Examples._passed,
     "If": Examples._if,
     "Loop": Examples._loop,
     "MaxPool": Examples._pooled,
     "MaxUnpool": Examples._unpooled,
     **dict.fromkeys(("Optional", "OptionalGetElement"), Examples._passed),
+    "Range": Examples._ranged,
     "Reshape": Examples._reshaped,
     "Scan": Examples._scan,
     **dict.fromkeys(("SequenceAt", "SequenceErase"), Examples._picked),

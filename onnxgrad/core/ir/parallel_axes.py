@@ -39,8 +39,8 @@ class AxisNames(NamedTuple):
         inputs: of each operand; shorter than its rank, or absent, where the other axes have no name.
         outputs: of each result.
         sums: whether it adds up what the slices of a name give that no result has, or takes their mean.
-        exact: whether slice i of an operand goes with slice i of another also where that has one slice only; elsewhere this one goes
-            with all.
+        exact: whether slice i of an operand goes with slice i of another also where that has one slice only; elsewhere this one
+            goes with all.
     """
 
     inputs: Sequence[Names]
@@ -49,7 +49,7 @@ class AxisNames(NamedTuple):
     exact: bool = False
 
 
-class NotKnown(Exception):  # noqa: N818
+class NotKnown(Exception):
     """A rank or an attribute that decides is not known before the program runs."""
 
 
@@ -212,10 +212,12 @@ def _per_image(operator: Operator, ranks: Ranks) -> AxisNames:
     """[examples, channels, ...] to the same, each channel by itself"""
     rank = _rank(ranks)
     names: Names = ("example", "channel", *(None,) * (rank - 2))
-    return AxisNames([names, names if operator.type == "MaxUnpool" else ()], _each(operator, names))
+    return AxisNames([names], _each(operator, names))
 
 
-def _convolution(filters: bool, data: int = 0, weight: int = 1, per_filter: Sequence[int] = (2,), beside: Sequence[int] = ()) -> _Rule:
+def _convolution(
+    filters: bool, data: int = 0, weight: int = 1, per_filter: Sequence[int] = (2,), beside: Sequence[int] = ()
+) -> _Rule:
     """The operand at ``data`` has examples first, so have those ``beside`` it; the weight and its companions have filters first"""
 
     def rule(operator: Operator, ranks: Ranks) -> AxisNames:
@@ -258,27 +260,28 @@ def _matmul(a: int = 0, b: int = 1, per_row: Sequence[int] = (), per_column: Seq
         batch = _own(max(m, n))[:-2] if max(m, n) > 2 else ()
         rows: Names = (-2,) if m > 1 else ()
         columns: Names = (-1,) if n > 1 else ()
-        return AxisNames(inputs, [(*batch, *rows, *columns)], sums=True)
+        return AxisNames(inputs, [(*batch, *rows, *columns)], sums=not operator.type.startswith("QLinear"))
 
     return rule
 
 
 def _fused_matmul(operator: Operator, ranks: Ranks) -> AxisNames:
     names = [_transposed_names(operator, letter, _rank(ranks, i)) for i, letter in enumerate("AB")]
-    batch = max((term[:-2] for term in names), key=len)
+    batch = _own(max(_rank(ranks, 0), _rank(ranks, 1)))[:-2]
     return AxisNames(names, [(*batch, -2, -1)], sums=True)
 
 
 def _transposed_names(operator: Operator, letter: str, rank: int) -> Names:
-    """Axes in the order in which they are stored: with transBatch the first is the row of the matrix"""
+    """Axes as they are stored: transBatch moves the first behind the other batches, trans turns the matrix round"""
     if rank < 2:
         raise NotKnown
-    order = [*_own(rank)[:-2], -2, "inner"] if letter == "A" else [*_own(rank)[:-2], "inner", -1]
-    if attribute_of(operator, f"trans{letter}", 0):
-        order[-2:] = order[:-3:-1]
+    axes = list(range(rank))
     if attribute_of(operator, f"transBatch{letter}", 0):
-        order = [order[-2], *order[:-2], order[-1]]
-    return tuple(order)
+        axes = [*axes[1:-1], axes[0], axes[-1]]
+    if attribute_of(operator, f"trans{letter}", 0):
+        axes[-2:] = axes[:-3:-1]
+    names = (*_own(rank)[:-2], *((-2, "inner") if letter == "A" else ("inner", -1)))
+    return tuple(names[axes.index(axis)] for axis in range(rank))
 
 
 def _gemm(b: int = 1, bias: int = 2) -> _Rule:
@@ -288,7 +291,7 @@ def _gemm(b: int = 1, bias: int = 2) -> _Rule:
         inputs[b] = (-1, "inner") if attribute_of(operator, "transB", 0) else ("inner", -1)
         if bias < len(inputs):
             inputs[bias] = _maybe(ranks, bias)
-        return AxisNames(inputs, [(-2, -1)], sums=True)
+        return AxisNames(inputs, [(-2, -1)], sums=not operator.has_attr("activation"))
 
     return rule
 
@@ -593,7 +596,9 @@ def _per_row(operator: Operator, ranks: Ranks) -> AxisNames:
     """[examples, features] to one row, or one number, for each example; a vector is one example"""
     if _rank(ranks) != 2:
         return _mixes(operator, ranks)
-    return AxisNames([("example", None)], _each(operator, ("example",)))
+    if operator.type.endswith("Classifier"):
+        return AxisNames([("example", None)], [("example",), ("example", None)][: len(operator.outputs)])
+    return AxisNames([("example", None)], _each(operator, ("example", None)))
 
 
 def _features(operator: Operator, ranks: Ranks) -> AxisNames:
@@ -697,7 +702,7 @@ _LEARNING: Mapping[str, _Rule] = {
     **dict.fromkeys(("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"), _per_row),
     "FeatureVectorizer": _features,
     "ArrayFeatureExtractor": _last_axis_indexed,
-    "ZipMap": _per_row,
+    "ZipMap": _first_axis(0),
 }
 
 _STANDARD: Mapping[str, _Rule] = {
@@ -707,7 +712,7 @@ _STANDARD: Mapping[str, _Rule] = {
     "StringSplit": lambda operator, ranks: AxisNames([_own(_rank(ranks))], [(*_own(_rank(ranks)), None), _own(_rank(ranks))]),
     **dict.fromkeys((name for name in REDUCES if not name.startswith("Global")), _reduced),
     **dict.fromkeys(("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool"), _per_image),
-    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool", "MaxUnpool"), _per_image),
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _per_image),
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _coupled(_softmax_axes)),
     **dict.fromkeys(("LpNormalization", "TopK"), _coupled(_axis_of(-1))),
     **dict.fromkeys(("CumProd", "CumSum"), _coupled(_axis_operand)),
@@ -761,7 +766,9 @@ _STANDARD: Mapping[str, _Rule] = {
     **dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), _labelled),
     "Multinomial": _first_axis(0),
     "TfIdfVectorizer": _text_vectors,
-    **dict.fromkeys(("DynamicQuantizeLinear", "ImageDecoder", "NonMaxSuppression", "NonZero", "StringNormalizer", "Unique"), _mixes),
+    **dict.fromkeys(
+        ("DynamicQuantizeLinear", "ImageDecoder", "MaxUnpool", "NonMaxSuppression", "NonZero", "StringNormalizer", "Unique"), _mixes
+    ),
     **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix", "Range"), _mixes),
 }
 
