@@ -113,6 +113,11 @@ class Examples:
         state = self._of(v)
         return state.axis if state.depends else None
 
+    def rows(self, v: Variable) -> int | None:
+        """How many rows each example has along ``axis``; None where that is not a known number."""
+        size = self._of(v).rows
+        return None if size is None or size.names else size.number
+
     def depends(self, v: Variable) -> bool:
         """Whether a value depends on examples at all."""
         return self._of(v).depends
@@ -630,7 +635,9 @@ class Examples:
 
     def _normalised(self, op: Operator) -> list[_State]:
         """BatchNormalization: by the statistics of the batch where it is in training"""
-        trains = attribute_of(op, "training_mode", 0) or op.mode == "trained" or (op.expansion is not None and op.expansion.always)
+        pending = self.program.training_pending and self.program.batch_norm != "frozen"
+        attached = op.mode == "trained" or (op.expansion is not None and op.expansion.always)
+        trains = attribute_of(op, "training_mode", 0) or attached or pending
         state = self._of(op.inputs[0])
         if not trains or not state.depends or state.axis == 1:
             return self._by_names(op, axis_names(op, [self._rank(v) for v in op.inputs]))
