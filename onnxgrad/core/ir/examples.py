@@ -47,6 +47,8 @@ class _State:
         empty: whether it is a sequence without elements, which could lie in any way.
         numbers: the axis along which it holds the number of each example, if it does; ``axis`` is None then, as for all that lies
             by position.
+        step: by what that number is multiplied, and what is added is smaller: the quotient is the number.
+        below: what its integers are smaller than, none of them negative; None where that is not known.
     """
 
     axis: int | None = None
@@ -58,6 +60,8 @@ class _State:
     unknown: Operator | None = None
     empty: bool = False
     numbers: int | None = None
+    step: Size | None = None
+    below: Size | None = None
 
 
 @dataclass(frozen=True)
@@ -203,9 +207,11 @@ class Examples:
         if op.type in _TOLD_SHAPES and any(s.depends for s in states[1:]):
             return self._mixed(op, states, _causes(states), "takes its shape for all examples from what depends on them")
         try:
-            return rule(self, op)
+            results = rule(self, op)
         except NotKnown:
             return self._unknown(op)
+        bound = states[0].below if op.type in _KEEP_VALUES and states else None
+        return results if bound is None else [replace(state, below=bound) for state in results]
 
     def _resolved(self, op: Operator) -> Operator:
         """An operator of a function with the attributes of the call"""
@@ -242,6 +248,11 @@ class Examples:
 
     # Sizes -----------------------------------------------------------------------------------------------------------
 
+    def _note_rank(self, v: Variable | None, rank: int) -> None:
+        """Keep a rank where inference has lost it"""
+        if v is not None and v.rank is None:
+            self._ranks[v] = rank
+
     def _rank(self, v: Variable | None) -> int | None:
         return None if v is None else v.rank if v.rank is not None else self._ranks.get(v)
 
@@ -257,7 +268,8 @@ class Examples:
         if v in self._shapes:
             return list(self._shapes[v])
         state = self._of(v)
-        sizes = [self._size_of(dim, v, axis) for axis, dim in enumerate(v.dims or ())]
+        dims = v.dims if v.dims is not None else (None,) * (self._rank(v) or 0)
+        sizes = [self._size_of(dim, v, axis) for axis, dim in enumerate(dims)]
         if state.axis is not None and state.rows is not None and state.axis < len(sizes):
             sizes[state.axis] = self._batch.times(state.rows)
         return sizes
@@ -327,6 +339,10 @@ class Examples:
 
     def _by_names(self, op: Operator, names: AxisNames | None) -> list[_State]:
         """Results of an operator whose axes have names"""
+        for v, result in zip(op.outputs, () if names is None else names.outputs, strict=False):
+            if names is not None and names.complete:
+                self._note_rank(v, len(result))
+                self._note_shape(v, self._sizes_by(op, names, result))
         states = [self._of(v) for v in op.inputs]
         if op.type == "CastLike" and not op.domain:
             states = states[:1]
@@ -357,12 +373,16 @@ class Examples:
         for i, v in enumerate(op.inputs):
             if v is not None and i not in lies_at and self._has_slices(v, _all_names(names.inputs, i), name, names.exact):
                 return self._mixed(op, states, causes, _POSITION)
-        for v, result in zip(op.outputs, names.outputs, strict=False):
-            rank = self._rank(op.inputs[0])
-            alike = bool(names.inputs) and result == names.inputs[0] and len(result) == rank
-            if v is not None and v.rank is None and (alike or op.domain == "ai.onnx.ml"):
-                self._ranks[v] = len(result)
         return [self._named(op, names, k, name, lying[0][1], causes) for k in range(len(op.outputs))]
+
+    def _sizes_by(self, op: Operator, names: AxisNames, result: Sequence[Any]) -> list[Size | None]:
+        """The shape of a result whose axes have the names of the operands' axes"""
+        found: dict[Any, Size] = {}
+        for v, own in zip(op.inputs, names.inputs, strict=False):
+            for name, size in zip(own, [] if v is None else self._sizes(v), strict=False):
+                if name is not None and found.get(name, _ONE) == _ONE:
+                    found[name] = size
+        return [found.get(name) for name in result]
 
     def _named(self, op: Operator, names: AxisNames, k: int, name: Any, first: _State, causes: _State) -> _State:
         result = names.outputs[k] if k < len(names.outputs) else ()
@@ -392,9 +412,8 @@ class Examples:
         """Whether a value that is the same for all examples has slices of its own along their axis"""
         if name not in names:
             return False
-        dims = v.dims
-        axis = list(names).index(name)
-        return exact or dims is None or axis >= len(dims) or dims[axis] != 1
+        sizes, axis = self._sizes(v), list(names).index(name)
+        return exact or axis >= len(sizes) or sizes[axis] != _ONE
 
     def _of_totals(self, op: Operator, states: Sequence[_State], causes: _State) -> _State:
         """Of what has no axis of examples: shared by all, or totals, which only linear operators leave alone"""
@@ -478,15 +497,54 @@ class Examples:
     def _note_shape(self, v: Variable | None, sizes: Sequence[Size | None] | None) -> None:
         """Keep a shape that the program computes, where inference has lost it"""
         known = [size for size in sizes or () if size is not None and size != Size(-1)]
+        if sizes is not None:
+            self._note_rank(v, len(sizes))
         if v is not None and sizes is not None and len(known) == len(sizes) and None in (v.dims or (None,)):
             self._shapes[v] = known
 
     def _ranged(self, op: Operator) -> list[_State]:
         """Range(0, examples, 1) numbers the examples"""
         start, limit, step = (self._numbers(v) for v in op.inputs)
-        if start == [Size(0)] and limit == [self._batch] and step == [_ONE]:
-            return [_State(numbers=0)]
-        return self._by_names(op, AxisNames([], [()]))
+        if start != [Size(0)] or step != [_ONE] or limit is None:
+            return self._by_names(op, AxisNames([], [()]))
+        return [_State(numbers=0, step=_ONE) if limit == [self._batch] else _State(below=limit[0])]
+
+    def _counted(self, op: Operator) -> list[_State]:
+        """Mul and Add, as positions in a flat tensor are computed: number of the example * its size + position within it"""
+        for v, other in (op.inputs[:2], op.inputs[1::-1]):
+            state, rank, more = self._of(v), self._rank(v), self._rank(other)
+            if state.numbers is None or state.step is None or rank is None or more is None or other is None:
+                continue
+            added, factor = self._of(other), self._numbers(other)
+            axis = state.numbers + max(rank, more) - rank
+            own = axis - max(rank, more) + more
+            if added.depends or (own >= 0 and other.dims is not None and other.dims[own] != 1) or other.dims is None:
+                continue
+            if op.type == "Mul" and factor is not None and len(factor) == 1 and factor[0] is not None:
+                return [_State(numbers=axis, step=state.step.times(factor[0]))]
+            if op.type == "Add" and added.below is not None and added.below == state.step:
+                return [_State(numbers=axis, step=state.step)]
+        return self._by_names(op, axis_names(op, [self._rank(v) for v in op.inputs]))
+
+    def _looked_up(self, op: Operator) -> list[_State]:
+        """Gather of rows of a tensor that holds several of each example, by positions as ``_counted`` knows them"""
+        data, index = self._of(op.inputs[0]), self._of(op.inputs[1])
+        whole = data.axis == 0 and attribute_of(op, "axis", 0) == 0 and index.numbers is not None
+        if index.numbers is not None and None not in (ranks := [self._rank(v) for v in op.inputs]):
+            self._note_rank(op.outputs[0], sum(rank or 0 for rank in ranks) - 1)
+        if whole and data.rows is not None and data.rows == index.step:
+            return [replace(data, axis=index.numbers, rows=_ONE)]
+        return self._by_names(op, axis_names(op, [self._rank(v) for v in op.inputs]))
+
+    def _remainder(self, op: Operator) -> list[_State]:
+        """Mod, which makes an index of MaxPool one within the example where the divisor divides an example's size"""
+        v = op.inputs[0]
+        pool, divisor = (None if v is None else v.op), self._numbers(op.inputs[1])
+        if pool is not None and pool.type == "MaxPool" and v is pool.outputs[1] and divisor is not None and divisor[0] is not None:
+            image, state = pool.inputs[0], self._of(pool.inputs[0])
+            if image is not None and state.axis == 0 and _product(self._sizes(image)[1:]).over(divisor[0]) is not None:
+                return [state]
+        return self._by_names(op, axis_names(op, [self._rank(v) for v in op.inputs]))
 
     def _uniform(self, v: Variable | None, sizes: Sequence[Size | None] | None, before: Sequence[Size]) -> _State:
         """What is repeated along an axis, once or more for each example; ``before`` are the sizes that it had"""
@@ -502,22 +560,23 @@ class Examples:
     def _expanded(self, op: Operator) -> list[_State]:
         x, target = op.inputs[0], self._numbers(op.inputs[1])
         state = self._of(x)
-        if x is None or x.rank is None:
+        own = self._rank(x)
+        if x is None or own is None:
             return self._unknown(op) if state.depends else [_SHARED]
         length = op.inputs[1].dims[0] if op.inputs[1] is not None and op.inputs[1].dims else None
         rank = len(target) if target is not None else length if isinstance(length, int) else self._rank(op.outputs[0])
         if rank is None:
             return self._unknown(op) if state.depends else [_SHARED]
-        rank = max(rank, x.rank)
+        rank = max(rank, own)
         full = None if target is None else [*[_ONE] * (rank - len(target)), *target]
-        before = [*[_ONE] * (rank - x.rank), *self._sizes(x)]
+        before = [*[_ONE] * (rank - own), *self._sizes(x)]
         self._note_shape(
             op.outputs[0], None if full is None else [a if b == _ONE else b for a, b in zip(full, before, strict=True)]
         )
         if state.numbers is not None:
-            return [replace(state, numbers=state.numbers + rank - x.rank)]
+            return [replace(state, numbers=state.numbers + rank - own)]
         if state.axis is not None:
-            return self._by_names(op, AxisNames([tuple(range(-x.rank, 0))], [tuple(range(-rank, 0))]))
+            return self._by_names(op, AxisNames([tuple(range(-own, 0))], [tuple(range(-rank, 0))]))
         repeated = self._uniform(op.outputs[0], full, before)
         if not state.depends:
             return [repeated]
@@ -527,14 +586,15 @@ class Examples:
 
     def _tiled(self, op: Operator) -> list[_State]:
         x, repeats = op.inputs[0], self._numbers(op.inputs[1])
-        if x is None or x.rank is None:
+        rank = self._rank(x)
+        if x is None or rank is None:
             return self._unknown(op)
         state = self._of(x)
         if state.axis is None and repeats is not None and not state.depends:
             return [self._uniform(op.outputs[0], repeats, self._sizes(x))]
         if state.axis is not None and (repeats is None or repeats[state.axis] is None):
             return self._unknown(op)
-        own: list[int | None] = [*range(-x.rank, 0)]
+        own: list[int | None] = [*range(-rank, 0)]
         for axis, times in enumerate(repeats or ()):
             if times != _ONE:
                 own[axis] = None
@@ -549,12 +609,12 @@ class Examples:
             target = self._numbers(shape)
         if x is not None and target is not None and not op.attrs.get("allowzero", 0):
             sizes = self._sizes(x)
-            target = [sizes[i] if n == Size(0) and i < len(sizes) else n for i, n in enumerate(target)]
+            target = [(sizes[i] if i < len(sizes) else None) if n == Size(0) else n for i, n in enumerate(target)]
         return self._refolded(op, target)
 
     def _flattened(self, op: Operator) -> list[_State]:
         x = op.inputs[0]
-        if x is None or x.rank is None:
+        if x is None or self._rank(x) is None:
             return self._unknown(op)
         sizes = self._sizes(x)
         axis = attribute_of(op, "axis", 1)
@@ -572,7 +632,7 @@ class Examples:
         self._note_shape(op.outputs[0], target)
         if state.numbers is not None:
             found = self._places(x, replace(state, axis=state.numbers, rows=_ONE), target)[0]
-            return [_SHARED if found is None or found[1] != _ONE else _State(numbers=found[0])]
+            return [_SHARED if found is None or found[1] != _ONE else replace(state, numbers=found[0])]
         if state.axis is None:
             return [self._of_totals(op, [state], state)]
         place, sure = self._places(x, state, target)
@@ -612,10 +672,11 @@ class Examples:
         if state.axis is None:
             return [self._of_totals(op, [state], state)]
         axes = axes_operand(op)
-        if x is None or x.dims is None or (axes is None and not all(isinstance(dim, int) for dim in x.dims)):
+        rank = self._rank(x)
+        if x is None or not rank or (axes is None and not all(isinstance(dim, int) for dim in x.dims or (None,))):
             return self._unknown(op)
-        gone = [axis for axis, dim in enumerate(x.dims) if dim == 1] if axes is None else [a % len(x.dims) for a in axes]
-        own = tuple(range(len(x.dims)))
+        gone = [axis for axis, dim in enumerate(x.dims or ()) if dim == 1] if axes is None else [axis % rank for axis in axes]
+        own = tuple(range(rank))
         return self._by_names(op, AxisNames([own], [tuple(axis for axis in own if axis not in gone)]))
 
     def _unsqueezed(self, op: Operator) -> list[_State]:
@@ -628,9 +689,10 @@ class Examples:
             return self._unknown(op)
         rank = before + len(axes)
         new = {axis % rank for axis in axes}
+        self._note_rank(op.outputs[0], rank)
         kept = [axis for axis in range(rank) if axis not in new]
         if state.numbers is not None:
-            return [_State(numbers=kept[state.numbers])]
+            return [replace(state, numbers=kept[state.numbers])]
         return [replace(state, axis=kept[state.axis or 0])]
 
     def _normalised(self, op: Operator) -> list[_State]:
@@ -679,8 +741,9 @@ class Examples:
             rank = self._rank(indices)
             single = all(v is not None and v.dims and v.dims[-1] == 1 for v in columns.inputs)
             last = rank is not None and columns.attrs["axis"] in (-1, rank - 1)
-            numbers = self._of(columns.inputs[lies]).numbers if lies < len(columns.inputs) else None
-            if single and last and numbers is not None and self._of(data).rows == _ONE:
+            column = self._of(columns.inputs[lies]) if lies < len(columns.inputs) else _SHARED
+            numbers = column.numbers
+            if single and last and numbers is not None and column.step == _ONE and self._of(data).rows == _ONE:
                 others = [v for i, v in enumerate(columns.inputs) if i != lies and v is not None]
                 states = [self._of(v) for v in others]
                 apart = all(
@@ -731,7 +794,7 @@ class Examples:
             states = new
         decides = _causes([decides, self._of(body.outputs[0])])
         stacked = [_moved(self._of(v), 0) for v in body.outputs[1 + count :]]
-        return [self._decided(op, decides, state) for state in (*states, *stacked)]
+        return [self._decided(op, decides, _outside(state)) for state in (*states, *stacked)]
 
     def _scan(self, op: Operator) -> list[_State]:
         body: Block = op.attrs["body"]
@@ -768,7 +831,7 @@ class Examples:
             _moved(self._of(v), axis if axis >= 0 else axis + (rank or 0) + 1)
             for v, rank, axis in zip(results, ranks, out_axes, strict=True)
         ]
-        return [*states, *stacked]
+        return [_outside(state) for state in (*states, *stacked)]
 
     def _mapped(self, op: Operator) -> list[_State]:
         """SequenceMap; the state of a sequence is that of its elements"""
@@ -798,7 +861,7 @@ class Examples:
     def _cut(self, op: Operator) -> list[_State]:
         """SplitToSequence"""
         x = op.inputs[0]
-        state = self._of(x)
+        state = replace(self._of(x), numbers=None)
         if state.axis is None:
             return [state]
         rank = self._rank(x)
@@ -831,6 +894,8 @@ class Examples:
         return self._mixed(op, [state], state, _POSITION) if axis == state.axis else [state]
 
 
+_KEEP_VALUES = ("Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+"""Operators that have no other integers in their result than in their first operand."""
 _TOLD_SHAPES = ("Expand", "Reshape", "Squeeze", "Tile", "Unsqueeze")
 """Operators whose other operands say what shape the result has."""
 _ALL = "lets an example depend on the others of its batch"
@@ -925,13 +990,21 @@ def _name(inputs: Sequence[Any], index: int, axis: int | None) -> Any:
     return names[axis] if axis is not None and axis < len(names) else None
 
 
+def _outside(state: _State) -> _State:
+    """What a body says of a result, without a size that is known there alone and may change from round to round"""
+    inside = state.rows is not None and any("#" in name for name in state.rows.names)
+    return replace(state, rows=None) if inside else state
+
+
 def _moved(state: _State, axis: int) -> _State:
     """A new axis comes in"""
+    state = replace(state, numbers=None)
     return state if state.axis is None or state.axis < axis else replace(state, axis=state.axis + 1)
 
 
 def _without(state: _State, axis: int) -> _State | None:
     """An axis goes; None if it is that of the examples"""
+    state = replace(state, numbers=None)
     if state.axis is None or state.axis < axis:
         return state
     return None if state.axis == axis else replace(state, axis=state.axis - 1)
@@ -958,18 +1031,21 @@ def _known_product(sizes: Sequence[Size | None]) -> Size | None:
 _Direct: TypeAlias = "Callable[[Examples, Operator], list[_State]]"
 
 _DIRECT: Mapping[str, _Direct] = {
+    **dict.fromkeys(("Add", "Mul"), Examples._counted),
     "BatchNormalization": Examples._normalised,
     "Cast": Examples._cast,
     "ConcatFromSequence": Examples._glued,
     "ConstantOfShape": Examples._filled,
     "Expand": Examples._expanded,
     "Flatten": Examples._flattened,
+    "Gather": Examples._looked_up,
     "GatherND": Examples._gathered,
     "Identity": Examples._passed,
     "If": Examples._if,
     "Loop": Examples._loop,
     "MaxPool": Examples._pooled,
     "MaxUnpool": Examples._unpooled,
+    "Mod": Examples._remainder,
     **dict.fromkeys(("Optional", "OptionalGetElement"), Examples._passed),
     "Range": Examples._ranged,
     "Reshape": Examples._reshaped,

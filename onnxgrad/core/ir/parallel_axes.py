@@ -41,12 +41,14 @@ class AxisNames(NamedTuple):
         sums: whether it adds up what the slices of a name give that no result has, or takes their mean.
         exact: whether slice i of an operand goes with slice i of another also where that has one slice only; elsewhere this one
             goes with all.
+        complete: whether each axis of a result has an entry, so that their number is its rank.
     """
 
     inputs: Sequence[Names]
     outputs: Sequence[Names]
     sums: bool = False
     exact: bool = False
+    complete: bool = True
 
 
 class NotKnown(Exception):
@@ -240,7 +242,7 @@ def _first_axis(*operands: int) -> _Rule:
 
     def rule(operator: Operator, ranks: Ranks) -> AxisNames:
         inputs = [("example",) if i in operands and ranks[i] else () for i in range(len(operator.inputs))]
-        return AxisNames(inputs, _each(operator, ("example",)))
+        return AxisNames(inputs, _each(operator, ("example",)), complete=False)
 
     return rule
 
@@ -512,18 +514,18 @@ def _attention(operator: Operator, ranks: Ranks) -> AxisNames:
     example: Names = ("example",)
     mask = example if len(ranks) > 3 and ranks[3] == 4 else ()
     inputs: list[Names] = [example, example, example, mask, *[example] * 3]
-    return AxisNames(inputs[: len(operator.inputs)], _each(operator, example))
+    return AxisNames(inputs[: len(operator.inputs)], _each(operator, example), complete=False)
 
 
 def _rotary(operator: Operator, ranks: Ranks) -> AxisNames:
     """Caches of rank 3 have a row for each example; those of rank 2 are looked up by positions"""
     caches: Names = ("example",) if len(ranks) > 1 and ranks[1] == 3 else ()
-    return AxisNames([("example",), caches, caches, ("example",)][: len(operator.inputs)], [("example",)])
+    return AxisNames([("example",), caches, caches, ("example",)][: len(operator.inputs)], [("example",)], complete=False)
 
 
 def _contrib_rotary(operator: Operator, ranks: Ranks) -> AxisNames:
     """Positions of rank 1 are one offset for all examples"""
-    return AxisNames([("example",), ("example",) if ranks[1] == 2 else ()], [("example",)])
+    return AxisNames([("example",), ("example",) if ranks[1] == 2 else ()], [("example",)], complete=False)
 
 
 def _contrib_attention(past: int, mask: int) -> _Rule:
@@ -539,7 +541,7 @@ def _contrib_attention(past: int, mask: int) -> _Rule:
             inputs[past] = (None, "example")
         if mask == 3 and len(inputs) > 5 and operator.inputs[5] is not None:
             inputs[5] = ("example",)
-        return AxisNames(inputs, [("example",), (None, "example")][: len(operator.outputs)])
+        return AxisNames(inputs, [("example",), (None, "example")][: len(operator.outputs)], complete=False)
 
     return rule
 
@@ -612,7 +614,7 @@ def _last_axis_indexed(operator: Operator, ranks: Ranks) -> AxisNames:
 
 def _mixes(operator: Operator, ranks: Ranks) -> AxisNames:
     """Every result depends on all elements, or on their position"""
-    return AxisNames([], _each(operator, ()))
+    return AxisNames([], _each(operator, ()), complete=False)
 
 
 def _quantized_elementwise(*operands: int) -> _Rule:
@@ -732,7 +734,7 @@ _STANDARD: Mapping[str, _Rule] = {
     "QLinearConv": _convolution(True, 0, 3, (4, 5, 8)),
     "ConvTranspose": _convolution(False),
     "DeformConv": _convolution(True, 0, 1, (3,), (2, 4)),
-    "Col2Im": lambda operator, ranks: AxisNames([("example",)], [("example",)]),
+    "Col2Im": lambda operator, ranks: AxisNames([("example",)], [("example",)], complete=False),
     "GridSample": _grid_sample,
     "AffineGrid": _first_axis(0),
     **dict.fromkeys(("MaxRoiPool", "RoiAlign"), _regions),

@@ -280,6 +280,19 @@ MIXED = {
         "Greater",
     ),
     "the square of a total": ("float[b, 3] x", "m = ReduceMean<keepdims=0>(x) y = Mul(m, m)", "Mul"),
+    "positions within the batch of images": (
+        "float[b, 2, 4, 4] x",
+        """p, i = MaxPool<kernel_shape=[2, 2], strides=[2, 2]>(x) k = Constant<value_int=64>() m = Mod(i, k) y = Cast<to=1>(m)""",
+        "MaxPool",
+    ),
+    "a neighbour by its position in the flat batch": (
+        "float[b, t] x",
+        """z = Constant<value_int=0>() o = Constant<value_int=1>() a = Constant<value_ints=[0]>() l = Shape<end=1>(x)
+        n = Squeeze(l, a) r = Range(z, n, o) last = Constant<value_ints=[-1]>() rows = Unsqueeze(r, last) k = Shape<start=1>(x)
+        first = Mul(rows, k) steps = Squeeze(k, a) beyond = Add(steps, o) within = Range(z, beyond, o) i = Add(first, within)
+        flat = Reshape(x, last) y = Gather(flat, i)""",
+        "Gather",
+    ),
     "the largest of the batch": ("float[b, 3] x", "y = ReduceMax<keepdims=0>(x)", "ReduceMax"),
     "a running sum": ("float[b, 3] x", "a = Constant<value_int=0>() y = CumSum(x, a)", "CumSum"),
     "a recurrence over the batch": (
@@ -324,6 +337,21 @@ SEPARATE = {
         """z = Constant<value_int=0>() o = Constant<value_int=1>() a = Constant<value_ints=[0]>() l = Shape<end=1>(x)
         n = Squeeze(l, a) r = Range(z, n, o) last = Constant<value_ints=[-1]>() rows = Unsqueeze(r, last)
         at = ArgMax<axis=1, keepdims=1>(x) i = Concat<axis=1>(rows, at) y = GatherND(x, i)""",
+    ),
+    "an element by its position in the flat batch": (
+        "float[b, t] x",
+        """z = Constant<value_int=0>() o = Constant<value_int=1>() a = Constant<value_ints=[0]>() l = Shape<end=1>(x)
+        n = Squeeze(l, a) r = Range(z, n, o) last = Constant<value_ints=[-1]>() rows = Unsqueeze(r, last) k = Shape<start=1>(x)
+        first = Mul(rows, k) steps = Squeeze(k, a) within = Range(z, steps, o) i = Add(first, within)
+        flat = Reshape(x, last) y = Gather(flat, i)""",
+    ),
+    "an unpooling within each image": (
+        "float[b, 2, 4, 4] x",
+        """p, i = MaxPool<kernel_shape=[2, 2], strides=[2, 2]>(x) y = MaxUnpool<kernel_shape=[2, 2], strides=[2, 2]>(p, i)""",
+    ),
+    "positions within an image": (
+        "float[b, 2, 4, 4] x",
+        """p, i = MaxPool<kernel_shape=[2, 2], strides=[2, 2]>(x) k = Constant<value_int=16>() m = Mod(i, k) y = Cast<to=1>(m)""",
     ),
     "an element by a flag of all": (
         "float[b, 3] x, bool flag",
