@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -12,18 +13,23 @@ import numpy as np
 
 from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import program_guard
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
 from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
+from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.internal import state
 from onnxgrad.internal.tensor_file import damaged, read_tensors
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
+from onnxgrad.optimizer.optimizer import Pairs
 from onnxgrad.training.accumulation import add_up
 from onnxgrad.training.data.feed import doubted_logits
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
@@ -193,6 +199,8 @@ class Trainer(TrainingSteps):
         self.interrupt = Interrupt(self.ranks.are_many)
         self.gradient_norms: Any = None
         self._norms: Variable | None = None
+        self.step_weights: dict[str, float] = {}
+        """What the loss and the metrics of the last step count, where these are not its examples."""
         self._class_names: Mapping[str, Sequence[str]] = {}
 
     # Building --------------------------------------------------------------------------------------------------------
@@ -214,6 +222,8 @@ class Trainer(TrainingSteps):
     def _append(self, updates: UpdateOptions, recompute: RecomputeOptions) -> None:
         """Append the backward pass and the updates of what trains"""
         self.average: ExponentialMovingAverage | None = None
+        self._loss_weight: Variable | None = None
+        """What the loss is divided by, where that is not the number of examples."""
         model = self.model
         self.inputs, self.outputs, self.targets, self.loss = model.inputs, model.outputs, model.targets, model.loss
         self.evaluation, self.metrics, self.whole, self.remarks = model.evaluation, model.metrics, model.whole, model.remarks
@@ -221,28 +231,67 @@ class Trainer(TrainingSteps):
             p.do_model_average = False
         for p in self.chosen:
             p.trainable, p.stop_gradient, p.do_model_average = True, False, True
-        scale = LossScale(self.program, self.optimizer, updates.loss_scale)
+        scale = LossScale(self.program, self.optimizer, updates.loss_scale, self.accumulate)
         self.remarks += scale.remarks
-        pairs = self.optimizer.backward(
-            scale.of(self.loss),
+        terms = self._loss_terms()
+        gradients = [self._backward(scale.of(term.value), recompute) for term in terms]
+        pairs = [pair for each in gradients for pair in each]
+        if not pairs:
+            raise ArgumentError("no parameter that may be trained reaches the loss. Check trainable=, freeze= and the output.")
+        self.trained = list(dict.fromkeys(p for p, _ in pairs))
+        self._gradients, self._scaling = gradients, scale
+        if self.accumulate == 1:
+            scale.apply(pairs)
+        else:
+            finite = iter(scale.finite(pairs))
+            counted = [list(islice(finite, len(each))) for each in gradients]
+            add_up(self.program, terms, counted, self.optimizer, self.accumulate, scale.overflows)
+        if updates.ema is not None:
+            self.average = ExponentialMovingAverage(updates.ema)
+            with program_guard(self.program, Program()):
+                self.average.update()
+        self.ranks.attach(self.program, self._step_loss, bool(scale.start), self.average)
+
+    def _loss_terms(self) -> list[LossTerm]:
+        """What is differentiated: the loss, or of micro-batches and ranks its terms, which parts of a batch count differently"""
+        self._step_loss = self.loss
+        whole = [LossTerm(self.loss, "mean")]
+        has_parts = self.accumulate > 1 or (self.ranks.are_many and self.ranks.strategy.pipeline == 1)
+        op = Builder(self.program.global_block(), role=Role.BACKWARD, key="loss_weight")
+        try:
+            terms = loss_terms(self.loss, op, of_parts=has_parts)
+        except ArgumentError:
+            if self.accumulate > 1:
+                raise
+            return whole
+        if len(terms) == 1 and not counts_examples(terms[0]) and self.ranks.strategy.pipeline == 1:
+            self._loss_weight = terms[0].weight
+        if not has_parts:
+            return whole
+        if self.accumulate > 1:
+            values = [op.Reshape(term.value, []) for term in terms]
+            self._step_loss = values[0] if len(values) == 1 else op.Sum(*values)
+            return terms
+        try:
+            for term in terms:
+                check_from_data(term)
+        except ArgumentError:
+            if len(terms) > 1:
+                raise
+            return whole  # gradients of one term are weighed when they are there
+        self._step_loss, weights = loss_of_part(terms, op)
+        self.ranks.weigh(weights)
+        return [LossTerm(self._step_loss, "sum")]
+
+    def _backward(self, loss: Variable, recompute: RecomputeOptions) -> Pairs:
+        """Append the backward pass of a loss, or of a term of it"""
+        return self.optimizer.backward(
+            loss,
             parameters=self.chosen,
             checkpoints=recompute.checkpoints,
             memory_budget=recompute.memory_budget,
             sizes=recompute.sizes,
         )
-        if not pairs:
-            raise ArgumentError("no parameter that may be trained reaches the loss. Check trainable=, freeze= and the output.")
-        self.trained = [p for p, _ in pairs]
-        self._gradients, self._scaling = [g for _, g in pairs], scale
-        if self.accumulate == 1:
-            scale.apply(pairs)
-        else:
-            add_up(self.program, scale.finite(pairs), self.optimizer, self.accumulate)
-        if updates.ema is not None:
-            self.average = ExponentialMovingAverage(updates.ema)
-            with program_guard(self.program, Program()):
-                self.average.update()
-        self.ranks.attach(self.program, self.loss, bool(scale.start), self.average)
 
     def __repr__(self) -> str:
         losses = " + ".join(term.loss if isinstance(term.loss, str) else "a function" for term in self.terms)
@@ -317,9 +366,10 @@ class Trainer(TrainingSteps):
         feed = self.model.feed_of(batch, self.executor)
         self.ranks.feed(batch)
         with self.program.active_scope().transaction() as put_back:
-            watched = [] if self._norms is None else [self._norms]
-            loss, *outputs = self.ranks.run(self.executor, feed, [self.loss, *self.model.reads, *watched])
-            self.gradient_norms = outputs.pop() if watched else None
+            watched = [v for v in (self._loss_weight, self._norms) if v is not None]
+            loss, *outputs = self.ranks.run(self.executor, feed, [self._step_loss, *self.model.reads, *watched])
+            self.gradient_norms = outputs.pop() if self._norms is not None else None
+            loss_weight = float(np.asarray(outputs.pop()).reshape(())) if self._loss_weight is not None else None
             if not np.isfinite(loss):
                 put_back()
                 self.ranks.step.collect()
@@ -333,7 +383,8 @@ class Trainer(TrainingSteps):
             self.ranks.step.apply(self.executor)
             if self.schedule is not None and not self.schedule.steps_by_itself and not isinstance(self.schedule, ReduceOnPlateau):
                 self.schedule.step()
-        return {"loss": float(loss), **self.ranks.means(self.model.measure(outputs, feed), self.interrupt)}
+        metrics, self.step_weights = self.ranks.means(self.model.measure(outputs, feed), self.interrupt, loss_weight)
+        return {"loss": float(loss), **metrics}
 
     def watch_gradients(self) -> None:
         """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step.
@@ -341,7 +392,15 @@ class Trainer(TrainingSteps):
         Of several ranks, these are norms of the gradients of this one's part; stages of a pipeline do not tell.
         """
         if self._norms is None and self.ranks.strategy.pipeline == 1:
-            self._norms = append_norms(self.program, self._gradients, self._scaling.scale)
+            self._norms = append_norms(self.program, self._gradients_of_all_terms(), self._scaling.scale)
+
+    def _gradients_of_all_terms(self) -> list[Variable]:
+        """The gradient of each of ``trained``"""
+        parts: dict[Variable, list[Variable]] = {p: [] for p in self.trained}
+        for p, g in (pair for pairs in self._gradients for pair in pairs):
+            parts[p].append(g)
+        op = Builder(self.program.global_block(), role=Role.BACKWARD, key="gradient_norms")
+        return [each[0] if len(each) == 1 else op.Sum(*each) for each in parts.values()]
 
     @property
     def watches_gradients(self) -> bool:
