@@ -208,7 +208,7 @@ class Examples:
             return self._mixed(op, states, _causes(states), "takes its shape for all examples from what depends on them")
         try:
             results = rule(self, op)
-        except NotKnown:
+        except (NotKnown, IndexError, ValueError):  # in a branch that is never taken, shapes may not fit
             return self._unknown(op)
         bound = states[0].below if op.type in _KEEP_VALUES and states else None
         return results if bound is None else [replace(state, below=bound) for state in results]
@@ -227,6 +227,9 @@ class Examples:
         inferred_types(call)  # sets the types in the body
         for formal, v in zip(function.body.inputs, [*call.inputs, *[None] * len(function.body.inputs)], strict=False):
             self._states[formal] = self._of(v)
+        for v in function.body.vars.values():  # what an earlier call has left
+            self._shapes.pop(v, None)
+            self._ranks.pop(v, None)
         self._calls.append((call, function.attribute_defaults))
         self._run(function.body)
         self._calls.pop()
@@ -326,7 +329,9 @@ class Examples:
     def _chosen(self, op: Operator) -> list[Size | None] | None:
         """Where(shape == -1, a, shape), as exporters write Expand"""
         test = None if op.inputs[0] is None else op.inputs[0].op
-        if test is None or test.type != "Equal" or op.inputs[2] is None or op.inputs[2] not in test.inputs:
+        if test is None or test.type != "Equal" or op.inputs[2] is None:
+            return None
+        if not any(v is op.inputs[2] for v in test.inputs):  # `in` would call ==, which appends an operator
             return None
         minus = [self._numbers(v) for v in test.inputs if v is not op.inputs[2]]
         a, b = self._numbers(op.inputs[1]), self._numbers(op.inputs[2])

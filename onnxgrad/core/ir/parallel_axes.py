@@ -67,7 +67,7 @@ def axis_names(operator: Operator, ranks: Ranks) -> AxisNames | None:
         return None
     try:
         return rule(operator, ranks)
-    except NotKnown:
+    except (NotKnown, IndexError, ValueError):  # in a branch that is never taken, ranks may not fit the attributes
         return None
 
 
