@@ -41,23 +41,20 @@ class Tried:
     faults: list[str] = dataclasses.field(default_factory=list)
 
 
-def tried(place: Place, provider: str, each: Pass, one_in: int = 1, offset: int = 0) -> Tried:
+def tried(place: Place, provider: str, each: Pass, few: int | None = None) -> Tried:
     """Change a place in one thing at a time, with the origins that it has and without, and run the pass over each.
 
     Args:
         place: where the pass rewrites.
         provider: what it is compiled for.
         each: the pass.
-        one_in: how many of the changes are tried.
-        offset: the number of the first of these.
+        few: about how many changes are tried, evenly taken from all; None for all.
     """
     feed = varied(place.feed)
     result = Tried()
-    unchanged = Mutation("unchanged", place.model, feed)
-    _try(result, unchanged, place, provider, each)
-    for number, mutation in enumerate(mutations(place.model, feed, _numbers(place.model, feed))):
-        if number % one_in == offset % one_in:
-            _try(result, mutation, place, provider, each)
+    changes = [Mutation("unchanged", place.model, feed), *mutations(place.model, feed, _numbers(place.model, feed))]
+    for mutation in changes[:: 1 if few is None else max(1, len(changes) // few)]:
+        _try(result, mutation, place, provider, each)
     return result
 
 
@@ -207,9 +204,3 @@ def _is_near(a: Any, b: Any) -> bool:
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(b[finite]).all():
         return False
     return bool(np.abs(a[finite] - b[finite]).max(initial=0.0) <= near * max(np.abs(a[finite]).max(initial=0.0), 1e-3))
-
-
-def trials(places: Iterator[Place], provider: str, each: Pass, one_in: int = 1) -> Iterator[tuple[Place, Tried]]:
-    """Try all places."""
-    for place in places:
-        yield place, tried(place, provider, each, one_in)

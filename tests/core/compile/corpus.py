@@ -78,12 +78,18 @@ def cases() -> dict[str, Callable[[], Made]]:
             found[f"float64 {sample}"] = lambda sample=sample: _of_sample(sample, "float64")
             found[f"bfloat16 {sample}"] = lambda sample=sample: _of_sample(sample, "bfloat16")
     found["quantised cnn"] = _quantised
+    found["quantised pool"] = _quantised_pool
+    found["quantised pool in half"] = lambda: _quantised_pool(is_half=True)
     found["split into nine"] = _split
+    found["products of products"] = _products
     found["few rows"] = _few_rows
     # Not Adam, which takes the sign of a gradient of nearly 0 for a whole step.
     found["few rows, momentum"] = lambda: _few_rows(lambda rate: paddle.optimizer.Momentum(rate, 0.9, use_nesterov=True))
     found["many words"] = _many_words
     found["words in blocks"] = _words_in_blocks
+    found["many words, some ignored"] = lambda: _many_words(ignore_index=2, reduction="sum")
+    found["words in blocks, some ignored"] = lambda: _words_in_blocks(ignore_index=2)
+    found["many words with positions behind"] = _many_words_with_positions
     found["few images"] = _few_images
     found["few positions"] = _few_positions
     found["one column"] = _one_column
@@ -137,6 +143,34 @@ def _quantised() -> Made:
     return Made(program, [*program.outputs, *gradients(program.outputs, program.inputs)], feed)
 
 
+def _quantised_pool(is_half: bool = False) -> Made:
+    """Pooling of integers, and all else that moves them; of scales in float16 to numbers in float32"""
+    scale, dequantised = ("h", "DequantizeLinear <output_dtype = 1> (q, h, z)") if is_half else ("s", "DequantizeLinear (q, s, z)")
+    text = f"""<ir_version: 11, opset_import: ["": 23]> f (float[2, 3, 6, 6] x) => (float[3, 2, 1, 18] y) <float s = {{0.05}}, int8 z = {{3}},
+        int64[4] shape = {{2, 3, 1, 18}}, int64[1] axis = {{2}}, int64[1] from = {{0}}, int64[1] to = {{3}}, int64[1] last = {{3}}>
+        {{ h = Cast <to = 10> (s)  q = QuantizeLinear <precision = 1> (x, {scale}, z)  d = {dequantised}
+           p = MaxPool <kernel_shape = [2, 1], strides = [1, 1], pads = [0, 0, 1, 0]> (d)  c = Slice (p, from, to, last)
+           r = Reshape (c, shape)  v = Squeeze (r, axis)  u = Unsqueeze (v, axis)
+           w = Transpose <perm = [1, 0, 2, 3]> (u)  e = Cast <to = 1> (w)  y = Mul (e, e) }}"""
+    program = paddle.from_onnx(onnx.parser.parse_model(text), parameters=[])
+    program.inputs[0].stop_gradient = False
+    feed = {"x": np.random.default_rng(0).uniform(-5, 5, (2, 3, 6, 6)).astype(np.float32)}
+    return Made(program, [*program.outputs, *gradients(program.outputs, program.inputs)], feed)
+
+
+def _products() -> Made:
+    """Products with numbers before, between and behind them"""
+    program = static.Program()
+    with static.program_guard(program):
+        x, w, v = (static.data(name, shape) for name, shape in (("x", [4, 6]), ("w", [6, 5]), ("v", [5, 3])))
+        build = program.global_block().build
+        h = build.Mul(build.Gemm(build.Mul(x, 0.25), w), 2.0)
+        y = build.Mul(build.Gemm(build.Mul(h, 3.0), build.Mul(v, 0.5), build.ReduceSum(v, [0], keepdims=0)), 0.75)
+    draw = np.random.default_rng(0)
+    feed = {name: draw.normal(size=shape).astype(np.float32) for name, shape in (("x", (4, 6)), ("w", (6, 5)), ("v", (5, 3)))}
+    return Made(program, [y], feed)
+
+
 def _newer_than_the_runtime() -> Made:
     program = static.Program()
     program.set_opset_version(NEWEST + 1)
@@ -146,14 +180,14 @@ def _newer_than_the_runtime() -> Made:
     return Made(program, [y], {"x": np.ones((2, 3), np.float32)})
 
 
-def _many_words() -> Made:
+def _many_words(**options: Any) -> Made:
     """A loss over 32,768 words whose product reads the weight as it is"""
     program, startup = static.Program(), static.Program()
     with static.program_guard(program, startup):
         x, label = static.data("x", [None, 8]), static.data("label", [None], "int64")
         w = static.create_parameter([8, 2**15], "float32", name="w")
         build = program.global_block().build
-        loss = build.SoftmaxCrossEntropyLoss(build.MatMul(x, w), label)
+        loss = build.SoftmaxCrossEntropyLoss(build.MatMul(x, w), label, **options)
         paddle.optimizer.SGD(_RATE).minimize(loss)
     paddle.Executor().run(startup)
     draw = np.random.default_rng(0)
@@ -161,14 +195,29 @@ def _many_words() -> Made:
     return Made(program, [loss], {"x": draw.normal(size=(6, 8)).astype(np.float32), "label": np.arange(6)}, is_step=True)
 
 
-def _words_in_blocks() -> Made:
+def _many_words_with_positions() -> Made:
+    """A loss over 32,768 words on axis 1, of a weight that is not trained and rows that are"""
+    program, startup = static.Program(), static.Program()
+    with static.program_guard(program, startup):
+        x, label = static.data("x", [None, 3, 4]), static.data("label", [None, 3], "int64")
+        h = static.nn.fc(x, 8, num_flatten_dims=2, bias_attr=False, weight_attr="h", name="h")
+        build, draw = program.global_block().build, np.random.default_rng(0)
+        w = build.constant(draw.normal(size=(8, 2**15)).astype(np.float32))
+        scores = build.Transpose(build.Mul(build.MatMul(h, w), 0.5), perm=[0, 2, 1])
+        loss = build.SoftmaxCrossEntropyLoss(scores, label)
+        paddle.optimizer.SGD(_RATE).minimize(loss)
+    paddle.Executor().run(startup)
+    return Made(program, [loss], {"x": draw.normal(size=(2, 3, 4)).astype(np.float32), "label": np.arange(6).reshape(2, 3)}, is_step=True)
+
+
+def _words_in_blocks(**options: Any) -> Made:
     """A loss over 4,096 words whose weight the product reads transposed, as it is tied to an embedding"""
     program, startup = static.Program(), static.Program()
     with static.program_guard(program, startup):
         x, label = static.data("x", [None, 8]), static.data("label", [None], "int64")
         w = static.create_parameter([2**12, 8], "float32", name="w")
         build = program.global_block().build
-        loss = build.SoftmaxCrossEntropyLoss(build.Gemm(x, w, transB=1), label)
+        loss = build.SoftmaxCrossEntropyLoss(build.Gemm(x, w, transB=1), label, **options)
         paddle.optimizer.SGD(_RATE).minimize(loss)
     paddle.Executor().run(startup)
     draw = np.random.default_rng(0)

@@ -30,10 +30,12 @@ from onnxgrad.testing import evaluate
 from tests.core.compile.corpus import BATCHES, EVERY, Made, _fed, cases, passes_of
 
 FILE = Path(__file__).parents[2] / "data" / "pass_occurrences.json"
-_KINDS = 6
-"""Kinds of places that are written down for a pass: the most frequent ones."""
-_LARGEST = 400
-"""Operators of a place: what takes more of a graph is taken as a whole."""
+_KINDS = 8
+"""Kinds of places that are written down for a pass: those with the fewest operators."""
+_ENOUGH = 3
+"""Kinds that a pass has, when no places are looked for in large graphs any more."""
+_LARGEST = 120
+"""Operators of a place at most."""
 
 
 class Place(NamedTuple):
@@ -315,19 +317,24 @@ def count() -> dict[str, dict[str, str]]:
     passes = distinct_passes()
     sized: dict[str, dict[str, tuple[int, str]]] = {name: {} for name in passes}
     providers = sorted({provider for provider, _ in passes.values()})
-    for title, case in made.items():
+    large = ("model ", "net ")
+    for title, case in sorted(made.items(), key=lambda item: item[0].startswith(large)):
+        if title.startswith(large) and all(len(found) >= _ENOUGH for found in sized.values()):
+            continue
         hits = {(provider, batch, name) for provider, batch, name, *_ in hits_of(case, providers)}
         for key, (provider, each) in passes.items():
             for batch in BATCHES:
-                if (provider, batch, each.name) not in hits:
+                is_enough = title.startswith(large) and len(sized[key]) >= _ENOUGH
+                if is_enough or (provider, batch, each.name) not in hits:
                     continue
                 for place in places_of(case, provider, batch, each):
-                    size = len(place.model.graph.node) + 1000 * title.startswith("net ")
+                    size = len(place.model.graph.node)
                     before = sized[key].get(place.kind)
                     if before is None or size < before[0]:
                         sized[key][place.kind] = size, f"{title}, {batch} batch"
         print(title, flush=True)
-    return {key: {kind: where for kind, (_, where) in sorted(found.items())} for key, found in sized.items()}
+    smallest = {key: sorted(found.items(), key=lambda item: item[1])[:_KINDS] for key, found in sized.items()}
+    return {key: {kind: where for kind, (_, where) in found} for key, found in smallest.items()}
 
 
 @cache
