@@ -91,6 +91,9 @@ def cases() -> dict[str, Callable[[], Made]]:
     found["words in blocks, some ignored"] = lambda: _words_in_blocks(ignore_index=2)
     found["many words with positions behind"] = _many_words_with_positions
     found["few images"] = _few_images
+    found["few pixels"] = _few_pixels
+    found["many queries"] = _many_queries
+    found["a large table"] = _large_table
     found["few positions"] = _few_positions
     found["one column"] = _one_column
     found["newer than the runtime"] = _newer_than_the_runtime
@@ -240,6 +243,52 @@ def _few_images() -> Made:
     weights = {name: v for name, v in program.state_dict().items() if np.ndim(v) == 4}
     program.set_state_dict({name: draw.normal(0, 0.1, np.shape(v)).astype(np.float32) for name, v in weights.items()})
     return Made(program, [loss], {"x": draw.normal(size=(4, 32, 12, 12)).astype(np.float32)}, is_step=True)
+
+
+def _many_queries() -> Made:
+    """Causal attention of 512 queries, of which later keys are hidden by a constant"""
+    program = static.Program()
+    with static.program_guard(program):
+        q, k, v = (static.data(name, [1, 1, 512, 4]) for name in "qkv")
+        for operand in (q, k, v):
+            operand.stop_gradient = False
+        build, draw = program.global_block().build, np.random.default_rng(0)
+        scores = build.Mul(build.MatMul(q, build.Transpose(k, perm=[0, 1, 3, 2])), 0.5)
+        p = build.Softmax(build.Add(scores, np.triu(np.full((512, 512), -np.inf, np.float32), 1)), axis=-1)
+        y = build.MatMul(p, v)
+        grads = gradients([paddle.sum(paddle.square(y))], [q, k, v])
+    feed = {name: draw.normal(size=(1, 1, 512, 4)).astype(np.float32) for name in "qkv"}
+    return Made(program, [y, *(g for g in grads if g is not None)], feed)
+
+
+def _large_table() -> Made:
+    """Rows of a table of 2 MB, which the last product reads too"""
+    program = static.Program()
+    with static.program_guard(program):
+        ids, w = static.data("ids", [5], "int64"), static.data("w", [2**17, 4])
+        w.stop_gradient = False
+        build, draw = program.global_block().build, np.random.default_rng(0)
+        y = build.ReduceSum(build.Mul(build.Gather(w, ids), build.ReduceMean(w, [0], keepdims=1)), keepdims=0)
+        grads = gradients([y], [w])
+    feed = {"ids": np.array([3, 1, 3, 2**17 - 1, 0]), "w": draw.normal(size=(2**17, 4)).astype(np.float32)}
+    return Made(program, [y, *(g for g in grads if g is not None)], feed)
+
+
+def _few_pixels() -> Made:
+    """A convolution and one in groups, of few numbers, with all that lies between convolutions"""
+    program = static.Program()
+    with static.program_guard(program):
+        x, build, draw = static.data("x", [4, 4, 5, 6]), program.global_block().build, np.random.default_rng(0)
+        filters = [static.data(f"w{i}", shape) for i, shape in enumerate(([6, 4, 3, 3], [6, 1, 2, 2]))]
+        for v in (x, *filters):
+            v.stop_gradient = False
+        h = build.Relu(build.Conv(x, filters[0], pads=[1, 1, 1, 1], strides=[2, 1]))
+        h = build.Mul(h, build.Sigmoid(build.ReduceMean(h, [2, 3], keepdims=1)))
+        y = build.Conv(build.Concat(h, h, axis=1), build.Concat(filters[1], filters[1], axis=0), group=12)
+        total = paddle.sum(paddle.square(y))
+        grads = gradients([total], [x, *filters])
+    feed = {v.name: draw.normal(size=v.static_shape).astype(np.float32) for v in (x, *filters)}
+    return Made(program, [total, *(g for g in grads if g is not None)], feed)
 
 
 def _few_positions() -> Made:

@@ -28,7 +28,7 @@ _SIBLINGS = (
 )
 """Operators that take the same operands."""
 _WORDS = {
-    "reduction": ("none", "add", "mul", "max", "min", "sum", "mean"),
+    "reduction": ("none", "add", "mul", "max", "min"),
     "auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"),
     "mode": ("constant", "edge", "reflect", "wrap"),
 }
@@ -222,7 +222,8 @@ class _Writer:
             near = (0.5, 2.0) if present is None else (2 * present + 0.5, 0.0, 1.0, -present)
             yield from (float(v) for v in dict.fromkeys(near) if v != present)
         elif kind == AttributeProto.STRING:
-            yield from (v for v in _WORDS.get(name, ()) if present is None or v != present.decode())
+            words = ("none", "sum", "mean") if name == "reduction" and "Loss" in node.op_type else _WORDS.get(name, ())
+            yield from (v for v in words if present is None or v != present.decode())
         elif kind == AttributeProto.INTS:
             yield from self.lists(node, name, None if present is None else list(present))
         elif kind == AttributeProto.TENSOR and own is not None:

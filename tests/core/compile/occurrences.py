@@ -1,13 +1,12 @@
 """Where passes rewrite: the operators of one place, cut out of the graph in which a pass met them.
 
-``python -m tests.core.compile.occurrences`` goes through the corpus and writes tests/data/pass_occurrences.json: by provider and pass,
+``python -m tests.core.compile.occurrences`` goes through the cases that tests/data/pass_hits.json names, and those of ours, and writes tests/data/pass_occurrences.json: by provider and pass,
 the cases that have places of every kind, a kind being the types of the operators that a place rewrites. ``test_by_hand.py`` cuts
-these places out and changes them. Run it where a pass is added, or where a form is added to one. Ten minutes.
+these places out and changes them. Run it where a pass is added, or where a form is added to one. A minute.
 """
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,13 +26,15 @@ from onnxgrad.core.providers.registry import PROVIDERS
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.internal import state
 from onnxgrad.testing import evaluate
-from tests.core.compile.corpus import BATCHES, EVERY, Made, _fed, cases, passes_of
+from tests.core.compile.corpus import BATCHES, EVERY, FILE as HITS, Made, _fed, cases, passes_of
 
 FILE = Path(__file__).parents[2] / "data" / "pass_occurrences.json"
 _KINDS = 8
 """Kinds of places that are written down for a pass: those with the fewest operators."""
-_ENOUGH = 3
-"""Kinds that a pass has, when no places are looked for in large graphs any more."""
+_LARGE = ("model ", "net ")
+"""Cases that are taken where no other has a place."""
+_MANY = ("sample ", "model ", "net ", "float64 ", "bfloat16 ")
+"""Cases of which only those that the table of hits names are looked through."""
 _LARGEST = 120
 """Operators of a place at most."""
 
@@ -209,7 +210,10 @@ class _Cutter:
         wanted = {id(node) for node in group}
         held = {i for i, node in enumerate(nodes) if id(node) in wanted}
         while True:
-            place = self._cut(sorted(held), kind)
+            try:
+                place = self._cut(sorted(held), kind)
+            except Exception:
+                return None  # neither onnxruntime nor onnx runs all of the graph
             if place is not None and self._rewrites(place, provider, each):
                 return place
             around = set(held)
@@ -311,36 +315,29 @@ def run_by_onnxruntime(model: ModelProto, feed: dict[str, np.ndarray]) -> list[n
 
 def count() -> dict[str, dict[str, str]]:
     """By pass: kinds of places, and the case and batch with the smallest one."""
-    from tests.core.compile.corpus import hits_of
+    from tests.core.compile.by_hand import tried
 
     made = cases()
-    passes = distinct_passes()
-    sized: dict[str, dict[str, tuple[int, str]]] = {name: {} for name in passes}
-    providers = sorted({provider for provider, _ in passes.values()})
-    large = ("model ", "net ")
-    for title, case in sorted(made.items(), key=lambda item: item[0].startswith(large)):
-        if title.startswith(large) and all(len(found) >= _ENOUGH for found in sized.values()):
-            continue
-        hits = {(provider, batch, name) for provider, batch, name, *_ in hits_of(case, providers)}
-        for key, (provider, each) in passes.items():
-            for batch in BATCHES:
-                is_enough = title.startswith(large) and len(sized[key]) >= _ENOUGH
-                if is_enough or (provider, batch, each.name) not in hits:
-                    continue
-                for place in places_of(case, provider, batch, each):
-                    size = len(place.model.graph.node)
-                    before = sized[key].get(place.kind)
-                    if before is None or size < before[0]:
-                        sized[key][place.kind] = size, f"{title}, {batch} batch"
-        print(title, flush=True)
-    smallest = {key: sorted(found.items(), key=lambda item: item[1])[:_KINDS] for key, found in sized.items()}
-    return {key: {kind: where for kind, (_, where) in found} for key, found in smallest.items()}
-
-
-@cache
-def table() -> dict[str, dict[str, str]]:
-    """What ``count`` wrote down."""
-    return json.loads(FILE.read_text())
+    hits = json.loads(HITS.read_text())
+    table: dict[str, dict[str, str]] = {}
+    for key, (provider, each) in distinct_passes().items():
+        titles = [*hits[provider].get(each.name, {"cases": ()})["cases"]]
+        titles += [f"{name}, {batch} batch" for name in made if not name.startswith(_MANY) for batch in BATCHES]
+        sized: dict[str, tuple[int, str]] = {}
+        for title in sorted(dict.fromkeys(titles), key=lambda title: title.startswith(_LARGE)):
+            if title.startswith(_LARGE) and sized:
+                break
+            name, _, batch = title.rpartition(", ")
+            for place in places_of(made[name], provider, batch.removesuffix(" batch"), each):
+                if not tried(place, provider, each, 1).counts["compared"]:
+                    continue  # neither onnxruntime nor onnx runs it as it is
+                size = len(place.model.graph.node)
+                if place.kind not in sized or size < sized[place.kind][0]:
+                    sized[place.kind] = size, title
+        smallest = sorted(sized.items(), key=lambda item: item[1])[:_KINDS]
+        table[key] = {kind: where for kind, (_, where) in smallest}
+        print(key, len(sized), flush=True)
+    return table
 
 
 if __name__ == "__main__":
