@@ -1,4 +1,4 @@
-"""What ranks make sure of before the first step: that they train the same, from the same weights.
+"""Check before the first step that all ranks train the same, from the same weights.
 
 Tests: tests/distributed/test_programs.py.
 """
@@ -16,7 +16,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import TrainingError
 
-__all__ = ["check_alike", "fingerprint", "share_state"]
+__all__ = ["broadcast_state", "check_equal", "fingerprint"]
 
 _WORDS = 4
 
@@ -30,8 +30,8 @@ def fingerprint(program: Program, gradients: Sequence[Variable], *others: object
     return digest.digest()
 
 
-def check_alike(transport: Transport, mine: bytes, what: str) -> None:
-    """Raise TrainingError on all ranks, naming those that differ from most, unless all have the same hash."""
+def check_equal(transport: Transport, mine: bytes, what: str) -> None:
+    """Raise TrainingError on all ranks, naming the ranks that differ from most, unless all have the same hash."""
     table = np.zeros((transport.world_size, _WORDS), np.int64)
     table[transport.rank] = np.frombuffer(mine, np.int64, _WORDS)
     transport.all_reduce_(table.reshape(-1))
@@ -47,7 +47,7 @@ def check_alike(transport: Transport, mine: bytes, what: str) -> None:
     raise TrainingError(f"{named} of {transport.world_size} cannot train with rank {most[0]}: {what}. {advice}.")
 
 
-def share_state(transport: Transport, state: Iterable[Variable], scope: Scope) -> None:
+def broadcast_state(transport: Transport, state: Iterable[Variable], scope: Scope) -> None:
     """Give all ranks the values that rank 0 has."""
     for v in state:
         value = np.array(v.get_value(scope), order="C")

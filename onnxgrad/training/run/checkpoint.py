@@ -78,26 +78,26 @@ def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = N
     set_tensors(program, tensors, scope)
 
 
-def check_tensors(program: Programs, found: TensorFile) -> None:
+def check_tensors(program: Programs, file: TensorFile) -> None:
     """Raise UnknownName unless a file holds exactly the variables of a program, in their shapes and dtypes."""
     variables = {v.name: v for v in _state(program)}
-    foreign = sorted({name for name in found.arrays if not name.startswith(_REST)} ^ set(variables))
+    foreign = sorted({name for name in file.arrays if not name.startswith(_REST)} ^ set(variables))
     if foreign:
-        raise UnknownName(f"{found.path!r} belongs to another program: {foreign[0]!r} is only on one side.")
+        raise UnknownName(f"{file.path!r} belongs to another program: {foreign[0]!r} is only on one side.")
     for name, v in variables.items():
-        array = found.arrays[name]
+        array = file.arrays[name]
         if tuple(array.shape) != v.static_shape:
-            raise UnknownName(f"{found.path!r}: {name!r} has shape {list(array.shape)}, the program's is {v.static_shape}.")
+            raise UnknownName(f"{file.path!r}: {name!r} has shape {list(array.shape)}, the program's is {v.static_shape}.")
         if array.dtype != v.dtype.numpy:
-            raise UnknownName(f"{found.path!r}: {name!r} is {array.dtype.name}, the program's is {v.dtype.name}.")
+            raise UnknownName(f"{file.path!r}: {name!r} is {array.dtype.name}, the program's is {v.dtype.name}.")
 
 
-def set_tensors(program: Programs, found: TensorFile, scope: Scope | None = None) -> None:
+def set_tensors(program: Programs, file: TensorFile, scope: Scope | None = None) -> None:
     """Set the variables of a program to what ``check_tensors`` has seen."""
     for v in _state(program):
-        v.set_value(found.arrays[v.name], scope)
+        v.set_value(file.arrays[v.name], scope)
     for exchange in _exchanges(program):
-        rests = {name.removeprefix(_REST): array for name, array in found.arrays.items() if name.startswith(_REST)}
+        rests = {name.removeprefix(_REST): array for name, array in file.arrays.items() if name.startswith(_REST)}
         exchange.set_rests(rests)
 
 
@@ -145,12 +145,12 @@ _DIGESTS: WeakKeyDictionary[Program, dict[str, tuple[Any, str]]] = WeakKeyDictio
 
 def _contents(v: Any) -> str:
     """A hash of the value of a weight, taken again when another value was set"""
-    held = v.block.program.active_scope().present(v.name)
-    held = v.value if held is None else held
+    value = v.block.program.active_scope().present(v.name)
+    value = v.value if value is None else value
     digests = _DIGESTS.setdefault(v.block.program, {})
     known = digests.get(v.name)
-    if known is not None and known[0] is held:
+    if known is not None and known[0] is value:
         return known[1]
     digest = hashlib.sha256(np.ascontiguousarray(v.get_value()).view(np.uint8).data).hexdigest()
-    digests[v.name] = (held, digest)
+    digests[v.name] = (value, digest)
     return digest

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from onnxgrad.errors import DataError
+from onnxgrad.errors import DataError, FeedError
 from onnxgrad.optimizer.lr import ReduceOnPlateau
 from onnxgrad.training.data.rows import Batch, Rows, Stream, prefetched
 from onnxgrad.training.ranks.ranks import PartBatch
@@ -113,11 +113,11 @@ class TrainingLoop:
         for batch in batches:
             try:
                 values = trainer.step(batch)
-            except DataError as error:
+            except FeedError as error:
                 raise DataError(f"epoch {trainer.state.epoch + 1}, batch {trainer.state.batch + 1}: {error}") from error
             size = batch.whole if isinstance(batch, PartBatch) else len(next(iter(batch.values())))
             trainer.state.batch += 1
-            trainer.state.means.add(values, size)
+            trainer.state.means.add(values, size, trainer.step_weights)
             progress.update(size, trainer.state.means.now())
             if self._heard:
                 self._stopped = trainer.ranks.any(self._tell("on_step", self._step_row(size, values)))

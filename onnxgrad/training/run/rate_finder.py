@@ -77,7 +77,7 @@ def find_learning_rate(
     source, _ = trainer.open(data)
     state = [v for v in trainer.program.list_vars() if v.persistable]
     kept, begun_at = [np.array(v.get_value()) for v in state], trainer.state.step
-    held, rate = trainer.optimizer._learning_rate, _Fixed(lowest)
+    schedule, rate = trainer.optimizer._learning_rate, _Fixed(lowest)
     rates: list[float] = []
     losses: list[float] = []
     mean = 0.0
@@ -103,12 +103,12 @@ def find_learning_rate(
                 break
             epoch += 1
     finally:
-        if isinstance(held, LRScheduler):
-            trainer.optimizer.set_lr_scheduler(held)
+        if isinstance(schedule, LRScheduler):
+            trainer.optimizer.set_lr_scheduler(schedule)
         else:
             plan = trainer.program.plan
             plan.schedulers = [entry for entry in plan.schedulers if entry[1] is not rate]
-            trainer.optimizer._learning_rate = held
+            trainer.optimizer._learning_rate = schedule
         for v, value in zip(state, kept, strict=True):
             v.set_value(value)
         trainer.state.step = begun_at

@@ -55,6 +55,7 @@ class RunState:
             accumulate=accumulate,
             examples=self.means.count,
             totals=self.means.totals,
+            weights=self.means.weights,
             history=self.history,
             best=self.best,
             schedule=None if schedule is None else schedule.state_dict(),
@@ -66,7 +67,7 @@ class RunState:
         """Go on from what a checkpoint said."""
         self.step, self.epoch, self.batch, self.begun = position.step, position.epoch, position.batch, position.begun
         self.history, self.best, self.files = position.history, position.best, position.files
-        self.means = Means(position.totals, position.examples)
+        self.means = Means(position.totals, position.examples, position.weights)
 
     def end_epoch(self, row: Row) -> None:
         """Note the row of an epoch, and begin the next one."""
