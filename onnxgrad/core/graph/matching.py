@@ -17,7 +17,17 @@ from onnxgrad.core.ir.origin import SUM_AT_MAXIMA, is_piece
 from onnxgrad.core.ir.types import same_dims
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["are_same", "BY_PIXELS", "SWAPPED", "im2col_indices", "im2col_indices_of_image", "is_zero", "operand_of", "producer_of", "summed_pool"]
+__all__ = [
+    "BY_PIXELS",
+    "SWAPPED",
+    "are_same",
+    "im2col_indices",
+    "im2col_indices_of_image",
+    "is_zero",
+    "operand_of",
+    "producer_of",
+    "summed_pool",
+]
 
 SWAPPED = [1, 0, 2, 3]
 """The order of axes that swaps the batch and the channels of images."""
@@ -72,7 +82,13 @@ def summed_pool(op: Operator) -> Operator | None:
 
 def _has_planes_of(v: Variable | None, image: Variable) -> bool:
     """Return whether a tensor [N, C, ...] of rank 3 has the images and channels of an image."""
-    return v is not None and v.dims is not None and image.dims is not None and len(v.dims) == 3 and same_dims(v.dims[:2], image.dims[:2])
+    return (
+        v is not None
+        and v.dims is not None
+        and image.dims is not None
+        and len(v.dims) == 3
+        and same_dims(v.dims[:2], image.dims[:2])
+    )
 
 
 def _is_area_of(v: Variable | None, image: Variable) -> bool:
@@ -86,7 +102,9 @@ def _ends_in_area_of(data: Variable, image: Variable) -> bool:
     joined = None if sizes is None else producer_of(sizes.inputs[1], "Concat")
     if joined is not None and _is_area_of(joined.inputs[-1], image):
         return True
-    return image.dims is not None and data.dims is not None and _product([data.dims[-1]]) == _product(list(image.dims[2:])) is not None
+    return (
+        image.dims is not None and data.dims is not None and _product([data.dims[-1]]) == _product(list(image.dims[2:])) is not None
+    )
 
 
 def _factors(v: Variable | None) -> list[Any]:

@@ -83,7 +83,7 @@ def _at_label(build: Any, op: Operator) -> list[Variable | None] | None:
 
 
 def _has_label_for_each_row(op: Operator) -> bool:
-    """Return whether the gradient of a labelled loss takes 1 from the probabilities of its scores at its labels: one for each row."""
+    """Return whether the gradient of a labelled loss takes 1 from its probabilities at its labels, one for each row."""
     of = op.origin.of if op.origin is not None and is_piece(op, LESS_ONE_AT_LABEL) else None
     loss = producer_of(of, "SoftmaxCrossEntropyLoss")
     column = producer_of(op.inputs[1], "Unsqueeze")

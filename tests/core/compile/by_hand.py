@@ -61,7 +61,9 @@ def tried(place: Place, provider: str, each: Pass, few: int | None = None) -> Tr
 def varied(feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Random real numbers, as gradients that are all 1 hide what is not multiplied"""
     draw = np.random.default_rng(1)
-    return {name: draw.normal(size=a.shape).astype(a.dtype) if np.issubdtype(a.dtype, np.floating) else a for name, a in feed.items()}
+    return {
+        name: draw.normal(size=a.shape).astype(a.dtype) if np.issubdtype(a.dtype, np.floating) else a for name, a in feed.items()
+    }
 
 
 def _numbers(model: ModelProto, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -210,7 +210,9 @@ def _many_words_with_positions() -> Made:
         loss = build.SoftmaxCrossEntropyLoss(scores, label)
         paddle.optimizer.SGD(_RATE).minimize(loss)
     paddle.Executor().run(startup)
-    return Made(program, [loss], {"x": draw.normal(size=(2, 3, 4)).astype(np.float32), "label": np.arange(6).reshape(2, 3)}, is_step=True)
+    return Made(
+        program, [loss], {"x": draw.normal(size=(2, 3, 4)).astype(np.float32), "label": np.arange(6).reshape(2, 3)}, is_step=True
+    )
 
 
 def _words_in_blocks(**options: Any) -> Made:

@@ -146,7 +146,9 @@ class _Writer:
                     yield self.with_factor(path, i, name, np.array(factor, array.dtype), f"{title} times {factor}")
         if schema is not None and len(node.input) < schema.max_input <= 8 and node.output[0] in self.numbers:
             result = self.numbers[node.output[0]]
-            channels = result.shape[1:2] if node.op_type in ("Conv", "ConvTranspose", "SoftmaxCrossEntropyLoss") else result.shape[-1:]
+            channels = (
+                result.shape[1:2] if node.op_type in ("Conv", "ConvTranspose", "SoftmaxCrossEntropyLoss") else result.shape[-1:]
+            )
             for array in (self.like(np.resize(result, channels)), np.array(0.5, result.dtype)):
                 yield self.with_input(path, len(node.input), array, f"{_title(node)} with an operand {list(array.shape)} more")
 
@@ -202,7 +204,9 @@ class _Writer:
                 changed = _at(model.graph, path)
                 kept = [a for a in changed.attribute if a.name != name]
                 del changed.attribute[:]
-                changed.attribute.extend([*kept, value if isinstance(value, AttributeProto) else helper.make_attribute(name, value)])
+                changed.attribute.extend(
+                    [*kept, value if isinstance(value, AttributeProto) else helper.make_attribute(name, value)]
+                )
                 shown = value.t.name if isinstance(value, AttributeProto) else value
                 yield Mutation(f"{title} as {shown}", model, self.feed)
 
@@ -210,7 +214,9 @@ class _Writer:
         """Other values of an attribute"""
         kind = own.type if own is not None else int(declared.type.value)
         default = declared.default_value if declared is not None and declared.default_value.type else None
-        present = helper.get_attribute_value(own if own is not None else default) if own is not None or default is not None else None
+        present = (
+            helper.get_attribute_value(own if own is not None else default) if own is not None or default is not None else None
+        )
         if name in _TYPES and kind == AttributeProto.INT:
             yield from (v for v in _TAKES_TYPES if v != present)
         elif name in _FLAGS:
@@ -262,7 +268,9 @@ class _Writer:
                 model.graph.initializer[number].CopyFrom(numpy_helper.from_array(other, tensor.name))
                 yield Mutation(f"{tensor.name} {title}", model, self.feed)
             if array.dtype.kind == "f":
-                yield Mutation(f"{tensor.name} as a weight", self.copy(), {**self.feed, tensor.name: self.like(array)}, (tensor.name,))
+                yield Mutation(
+                    f"{tensor.name} as a weight", self.copy(), {**self.feed, tensor.name: self.like(array)}, (tensor.name,)
+                )
 
     def arrays(self, array: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
         one = array.dtype.type(1)
@@ -383,7 +391,10 @@ def _other_shapes(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Shapes that broadcast to one, or to which it broadcasts"""
     single = [tuple(1 if j == i else n for j, n in enumerate(shape)) for i in range(len(shape)) if shape[i] != 1]
     wider = [tuple(3 if j == i else n for j, n in enumerate(shape)) for i in range(len(shape)) if shape[i] == 1]
-    return list(dict.fromkeys([*single, *wider, (), (1, *shape), (2, *shape), shape[1:] if shape else (1,), tuple(reversed(shape))]) - {shape: 0}.keys())
+    return list(
+        dict.fromkeys([*single, *wider, (), (1, *shape), (2, *shape), shape[1:] if shape else (1,), tuple(reversed(shape))])
+        - {shape: 0}.keys()
+    )
 
 
 def _without_sizes(model: ModelProto, names: bool = False) -> ModelProto:

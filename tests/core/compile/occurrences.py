@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 import onnxgrad as paddle
 from onnxgrad.core.compile import Graph, door

@@ -58,7 +58,14 @@ def pool_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
     if y is not None and not same_dims(gy.dims, y.dims):
         gy = operand_of(gy, "Reshape")
     axes = _axes(pool)
-    if axes is None or x is None or y is None or gy is None or not same_dims(gy.dims, y.dims) or x.dtype.name not in ("float32", "float64"):
+    if (
+        axes is None
+        or x is None
+        or y is None
+        or gy is None
+        or not same_dims(gy.dims, y.dims)
+        or x.dtype.name not in ("float32", "float64")
+    ):
         return None
     over = [max(0, axis.reach - axis.pad - axis.size) for axis in axes]
     padded = build.Pad(x, [0, 0, *(axis.pad for axis in axes), 0, 0, *over], _LOWEST)

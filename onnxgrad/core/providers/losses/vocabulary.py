@@ -145,7 +145,12 @@ class Search(Links):
                 head.forward.insert(0, op)
                 width = op.inputs[0].dims[-1] if op.inputs[0] is not None and op.inputs[0].dims else None
                 # Of three axes, the classes are the last one until they are turned.
-                return isinstance(width, int) and v.dims is not None and v.dims[-1] == head.words and (scores.rank == 2 or scores in head.alias)
+                return (
+                    isinstance(width, int)
+                    and v.dims is not None
+                    and v.dims[-1] == head.words
+                    and (scores.rank == 2 or scores in head.alias)
+                )
             moves = _regroups(op) or (v is scores and _turns(op, scores, op.inputs[0]))
             wide = [x for x in op.inputs[: 1 if moves else None] if x is not None and not _is_same_for_all_rows(x)]
             if len(wide) != 1 or not (moves or _is_elementwise(op)):

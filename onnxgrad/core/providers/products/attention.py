@@ -224,7 +224,9 @@ class _Chains(_Readers):
         dk = [op for op in products if op.inputs[1] is change and self.are_transposed(op.inputs[0], chain.q)]
         pt = transposes[0].outputs[0]
         dv = (
-            [op for op in self.readers.get(pt, ()) if op.type == "MatMul" and are_same(op.inputs, (pt, chain.go))] if pt is not None else []
+            [op for op in self.readers.get(pt, ()) if op.type == "MatMul" and are_same(op.inputs, (pt, chain.go))]
+            if pt is not None
+            else []
         )
         if len(dq) != 1 or len(dk) != 1 or len(dv) != 1 or len(readers) != 2:
             return False
