@@ -257,7 +257,7 @@ def test_a_file_with_gradients_has_the_forms_of_the_program_that_wrote_it(batch,
     paddle.Executor().run(static.default_startup_program())
     again = paddle.from_onnx(paddle.to_onnx(program, [loss, *grads]))
     pieces = [[op.origin.piece for op in each.global_block().ops if op.origin is not None] for each in (program, again)]
-    assert pieces[1] and set(pieces[1]) == set(pieces[0])
+    assert pieces[0] and set(pieces[1]) >= set(pieces[0])
     shapes = {"x": (4, 3, 8, 8), "label": (4,)} if batch else None
     first = compile(program, [loss, *grads], provider, shapes, state_as_inputs=True, updates=False)
     second = compile(again, again.outputs, provider, shapes, state_as_inputs=True, updates=False)
