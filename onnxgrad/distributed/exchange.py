@@ -36,7 +36,7 @@ from onnxgrad.core.step.loss_weight import Share, share_of
 from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
-from onnxgrad.distributed.agreement import check_alike, fingerprint, share_state
+from onnxgrad.distributed.agreement import check_alike, fingerprint, refuse_numbers, share_state
 from onnxgrad.distributed.buckets import Buckets
 from onnxgrad.distributed.compression import Keeps, all_sent, compression_of, is_compressed, put_together
 from onnxgrad.distributed.strategy import Strategy, refuse, stages_of
@@ -130,6 +130,7 @@ class GradientExchange(_Sharing):
 
     Attributes:
         part: of the batch that is fed next; None to find it from what is fed.
+        number: of steps before the next one, which ranks compare in it.
         traffic: counts of what was exchanged.
         own: names of state that each rank has values of its own of.
         sends: whether the gradients of a run are put together in it.
@@ -154,6 +155,7 @@ class GradientExchange(_Sharing):
         self._owners: dict[Variable, int] = {}
         self._owner_of: dict[int, int] = {}
         self.part: Part | None = None
+        self.number = 0
         self.traffic = Traffic()
         self._loss, self._share, self.sends, self._poisons = loss, share, sends, poisons
         self.reads = [loss] if share.weight is None else list(dict.fromkeys([loss, share.weight]))
@@ -279,6 +281,7 @@ class GradientExchange(_Sharing):
             self.traffic.steps += 1
         self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], weight)
         mean_loss = fetched[self._loss]
+        scope.follow(self, number=self.number + 1)
         return {self._loss: np.full(mean_loss.shape, loss, mean_loss.dtype)}
 
     def _begun_with(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
@@ -302,9 +305,11 @@ class GradientExchange(_Sharing):
         bad = self._poisons and counts and not all(np.isfinite(flat).all() for flat in self._flat())
         is_sum = self._share.reduction == "sum" or self.synchronises is not None
         loss = _number(fetched[self._loss]) * (1.0 if is_sum else weight) if counts else 0.0
-        head = np.array([weight, loss, bad])
+        head = np.zeros(3 + self.transport.world_size)
+        head[:3], head[3 + self.transport.rank] = [weight, loss, bad], self.number
         self.transport.all_reduce_(head)
-        total, loss, is_bad = head.tolist()
+        refuse_numbers(head[3:])
+        total, loss, is_bad = head[:3].tolist()
         if is_bad:
             for flat in self._flat():
                 flat[:1] = np.nan

@@ -19,7 +19,7 @@ from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.transaction import transaction
-from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
+from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable, set_values
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
 from onnxgrad.internal.signatures import Taken, signature_of
 from onnxgrad.optimizer.clip import GradientClip
@@ -115,8 +115,8 @@ class Optimizer(EagerSteps, Taken):
             raise ArgumentTypeError(f"set_lr_scheduler takes an LRScheduler, not {type(scheduler).__name__}.")
         self._learning_rate = scheduler
         for program, variable in self._rates.items():
-            program.plan.schedulers = [entry for entry in program.plan.schedulers if entry[0] is not variable]
-            program.plan.schedulers.append((variable, scheduler))
+            others = [entry for entry in program.plan.schedulers if entry[0] is not variable]
+            program.plan.schedulers = [*others, (variable, scheduler)]
 
     def _rate(self, program: Program) -> Variable:
         found = self._rates.get(program)
@@ -310,14 +310,14 @@ class Optimizer(EagerSteps, Taken):
         """Set the accumulators that ``state_dict`` names, and the schedule.
 
         Raises:
-            ArgumentError: if a value does not have the accumulator's shape.
+            ArgumentError: if a value does not have the accumulator's shape, or the schedule's state lacks an entry; then nothing is
+                set.
         """
-        for state in self._accumulators.values():
-            for v in state:
-                if v.name in state_dict:
-                    v.set_value(state_dict[v.name])
-        if isinstance(self._learning_rate, LRScheduler) and "LR_Scheduler" in state_dict:
-            self._learning_rate.set_state_dict(state_dict["LR_Scheduler"])
+        schedule = self._learning_rate if "LR_Scheduler" in state_dict else None
+        attributes = schedule.attributes_of(state_dict["LR_Scheduler"]) if isinstance(schedule, LRScheduler) else []
+        set_values((v, state_dict[v.name]) for state in self._accumulators.values() for v in state if v.name in state_dict)
+        for owner, entries in attributes:
+            vars(owner).update(entries)
 
     def _present(self, p: Variable) -> Variable:
         """The value of ``p`` at this point of the program: as earlier updates left it."""

@@ -23,7 +23,7 @@ from onnxgrad.core.interop.program_bytes import parse_program, write_program
 from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
-from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError, NotAVariable
 from onnxgrad.internal.files import make_folder, read_whole, reading, write_whole, writing
 
@@ -120,8 +120,7 @@ def set_program_state(program: Program, state_dict: dict[str, np.ndarray[Any, An
     for v, value in pairs:
         if v.static_shape is not None and value.shape != v.static_shape:
             raise ArgumentError(f"{v.name} has shape {list(v.shape)}, the loaded array has {list(value.shape)}.")
-    for v, value in pairs:
-        v.set_value(value)
+    set_values(pairs)
 
 
 class _ArrayReader(pickle.Unpickler):

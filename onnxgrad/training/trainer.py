@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -20,6 +19,7 @@ from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.internal import state
@@ -43,7 +43,7 @@ from onnxgrad.training.model import Model
 from onnxgrad.training.optimizers import clipping, grouped, make_optimizer
 from onnxgrad.training.quantized.frozen import compute_in_integers
 from onnxgrad.training.quantized.learned import prepare_quantized
-from onnxgrad.training.ranks.ranks import ranks_of
+from onnxgrad.training.ranks.ranks import EpochBatch, examples_of, ranks_of
 from onnxgrad.training.report.diagnose import bad_loss, bad_value, bad_weight
 from onnxgrad.training.report.gradient_norms import append_norms
 from onnxgrad.training.run.callbacks import Callback
@@ -201,7 +201,7 @@ class Trainer(TrainingSteps):
         self.remarks += [*opened, *rounded, *notes, *kept_tables(self.program), *self.model.derived.remarks]
         self.executor = Executor(place, threads=self.ranks.threads(threads), memory=memory, precision=precision)
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
-        self.state = RunState()
+        self._state = RunState()
         self.interrupt = Interrupt(self.ranks.are_many)
         self.gradient_norms: Any = None
         self._norms: Variable | None = None
@@ -260,6 +260,16 @@ class Trainer(TrainingSteps):
         return self.model.columns
 
     @property
+    def state(self) -> RunState:
+        """The progress of the run, which stands where the weights do; a copy with changes is what ``go_to`` takes."""
+        self.program.active_scope().finish()
+        return self._state
+
+    def go_to(self, state: RunState) -> None:
+        """Let the run stand elsewhere: the weights stay."""
+        self.program.active_scope().follow(self, _state=state)
+
+    @property
     def step_number(self) -> int:
         """Steps taken in all."""
         return self.state.step
@@ -292,6 +302,7 @@ class Trainer(TrainingSteps):
     @property
     def schedule(self) -> LRScheduler | None:
         """The scheduler of the learning rate, if there is one."""
+        self.program.active_scope().finish()
         rate = self.optimizer._learning_rate
         return rate if isinstance(rate, LRScheduler) else None
 
@@ -306,25 +317,42 @@ class Trainer(TrainingSteps):
                 weights are those before the step.
         """
         feed = self.model.feed_of(batch, self.executor)
+        examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
         self.ranks.feed(batch)
-        with self.program.active_scope().transaction() as put_back:
-            watched = [] if self._norms is None else [self._norms]
-            loss, *outputs = self.ranks.run(self.executor, feed, [self.loss, *self.model.reads, *watched])
-            self.gradient_norms = outputs.pop() if watched else None
-            if not np.isfinite(loss):
-                put_back()
-                self.ranks.step.collect()
-                where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
-                raise TrainingError(f"the loss is {loss} at {where}{bad_loss(self.program, feed, self.executor)}")
+        fetches = [self.loss, *self.model.reads, *([] if self._norms is None else [self._norms])]
+        self.ranks.begin(self.executor, feed, fetches)
+        try:
+            row, outputs = self.program.active_scope().change(lambda: self._advance(feed, fetches, examples))
+        except _NotFinite as error:
+            self.ranks.step.collect()
+            where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
+            cause = bad_loss(self.program, feed, self.executor)
+            raise TrainingError(f"the loss is {error.loss} at {where}{cause}") from None
         doubts, self.model.doubts = self.model.doubts, []
         for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts) if any(doubts) else ():
             warnings.warn(text, stacklevel=3)
-        self.state.step += 1
-        if self.step_number % self.accumulate == 0:
+        return row
+
+    def _advance(self, feed: dict[str, Any], fetches: list[Variable], examples: int) -> tuple[Row, list[Any]]:
+        """A step, whose values and counters are stored together when it ends; gives its row, and what the loss reads"""
+        scope, state = self.program.active_scope(), self._state
+        loss, *outputs = self.ranks.run(self.executor, feed, fetches, state.step)
+        norms = None if self._norms is None else outputs.pop()
+        if not np.isfinite(loss):
+            raise _NotFinite(loss)
+        row = {"loss": float(loss), **self.ranks.means(self.model.measure(outputs, feed), self.interrupt)}
+        state = replace(state, step=state.step + 1)
+        # Last, as ranks may send sums until they are applied.
+        if state.step % self.accumulate == 0:
             self.ranks.step.apply(self.executor)
-            if self.schedule is not None and not self.schedule.steps_by_itself and not isinstance(self.schedule, ReduceOnPlateau):
-                self.schedule.step()
-        return {"loss": float(loss), **self.ranks.means(self.model.measure(outputs, feed), self.interrupt)}
+            schedule = self.schedule
+            if schedule is not None and not schedule.steps_by_itself and not isinstance(schedule, ReduceOnPlateau):
+                for owner, attributes in schedule.moved():
+                    scope.follow(owner, **attributes)
+        if examples:
+            state = replace(state, batch=state.batch + 1, means=state.means.plus(row, examples))
+        scope.follow(self, _state=state, gradient_norms=norms)
+        return row, outputs
 
     def watch_gradients(self) -> None:
         """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step.
@@ -439,11 +467,10 @@ class Trainer(TrainingSteps):
                     )
                 if self.history:
                     folder.write_history(self.history)
-            else:
-                self.state.begun = self.epoch
-                if folder is not None:
-                    folder.check_new()
-            self.state.files = files
+            elif folder is not None:
+                folder.check_new()
+            begun = self.state.begun if folder is not None and resume else self.epoch
+            self.go_to(replace(self.state, begun=begun, files=files))
             goal = count if total_epochs is not None else self.state.begun + count
             plan = FitPlan(goal, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
             plan = replace(plan, monitor=monitor, max_steps=max_steps, evaluate_every=evaluate_every)
@@ -455,12 +482,11 @@ class Trainer(TrainingSteps):
 
     # Using the model ---------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """A ``with`` block in which the averages of the weights replace the weights, where ``ema`` is on."""
+    def averaged(self) -> Scope:
+        """The scope to evaluate in: that of the run, or where ``ema`` is on a copy with the averages in place of the weights."""
         self.ranks.step.collect()
-        with nullcontext() if self.average is None or self.step_number < self.accumulate else self.average.apply():
-            yield
+        scope = self.program.active_scope()
+        return scope if self.average is None or self.step_number < self.accumulate else self.average.averaged(scope)
 
     def opened(self, data: Data, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
         """Open data for ``evaluate``; ``classes`` are class names by number, by target column; None for the classes of the data
@@ -477,10 +503,10 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        with self.averaged():
-            opened = self.opened(data).plain()
-            self.model.name_unused(opened.unused)
-            return evaluated(self, opened, batch_size)
+        scope = self.averaged()
+        opened = self.opened(data).plain()
+        self.model.name_unused(opened.unused)
+        return evaluated(self, opened, batch_size, scope)
 
     def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
@@ -488,9 +514,8 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        with self.averaged():
-            targets = [v.name for v in self.targets]
-            return predicted(self.executor, self.inference, data, batch_size, self.model.derived, targets)
+        scope, targets = self.averaged(), [v.name for v in self.targets]
+        return predicted(self.executor, self.inference, data, batch_size, self.model.derived, targets, scope)
 
     def export(self, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch") -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
@@ -509,14 +534,14 @@ class Trainer(TrainingSteps):
         Returns:
             Lines on what was rounded.
         """
-        with self.averaged():
-            return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised)
+        scope = self.averaged()
+        return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised, scope)
 
     def save_adapters(self, path: str | Path) -> None:
         """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
-        with self.averaged():
-            if self.ranks.is_first:
-                save_adapters(self.inference, path)
+        scope = self.averaged()
+        if self.ranks.is_first:
+            save_adapters(self.inference, path, scope)
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 
@@ -562,8 +587,22 @@ class Trainer(TrainingSteps):
         weight = bad_value(self.program, tensors.arrays)
         if weight is not None:
             raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
-        set_tensors(self.program, tensors)
-        self.ranks.step.loaded()
-        self.state.go_to(position)
-        if self.schedule is not None and position.schedule is not None:
-            self.schedule.set_state_dict(position.schedule)
+        scope, schedule = self.program.active_scope(), self.schedule
+
+        def go_to() -> None:
+            set_tensors(self.program, tensors)
+            self.ranks.step.loaded()
+            scope.follow(self, _state=self._state.at(position))
+            if schedule is not None and position.schedule is not None:
+                for owner, attributes in schedule.attributes_of(position.schedule):
+                    scope.follow(owner, **attributes)
+
+        scope.change(go_to)
+
+
+class _NotFinite(Exception):
+    """The loss of a step that is undone."""
+
+    def __init__(self, loss: Any) -> None:
+        super().__init__(loss)
+        self.loss = loss

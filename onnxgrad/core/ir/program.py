@@ -20,7 +20,7 @@ from onnxgrad.core.ir.printing import program_text
 from onnxgrad.core.ir.summary import Summary, headline, summarize
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
-from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, UnknownName
@@ -263,11 +263,9 @@ class Program:
         """Set the persistable variables that a dictionary names; other names are ignored.
 
         Raises:
-            ArgumentError: if an array does not have its variable's shape.
+            ArgumentError: if an array does not have its variable's shape; then none is set.
         """
-        for v in self.list_vars():
-            if v.persistable and v.name in state_dict:
-                v.set_value(state_dict[v.name], scope)
+        set_values(((v, state_dict[v.name]) for v in self.list_vars() if v.persistable and v.name in state_dict), scope)
 
     def serialize_to_string(self) -> bytes:
         """The program as bytes, without the values of its parameters; ``parse_from_string`` reads them."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onnxgrad.core.ir.operator import Operator
     from onnxgrad.core.state.scope import Scope
 
-__all__ = ["LEARNING_RATE", "Parameter", "Variable", "present_value"]
+__all__ = ["LEARNING_RATE", "Parameter", "Variable", "present_value", "set_values"]
 
 LEARNING_RATE = "learning rate"  # the ``doc`` of a variable that holds one: a training step says which input it is
 
@@ -235,6 +235,22 @@ class Variable(Arithmetic):
     # `==` appends an operator, but sets and dicts of variables never call it: they look at the identity first, and at `==` only
     # where whole hashes are equal, which the addresses of two live objects are not.
     __hash__ = object.__hash__
+
+
+def set_values(values: Iterable[tuple[Variable, Any]], scope: Any = None) -> None:
+    """Set several variables at once, after all of them are checked: where one is refused, none is set.
+
+    Args:
+        scope: where; None for that of each variable's program.
+
+    Raises:
+        ArgumentError: if a value does not have its variable's shape.
+    """
+    chosen: dict[Any, list[tuple[str, Any, Any]]] = {}
+    for v, value in values:
+        chosen.setdefault(scope or v.block.program.active_scope(), []).append((v.name, value, v))
+    for where, entries in chosen.items():
+        where.set_all(entries)
 
 
 def present_value(scope: Scope, v: Variable) -> np.ndarray[Any, Any]:

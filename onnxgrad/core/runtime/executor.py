@@ -30,6 +30,7 @@ class Executor:
     """Runs programs on a device with stock onnxruntime.
 
     Threads may share one: each run has its own binding, but that a training step has the scope whose state it replaces for itself.
+    A run that is interrupted (Ctrl-C) has happened or has not: state, what is fed of it, and schedules are stored together.
     Threads that train on scopes of their own run side by side; on one scope, one after another.
 
     Args:
@@ -172,23 +173,54 @@ class Executor:
         scope = scope or program.active_scope()
         plan = program.plan
         turn: Turn = "whole" if plan.accumulation is None else "run"
-        if turn == "whole" and plan.schedulers:
-            set_rates(program, scope)
+        is_scheduled = turn == "whole" and bool(plan.schedulers)
+        fed: list[Any] = []
         for name in feed or ():
             state = program.global_block().vars.get(name)
             if state is not None and state.persistable and not state.is_data:
-                scope.set(name, _checked_feed(state, feed or {}))
+                fed.append((name, _checked_feed(state, feed or {}), None))
         computed = [v for v in [*fetches, *(v for v, _ in plan.printers)] if not v.persistable]
-        if computed or program.updates or program.training_pending:
-            results = self._compute(program, feed or {}, computed, scope, return_numpy, turn)
-        else:
+
+        def compute() -> list[Any]:
+            if is_scheduled:
+                set_rates(program, scope)
+            if fed:
+                scope.set_all(fed)
             results = []
+            if computed or program.updates or program.training_pending:
+                results = self._compute(program, feed or {}, computed, scope, return_numpy, turn)
+            if is_scheduled:
+                step_schedules(program, scope)
+            return results
+
+        changes = (is_scheduled or bool(fed) or plan.exchange is not None) and not scope.changes
+        if changes and plan.exchange is not None:
+            self.meet(program, feed or {}, fetch_list, scope)
+        # Rates, and state that is fed, are stored with what the run makes of them, or not at all.
+        results = scope.change(compute) if changes else compute()
         values = dict(zip(computed, results, strict=True))
-        if turn == "whole" and plan.schedulers:
-            step_schedules(program)
         for v, printer in plan.printers:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
         return [values[v] if v in values else v.get_value() if v.is_eager else present_value(scope, v) for v in fetches]
+
+    def meet(self, program: Program, feed: dict[str, Any], fetch_list: Any, scope: Scope | None = None) -> None:
+        """Let ranks come to an agreement about what they train before their first run, which may be undone where this is not.
+
+        Args:
+            program, feed, fetch_list, scope: as for ``run``.
+
+        Raises:
+            TrainingError: if ranks differ.
+            ExecutionError, ProviderError: as for ``run``.
+        """
+        exchange = program.plan.exchange
+        if exchange is None:
+            return
+        computed = [v for v in [*_fetches(program, fetch_list), *(v for v, _ in program.plan.printers)] if not v.persistable]
+        turn: Turn = "whole" if program.plan.accumulation is None else "run"
+        prepared = self._opened(program, computed, {**exchange.feeds(program, feed), **feed}, turn, exchange)
+        if prepared.applying is not None:
+            exchange.begin(program, prepared.applying.cut.gradients, scope or program.active_scope())
 
     def apply(self, program: Program | None = None, scope: Scope | None = None) -> None:
         """Apply the gradients that runs of a program have added up, and clear the sums. Any number of runs may have been.
@@ -208,9 +240,16 @@ class Executor:
         if program.plan.accumulation is None:
             raise ArgumentError("this program applies its gradients in each run, and adds none up. Leave apply out.")
         scope = scope or program.active_scope()
-        set_rates(program, scope)
-        self._compute(program, {}, [], scope, True, "apply")
-        step_schedules(program)
+
+        def apply() -> None:
+            set_rates(program, scope)
+            self._compute(program, {}, [], scope, True, "apply")
+            step_schedules(program, scope)
+
+        if scope.changes:
+            apply()
+        else:
+            scope.change(apply)
 
     def _compute(
         self,
@@ -316,11 +355,12 @@ def set_rates(program: Program, scope: Scope) -> None:
         scope.set(variable.name, np.float32(scheduler()))
 
 
-def step_schedules(program: Program) -> None:
-    """Move on the schedules of a program that do so with each update."""
+def step_schedules(program: Program, scope: Scope) -> None:
+    """Move on the schedules of a program that do so with each update, together with the values that it makes."""
     for _, scheduler in program.plan.schedulers:
         if scheduler.steps_by_itself:
-            scheduler.step()
+            for owner, attributes in scheduler.moved():
+                scope.follow(owner, **attributes)
 
 
 def _is_float(program: Program, name: str) -> bool:

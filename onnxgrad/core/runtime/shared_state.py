@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.variable import LEARNING_RATE, Variable
+from onnxgrad.core.ir.variable import LEARNING_RATE, Variable, set_values
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
@@ -93,9 +93,8 @@ def copy_state(
         but: what is left out.
     """
     left_out = set(but)
-    for v in program.list_vars():
-        if v.persistable and v not in left_out and (only is None or v.name in only):
-            v.set_value(v.get_value(scope), into)
+    copied = (v for v in program.list_vars() if v.persistable and v not in left_out and (only is None or v.name in only))
+    set_values(((v, v.get_value(scope)) for v in copied), into)
 
 
 def own_array(scope: Scope, v: Variable) -> np.ndarray[Any, Any]:

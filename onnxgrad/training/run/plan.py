@@ -94,6 +94,12 @@ class Means:
             self.totals[name] = self.totals.get(name, 0.0) + value * examples
         self.count += examples
 
+    def plus(self, values: Row, examples: int) -> Means:
+        """These and another batch."""
+        other = Means(self.totals, self.count)
+        other.add(values, examples)
+        return other
+
     def now(self) -> Row:
         return {name: total / self.count for name, total in self.totals.items()}
 
