@@ -1,6 +1,8 @@
 """Raise KeyboardInterrupt at any line of the package, as the handler of SIGINT does, which Python calls between two operations."""
 
+import dis
 import sys
+from functools import cache
 from pathlib import Path
 
 import onnxgrad
@@ -37,13 +39,20 @@ class Lines:
         return self._line
 
     def _line(self, frame, event, argument):
-        if event == "line":
+        if event == "line" and frame.f_lasti not in _leaving(frame.f_code):
             if self.at == len(self.visited):
                 self.interrupted = f"{frame.f_code.co_filename.removeprefix(PACKAGE)}:{frame.f_lineno}"
                 self.at = None
                 raise KeyboardInterrupt
             self.visited.append((frame.f_code.co_filename.removeprefix(PACKAGE), frame.f_lineno))
         return self._line
+
+
+@cache
+def _leaving(code):
+    """Where a ``with`` block is left: a line for the debugger, but Python looks for signals only when ``__exit__`` was called."""
+    nothing = [each.offset if (each.opname, each.argval) == ("LOAD_CONST", None) else None for each in dis.get_instructions(code)]
+    return {a for a, b, c in zip(nothing, nothing[1:], nothing[2:], strict=False) if None not in (a, b, c)}
 
 
 def visits_of(call, most=None, every=1):

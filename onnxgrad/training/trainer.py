@@ -262,8 +262,14 @@ class Trainer(TrainingSteps):
     @property
     def state(self) -> RunState:
         """The progress of the run, which stands where the weights do; a copy with changes is what ``go_to`` takes."""
-        self.program.active_scope().finish()
+        self._settle()
         return self._state
+
+    def _settle(self) -> None:
+        """See to it that counters and schedules stand where the weights do, if a step was interrupted."""
+        scope = self.program.active_scope()
+        if not scope.changes:
+            scope.finish()
 
     def go_to(self, state: RunState) -> None:
         """Let the run stand elsewhere: the weights stay."""
@@ -302,7 +308,7 @@ class Trainer(TrainingSteps):
     @property
     def schedule(self) -> LRScheduler | None:
         """The scheduler of the learning rate, if there is one."""
-        self.program.active_scope().finish()
+        self._settle()
         rate = self.optimizer._learning_rate
         return rate if isinstance(rate, LRScheduler) else None
 

@@ -98,7 +98,8 @@ class RankStep:
     # State -----------------------------------------------------------------------------------------------------------
 
     def gather(self, everywhere: bool = False) -> None:
-        """Give rank 0, or all ranks, the state of all; sums of gradients, and what compression has kept, go to rank 0 alone."""
+        """Give rank 0, or all ranks, the state of all; what compression has kept goes to rank 0 alone, and for a checkpoint it has
+        the sums of each."""
         self._gather(everywhere or self.transport.rank == 0, None)
         for one in (self.exchange, self.sums):
             if one is not None and not everywhere:
@@ -140,10 +141,8 @@ class RankStep:
                 one.forget(self.program.active_scope())
 
     def loaded(self) -> None:
-        """After a checkpoint is loaded, which every rank does: rank 0 has what was added up."""
+        """After a checkpoint is loaded, which every rank does."""
         self.forget()
-        if self.sums is not None:
-            self.sums.drop_on_others(self.program.active_scope())
 
 
 class PipelinedStep(RankStep):
