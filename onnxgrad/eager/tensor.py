@@ -419,7 +419,11 @@ class Tensor(Variable):
         Raises:
             ArgumentError: if the shape or element type differs.
         """
-        array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+        self.hold(self.fitting(value))
+
+    def fitting(self, value: Any) -> np.ndarray[Any, Any]:
+        """What ``set_value`` takes, as an array; raises ArgumentError as it does."""
+        array: np.ndarray[Any, Any] = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
         if not isinstance(value, (Tensor, np.ndarray)):
             array = array.astype(self.dtype.numpy)
         if array.shape != self.dims or array.dtype != self.dtype.numpy:
@@ -427,7 +431,7 @@ class Tensor(Variable):
                 f"set_value: {array.dtype}{list(array.shape)} does not fit {self.dtype.name}{list(self.dims)}. "
                 "Reshape or cast the value first."
             )
-        self.hold(array)
+        return array
 
     def hold(self, array: np.ndarray[Any, Any]) -> None:
         """Take a value of any shape and element type."""

@@ -21,7 +21,7 @@ from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.errors import ArgumentError, TrainingError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, TrainingError
 from onnxgrad.internal import state
 from onnxgrad.internal.tensor_file import damaged, read_tensors
 from onnxgrad.optimizer.average import ExponentialMovingAverage
@@ -240,6 +240,10 @@ class Trainer(TrainingSteps):
         done = f"step {self.step_number}, epoch {self.epoch}"
         weights = f"{len(self.trained)} of {len(self.inference.parameters)} weights train"
         return f"Trainer({losses}, {type(self.optimizer).__name__}; {weights}; {done})"
+
+    def __reduce__(self) -> Any:
+        advice = "Make another one with the same arguments, and give it a checkpoint: save and load"
+        raise ArgumentTypeError(f"a Trainer is neither copied nor pickled: its state lies on a device. {advice}.")
 
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()

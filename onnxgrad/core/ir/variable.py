@@ -5,6 +5,8 @@ Tests: tests/core/ir/test_variables.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -13,7 +15,7 @@ from onnxgrad.core.ir.arithmetic import Arithmetic
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import Dims, Entries, TensorType, Type, shown_type
 from onnxgrad.dtypes import DType
-from onnxgrad.errors import NotInitialized, ProgramError
+from onnxgrad.errors import ArgumentTypeError, NotInitialized, ProgramError
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
@@ -220,6 +222,17 @@ class Variable(Arithmetic):
     def set_value(self, value: Any, scope: Any = None) -> None:
         """Set the value in a scope; the shape and dtype must be the variable's."""
         (scope or self.block.program.active_scope()).set(self.name, value, like=self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
+        """The variable of this name in a copy of its program."""
+        deepcopy(self.block.program, memo)
+        copy: Variable | None = memo.get(id(self))
+        if copy is None:
+            raise ArgumentTypeError(f"{self.name} is not copied by itself. Copy its program: Program.clone().")
+        return copy
+
+    def __reduce__(self) -> Any:
+        raise ArgumentTypeError(f"{self.name} belongs to a program, and is not pickled. Keep its name and Program.state_dict().")
 
     def __repr__(self) -> str:
         if self.type is None:

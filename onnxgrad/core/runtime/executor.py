@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -77,8 +78,13 @@ class Executor:
         if memory == "low" and self.place.lowering != "cpu":
             raise ArgumentError(f"memory='low' is for the CPU. Leave it out on {self.place!r}.")
         self.threads = threads
+        self._options = {"threads": threads, "cache": cache, "shapes": shapes, "precision": precision, "memory": memory}
         self._sessions = SessionCache(None if cache is None else Path(cache), shapes, precision == "fast", memory)
         self._closed = False
+
+    def __reduce__(self) -> Any:
+        """Another Executor of the same place and options, which opens sessions of its own."""
+        return partial(Executor, **self._options), (self.place,), {"_closed": self._closed}
 
     def close(self) -> None:
         """Drop all sessions; the executor cannot run anything afterwards."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError, TrainingError
+from onnxgrad.internal.files import writing
 from onnxgrad.optimizer.lr import LRScheduler
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class Sweep(NamedTuple):
         axes.plot(self.rates, self.losses)
         axes.axvline(self.suggestion, linestyle="--", color="grey")
         axes.set(xscale="log", xlabel="learning rate", ylabel="loss, smoothed", title=f"suggestion: {self.suggestion:.2g}")
-        figure.savefig(path)
+        with writing(Path(path)) as file:
+            figure.savefig(file, format=Path(path).suffix[1:] or "png")
 
 
 class _Fixed(LRScheduler):
