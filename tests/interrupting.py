@@ -8,8 +8,8 @@ from pathlib import Path
 import onnxgrad
 
 PACKAGE = str(Path(onnxgrad.__file__).parent)
-IGNORED = ("__del__", "<genexpr>", "release")
-"""A finalizer swallows what is raised in it."""
+FINALIZERS = ("__del__", "release")
+"""What is raised in these, and in what they call, Python swallows."""
 
 
 class Lines:
@@ -34,9 +34,8 @@ class Lines:
         sys.settrace(self._before)
 
     def _called(self, frame, event, argument):
-        if not frame.f_code.co_filename.startswith(PACKAGE) or frame.f_code.co_name in IGNORED:
-            return None
-        return self._line
+        inside = frame.f_code.co_filename.startswith(PACKAGE) and not _is_finalizing(frame)
+        return self._line if inside else None
 
     def _line(self, frame, event, argument):
         if event == "line" and frame.f_lasti not in _leaving(frame.f_code):
@@ -46,6 +45,14 @@ class Lines:
                 raise KeyboardInterrupt
             self.visited.append((frame.f_code.co_filename.removeprefix(PACKAGE), frame.f_lineno))
         return self._line
+
+
+def _is_finalizing(frame):
+    for _ in range(4):
+        if frame is None or frame.f_code.co_name in FINALIZERS:
+            return frame is not None
+        frame = frame.f_back
+    return False
 
 
 @cache

@@ -497,10 +497,10 @@ class StateExchange(_Sharing):
         """Give all ranks the weights and statistics that each has updated, and begin new sums."""
         self.wait(None)
         self._travelling = None
-        if self.shared is not None:
-            self.shared.spread(scope)
         for v in self.sums:
             own_array(scope, v).fill(0)
+        if self.shared is not None:
+            self.shared.spread(scope)
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}

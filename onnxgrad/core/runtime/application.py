@@ -277,9 +277,9 @@ class Application:
             raise ExecutionError(f"onnxruntime failed while applying gradients: {error}. The step {done}.") from error
         self.has_begun = True
         self._scope.swap(self._others)
-        applied, self._applied = self._applied, None
-        if applied is not None:
-            applied()
+        if self._applied is not None:
+            self._applied()
+            self._applied = None
 
     def _apply(self) -> None:
         """All units that are not done, those that are computed whole first: their operators take all threads."""

@@ -319,7 +319,9 @@ class Scope:
         return buffer if buffer is not None and buffer._holds == 0 and buffer.spare_of == (id(self), name) else None
 
     def __del__(self) -> None:
-        self.clear()
+        now = getattr(self, "_now", None)  # none where its making was interrupted
+        if now is not None:
+            _release(now[0].values())
 
 
 class _Follows:
