@@ -20,6 +20,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable, set_values
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
 from onnxgrad.internal.signatures import Taken, signature_of
 from onnxgrad.optimizer.clip import GradientClip
@@ -315,9 +316,15 @@ class Optimizer(EagerSteps, Taken):
         """
         schedule = self._learning_rate if "LR_Scheduler" in state_dict else None
         attributes = schedule.attributes_of(state_dict["LR_Scheduler"]) if isinstance(schedule, LRScheduler) else []
-        set_values((v, state_dict[v.name]) for state in self._accumulators.values() for v in state if v.name in state_dict)
-        for owner, entries in attributes:
-            vars(owner).update(entries)
+        values = [(v, state_dict[v.name]) for state in self._accumulators.values() for v in state if v.name in state_dict]
+        scope = values[0][0].block.program.active_scope() if values else Scope()
+
+        def set_all() -> None:
+            set_values(values)
+            for owner, entries in attributes:
+                scope.follow(owner, **entries)
+
+        scope.change(set_all)
 
     def _present(self, p: Variable) -> Variable:
         """The value of ``p`` at this point of the program: as earlier updates left it."""

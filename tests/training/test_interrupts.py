@@ -14,10 +14,10 @@ import onnxgrad as paddle
 from onnxgrad import distributed, static
 from onnxgrad.core.step import cut, make as making
 from onnxgrad.distributed import run_local
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, FeedError, OnnxGradError, TrainingError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, FeedError, TrainingError
 from onnxgrad.training import Trainer, find_learning_rate
 from tests.interrupting import interrupt, visits_of
-from tests.training.small import data, line, model, weights
+from tests.training.small import data, model, weights
 
 BATCH = data(8)
 

@@ -258,7 +258,9 @@ class Block:
         return parameter
 
     def __reduce__(self) -> Any:
-        raise ArgumentTypeError("a Block belongs to a program, and is neither copied nor pickled. Copy its program: Program.clone().")
+        raise ArgumentTypeError(
+            "a Block belongs to a program, and is neither copied nor pickled. Copy its program: Program.clone()."
+        )
 
     def __str__(self) -> str:
         return block_text(self)

@@ -285,7 +285,9 @@ class Operator:
         return f"{{{results}}} = {self.type}({operands}{attrs}, role = {self.role.name.lower()})"
 
     def __reduce__(self) -> Any:
-        raise ArgumentTypeError("an Operator belongs to a program, and is neither copied nor pickled. Copy its program: Program.clone().")
+        raise ArgumentTypeError(
+            "an Operator belongs to a program, and is neither copied nor pickled. Copy its program: Program.clone()."
+        )
 
     def __repr__(self) -> str:
         return self.to_string()

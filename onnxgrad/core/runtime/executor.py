@@ -78,7 +78,8 @@ class Executor:
         if memory == "low" and self.place.lowering != "cpu":
             raise ArgumentError(f"memory='low' is for the CPU. Leave it out on {self.place!r}.")
         self.threads = threads
-        self._options = {"threads": threads, "cache": cache, "shapes": shapes, "precision": precision, "memory": memory}
+        self._options: dict[str, Any] = {"threads": threads, "cache": cache, "shapes": shapes}
+        self._options |= {"precision": precision, "memory": memory}
         self._sessions = SessionCache(None if cache is None else Path(cache), shapes, precision == "fast", memory)
         self._closed = False
 
@@ -179,31 +180,22 @@ class Executor:
         scope = scope or program.active_scope()
         plan = program.plan
         turn: Turn = "whole" if plan.accumulation is None else "run"
-        is_scheduled = turn == "whole" and bool(plan.schedulers)
         fed: list[Any] = []
         for name in feed or ():
             state = program.global_block().vars.get(name)
             if state is not None and state.persistable and not state.is_data:
                 fed.append((name, _checked_feed(state, feed or {}), None))
-        computed = [v for v in [*fetches, *(v for v, _ in plan.printers)] if not v.persistable]
-
-        def compute() -> list[Any]:
-            if is_scheduled:
-                set_rates(program, scope)
-            if fed:
-                scope.set_all(fed)
-            results = []
-            if computed or program.updates or program.training_pending:
-                results = self._compute(program, feed or {}, computed, scope, return_numpy, turn)
-            if is_scheduled:
-                step_schedules(program, scope)
-            return results
-
-        changes = (is_scheduled or bool(fed) or plan.exchange is not None) and not scope.changes
-        if changes and plan.exchange is not None:
-            self.meet(program, feed or {}, fetch_list, scope)
-        # Rates, and state that is fed, are stored with what the run makes of them, or not at all.
-        results = scope.change(compute) if changes else compute()
+        wanted = [*fetches, *(v for v, _ in plan.printers)] if plan.printers else fetches
+        computed = [v for v in wanted if not v.persistable]
+        run = computed or program.updates or program.training_pending
+        if not fed and plan.exchange is None and (turn == "run" or not plan.schedulers):
+            results = self._compute(program, feed or {}, computed, scope, return_numpy, turn) if run else []
+        else:
+            if plan.exchange is not None and not scope.changes:
+                self.meet(program, feed or {}, fetch_list, scope)
+            # Rates, and state that is fed, are stored with what the run makes of them, or not at all.
+            whole = partial(self._compute_with, fed, bool(run), program, feed or {}, computed, scope, return_numpy, turn)
+            results = whole() if scope.changes else scope.change(whole)
         values = dict(zip(computed, results, strict=True))
         for v, printer in plan.printers:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
@@ -256,6 +248,26 @@ class Executor:
             apply()
         else:
             scope.change(apply)
+
+    def _compute_with(
+        self,
+        fed: list[Any],
+        runs: bool,
+        program: Program,
+        feed: dict[str, Any],
+        computed: list[Variable],
+        scope: Scope,
+        return_numpy: bool,
+        turn: Turn,
+    ) -> list[Any]:
+        """A run with the state that is fed with it, and with what schedules give"""
+        if turn == "whole":
+            set_rates(program, scope)
+        scope.set_all(fed)
+        results = self._compute(program, feed, computed, scope, return_numpy, turn) if runs else []
+        if turn == "whole":
+            step_schedules(program, scope)
+        return results
 
     def _compute(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -47,7 +47,7 @@ Now: TypeAlias = "tuple[dict[str, Value], dict[str, Buffer], tuple[PendingUpdate
 """All that a scope knows: present values, spares, updates that are applied before anybody reads, those that follow when the
 outermost ``Scope.change`` ends, how many of these are under way, and what is put back if the updates cannot begin.
 
-A plain tuple: Python raises what a signal's handler raises where functions are called, so that one is made and stored as a whole."""
+A plain tuple is made and stored as a whole: what the handler of a signal raises comes where functions are called."""
 
 
 class Scope:
@@ -210,6 +210,12 @@ class Scope:
             self.finish()
         return self._now[0].get(name)
 
+    def all_present(self) -> Mapping[str, Value]:
+        """All values as they are stored, once the queued updates are applied."""
+        if self._now[2]:
+            self.finish()
+        return self._now[0]
+
     def stored(self, name: str) -> Value | None:
         """The value as it is stored now."""
         return self._now[0].get(name)
@@ -294,24 +300,24 @@ class Scope:
             self._now = (new, spare, queue, follows, depth, back)
             _release(present.get(name) for name in values)
 
-    def swap(self, written: Iterable[tuple[str, Buffer]]) -> None:
+    def swap(self, written: Sequence[tuple[str, Buffer]]) -> None:
         """Make what a run wrote the present values; what they replace may be written over in the next run."""
         with self.lock, LOCK:
-            present, spare, queue, follows, depth, back = self._now
-            now, spare, replaced = present.copy(), spare.copy(), []
+            before, spare, queue, follows, depth, back = self._now
+            present, replaced, at = before.copy(), [], id(self)
             for name, value in written:
                 # What is counted once too often is not written over, whatever interrupts this.
                 value._holds += 1
-                before = now.get(name)
-                now[name] = value
-                if isinstance(before, Buffer):
-                    before.origin = None
-                    before.spare_of = (id(self), name)  # one name's, if several began with it
-                    spare[name] = before
-                    replaced.append(before)
-            self._now = (now, spare, queue, follows, depth, back)
-            for before in replaced:
-                before._holds -= 1
+                old = before.get(name)
+                present[name] = value
+                if old.__class__ is Buffer:
+                    old.origin = None
+                    old.spare_of = (at, name)  # one name's, if several began with it
+                    spare[name] = old  # and held, until it is replaced
+                    replaced.append(old)
+            self._now = (present, spare, queue, follows, depth, back)
+            for old in replaced:
+                old._holds -= 1
 
     def spare(self, name: str) -> Buffer | None:
         """The memory that the last run but one wrote this value to, if nobody holds it."""

@@ -67,9 +67,10 @@ class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         if name in self._totals:
             return np.asarray(np.sum(self._totals[name], axis=0, dtype=self._totals[name][0].dtype))
-        for own in (self._rests, self._sums):
-            if name in own:
-                return own[name]
+        if name in self._rests:
+            return np.asarray(self._rests[name])
+        if name in self._sums:
+            return np.asarray(self._sums[name])
         return np.asarray(self._state[name].get_value(self._now))
 
     def __iter__(self) -> Iterator[str]:

@@ -228,9 +228,7 @@ def _has_same_geometry(base: Operator, low: Operator, up: Operator) -> bool:
     return all(low.attr(name) == base.attr(name) for name in settings) and up.attrs == {"group": base.attr("group")}
 
 
-def merge_lora(
-    program: Program, quantised: str = "branch", said: list[str] | None = None, scope: Scope | None = None
-) -> Program:
+def merge_lora(program: Program, quantised: str = "branch", said: list[str] | None = None, scope: Scope | None = None) -> Program:
     """A copy of a program with the branches added to the weights they belong to.
 
     Args:
