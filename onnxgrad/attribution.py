@@ -1,4 +1,4 @@
-"""What a decision of a model rests on: saliency, integrated gradients, Grad-CAM, by gradients of the score of one class.
+"""Attribute a decision of a model to its inputs: saliency, integrated gradients, Grad-CAM, by gradients of the score of one class.
 
 All take a model as ``onnxgrad.func`` does, and explain the score before a Softmax or Sigmoid at its end.
 """
@@ -169,7 +169,7 @@ def integrated_gradients(
     output: str | None = None,
     position: int = -1,
 ) -> Attribution:
-    """What each element adds to the score on the way from a baseline (Sundararajan, Taly and Yan 2017).
+    """Compute how much each element adds to the score on the way from a baseline (Sundararajan, Taly and Yan 2017).
 
     The gradient is integrated along the straight line by Gauss and Legendre's rule. The values add up to the score less that of the
     baseline (completeness); ``gap`` says how nearly.
@@ -208,7 +208,7 @@ def integrated_gradients(
 def grad_cam(
     model: Model, feeds: dict[str, Any], *, layer: str | None = None, label: int | None = None, output: str | None = None
 ) -> Attribution:
-    """Where a network sees the class: its last feature maps, weighted by their mean gradients (Selvaraju et al. 2017).
+    """Map where a network sees the class: its last feature maps, weighted by their mean gradients (Selvaraju et al. 2017).
 
     Args, Raises: as for ``saliency``.
 

@@ -127,7 +127,7 @@ def dtype_of(value: Any) -> DType:
         known = _BY_NAME.get(value.rsplit(".", 1)[-1])
         if known is not None:
             return known
-    else:
+    elif value is not None:  # which numpy takes for float64
         try:
             dtype = np.dtype(value)
         except TypeError:

@@ -369,20 +369,20 @@ class DataLoader(Taken):
         "worker_init_fn=None, persistent_workers=False"
     )
 
-    def _begin(self, arguments: Any) -> None:
-        dataset, batch_size, shuffle, drop_last = arguments.dataset, arguments.batch_size, arguments.shuffle, arguments.drop_last
-        if arguments.num_workers < 0:
-            raise ArgumentError(f"DataLoader: num_workers is {arguments.num_workers}; it is at least 0.")
-        self.dataset, self.num_workers, self.worker_init_fn = dataset, arguments.num_workers, arguments.worker_init_fn
-        self.feed_list, self.return_list = arguments.feed_list, arguments.return_list
-        self.collate_fn: Callable[[list[Any]], Any] = arguments.collate_fn or default_collate_fn
-        self._ahead = max(1, arguments.num_workers * arguments.prefetch_factor)
+    def _begin(self, options: Any) -> None:
+        dataset, batch_size, shuffle, drop_last = options.dataset, options.batch_size, options.shuffle, options.drop_last
+        if options.num_workers < 0:
+            raise ArgumentError(f"DataLoader: num_workers is {options.num_workers}; it is at least 0.")
+        self.dataset, self.num_workers, self.worker_init_fn = dataset, options.num_workers, options.worker_init_fn
+        self.feed_list, self.return_list = options.feed_list, options.return_list
+        self.collate_fn: Callable[[list[Any]], Any] = options.collate_fn or default_collate_fn
+        self._ahead = max(1, options.num_workers * options.prefetch_factor)
         self.batch_size, self.drop_last = batch_size, drop_last
         self._iterable = isinstance(dataset, IterableDataset)
-        if arguments.batch_sampler is not None:
+        if options.batch_sampler is not None:
             if batch_size != 1 or shuffle or drop_last:
                 raise ArgumentError("DataLoader: batch_sampler stands instead of batch_size, shuffle and drop_last.")
-            self.batch_sampler = arguments.batch_sampler
+            self.batch_sampler = options.batch_sampler
         elif self._iterable:
             if shuffle:
                 raise ArgumentError("DataLoader: an IterableDataset says its order itself. Leave shuffle out.")

@@ -66,7 +66,7 @@ def to_static(
 
 
 class StaticFunction:
-    """What ``to_static`` makes of a function: called, it computes; asked for ``main_program``, it is traced."""
+    """The static form of a function, from ``to_static``: called, it computes; asked for ``main_program``, it is traced."""
 
     def __init__(self, function: Callable[..., Any], input_spec: Sequence[Any] | None = None, owner: Any = None) -> None:
         functools.update_wrapper(self, function)

@@ -39,7 +39,7 @@ class Metric:
         raise NotImplementedError(f"{type(self).__name__} has no accumulate().")
 
     def name(self) -> Any:
-        """What it is called."""
+        """Return the name of the metric."""
         return self._name
 
     def compute(self, *args: Any) -> Any:
@@ -119,7 +119,7 @@ class Precision(_Counted):
 
 
 class Recall(_Counted):
-    """True positives among those that are positive."""
+    """True positives among all positives."""
 
     def _rows(self, chosen: Any, true: Any) -> Any:
         return true

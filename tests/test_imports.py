@@ -32,7 +32,7 @@ FLOORS = """
     core.step
     core.runtime
     core
-    internal.losses
+    internal.losses  internal.drawing
     eager
     autograd
     tensor

@@ -50,14 +50,14 @@ class auto_cast(Taken, _Switch):  # noqa: N801
 
     takes = "enable=True, custom_white_list=None, custom_black_list=None, level='O1', dtype='float16', use_promote=True"
 
-    def _begin(self, given: Any) -> None:
-        if given.level not in _LEVELS:
-            raise ArgumentError(f"level is one of {list(_LEVELS)}, not {given.level!r}.")
-        self.enabled = bool(given.enable) and given.level != "O0"
-        if low_dtype(given.dtype) == "bfloat16" and self.enabled:
+    def _begin(self, options: Any) -> None:
+        if options.level not in _LEVELS:
+            raise ArgumentError(f"level is one of {list(_LEVELS)}, not {options.level!r}.")
+        self.enabled = bool(options.enable) and options.level != "O0"
+        if low_dtype(options.dtype) == "bfloat16" and self.enabled:
             raise ProviderError("eager tensors are computed on the CPU, which has no bfloat16. Use dtype='float16'.")
-        self.level, self.use_promote = given.level, given.use_promote
-        self.lists = AutoMixedPrecisionLists(given.custom_white_list, given.custom_black_list)
+        self.level, self.use_promote = options.level, options.use_promote
+        self.lists = AutoMixedPrecisionLists(options.custom_white_list, options.custom_black_list)
 
     def __enter__(self) -> None:
         state.enter_guard(autocast=self.cast if self.enabled else None)

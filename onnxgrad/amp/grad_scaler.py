@@ -52,14 +52,14 @@ class GradScaler(Taken):
 
     _scale: float
 
-    def _begin(self, given: Any) -> None:
-        self._enable = bool(given.enable)
-        self._dynamic = self._enable and bool(given.use_dynamic_loss_scaling)
-        self.set_incr_ratio(given.incr_ratio)
-        self.set_decr_ratio(given.decr_ratio)
-        self.set_init_loss_scaling(given.init_loss_scaling if self._enable else 1.0)
-        self.set_incr_every_n_steps(given.incr_every_n_steps)
-        self.set_decr_every_n_nan_or_inf(given.decr_every_n_nan_or_inf)
+    def _begin(self, options: Any) -> None:
+        self._enable = bool(options.enable)
+        self._dynamic = self._enable and bool(options.use_dynamic_loss_scaling)
+        self.set_incr_ratio(options.incr_ratio)
+        self.set_decr_ratio(options.decr_ratio)
+        self.set_init_loss_scaling(options.init_loss_scaling if self._enable else 1.0)
+        self.set_incr_every_n_steps(options.incr_every_n_steps)
+        self.set_decr_every_n_nan_or_inf(options.decr_every_n_nan_or_inf)
         self._good = self._bad = 0
         self._unscaled: set[Any] = set()
         self._stepped: set[Any] = set()

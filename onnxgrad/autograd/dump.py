@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Any
 
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.eager.node import Call, TapeNode
 from onnxgrad.eager.tape import PYTHON, Backward
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import FileError
+from onnxgrad.internal.drawing import Drawing, dot_label
 from onnxgrad.internal.files import make_folder, write_whole
 
 __all__ = ["dump"]
@@ -37,9 +37,10 @@ def dump(targets: list[Tensor], path: str) -> None:
     make_folder(folder)
     calls, _, leaves = Backward(create_graph=False)._collect([tensor._node for tensor in targets])
     calls.sort(key=lambda call: -call.serial)
+    drawing = _draw_nodes(calls, leaves)
     stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H:%M:%S.%f")
-    write_whole(folder / f"{stamp}_backward_graph.dot", _graph(calls, leaves, "backward").encode())
-    write_whole(folder / f"{stamp}_ref_forward_graph.dot", _graph(calls, leaves, "forward").encode())
+    write_whole(folder / f"{stamp}_backward_graph.dot", _graph(drawing, "backward").encode())
+    write_whole(folder / f"{stamp}_ref_forward_graph.dot", _graph(drawing, "forward").encode())
     write_whole(folder / f"{stamp}_call_stack.log", _call_stacks(calls).encode())
 
 
@@ -52,40 +53,43 @@ def _described(node: TapeNode) -> str:
     return f"{type.dtype.name}{list(type.dims or ())}" if isinstance(type, TensorType) else "sequence"
 
 
-def _edges(calls: list[Call], leaves: list[TapeNode]) -> list[tuple[int, Any, TapeNode]]:
-    """(number of the call that reads, number of the call or leaf that is read, the value)."""
-    numbers: dict[Any, int] = {call: at for at, call in enumerate(calls)}
-    numbers.update({node: len(calls) + at for at, node in enumerate(leaves)})
-    edges = []
+def _draw_nodes(calls: list[Call], leaves: list[TapeNode]) -> Drawing:
+    """Return calls, then leaves, and the values that calls read of either."""
+    drawing = Drawing()
     for call in calls:
+        drawing.add("operator", call, makes=[call])
+    for leaf in leaves:
+        drawing.add("leaf", leaf, makes=[leaf])
+    for number, call in enumerate(calls):
         for node in call.inputs:
             if node is not None and not node.stop:
-                source = numbers.get(node.call if node.call is not None else node)
-                if source is not None:
-                    edges.append((numbers[call], source, node))
-    return edges
+                drawing.connect(node.call if node.call is not None else node, number, node)
+    return drawing
 
 
-def _lines_of(call: Call) -> str:
-    lines = call.source_lines()
-    return f"\\n{Path(lines[0].split(':')[0]).name}:{lines[0].split(':', 1)[1]}" if lines else ""
+def _line_of(call: Call) -> list[str]:
+    """Return the line that called an operator, if it is known."""
+    file, _, rest = next(iter(call.source_lines()), "").partition(":")
+    return [f"{Path(file).name}:{rest}"] if rest else []
 
 
-def _graph(calls: list[Call], leaves: list[TapeNode], title: str) -> str:
+def _graph(drawing: Drawing, title: str) -> str:
     """Gradients flow from node_0, the last operator, to the leaves; forward, values flow from these to it."""
     backward = title == "backward"
-    hooked = {node.call for call in calls for node in call.inputs if node is not None and node.meta is not None and node.meta.hooks}
+    values = [edge.value for edge in drawing.edges]
+    hooked = {node.call for node in values if node.meta is not None and node.meta.hooks}
     lines = [f"digraph {title} {{", '  node [shape=box, style="rounded,filled", fontname="sans-serif"];']
-    for at, call in enumerate(calls):
-        label = f"{_name(call)}{'Grad' if backward else ''}{_lines_of(call)}"
-        lines.append(f'  node_{at} [label="{label}", fillcolor={_HOOKED if call in hooked else _GRADIENT}];')
-    for at, node in enumerate(leaves, len(calls)):
-        name = node.meta.name if node.meta is not None and node.meta.name else "leaf"
-        label = f"{'accumulate into .grad of ' if backward else ''}{name}\\n{_described(node)}"
-        lines.append(f'  node_{at} [label="{label}", fillcolor={_LEAF}];')
-    for reader, source, node in _edges(calls, leaves):
-        ends, place = (f"node_{reader} -> node_{source}", "Place(cpu)\\n") if backward else (f"node_{source} -> node_{reader}", "")
-        lines.append(f'  {ends} [label="{place}{_described(node)}"];')
+    for number, (kind, shown, _) in enumerate(drawing.nodes):
+        if kind == "operator":
+            label = dot_label(f"{_name(shown)}{'Grad' if backward else ''}", *_line_of(shown))
+            colour = _HOOKED if shown in hooked else _GRADIENT
+        else:
+            name = shown.meta.name if shown.meta is not None and shown.meta.name else "leaf"
+            label, colour = dot_label(f"{'accumulate into .grad of ' if backward else ''}{name}", _described(shown)), _LEAF
+        lines.append(f"  node_{number} [{label}, fillcolor={colour}];")
+    for source, reader, node in drawing.edges:
+        ends = f"node_{reader} -> node_{source}" if backward else f"node_{source} -> node_{reader}"
+        lines.append(f"  {ends} [{dot_label(*(['Place(cpu)'] if backward else []), _described(node))}];")
     return "\n".join([*lines, "}", ""])
 
 

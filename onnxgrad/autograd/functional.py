@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxgrad.autograd.backward_mode import grad
 from onnxgrad.eager.record import record
-from onnxgrad.eager.tensor import Tensor, filled, leaf
+from onnxgrad.eager.tensor import Tensor, full_like, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["Hessian", "Jacobian", "hessian", "jacobian", "jvp", "vjp"]
@@ -69,7 +69,7 @@ def _rows(y: Tensor, sources: list[Tensor], lead: int) -> list[Any]:
 def _pulled(targets: list[Tensor], sources: list[Tensor], seeds: list[Tensor] | None = None) -> list[Tensor]:
     """Gradients that can be differentiated themselves, and zeros where a source has none"""
     grads = grad(targets, sources, seeds, create_graph=True, allow_unused=True)
-    return [g if g is not None else filled(x, 0) for g, x in zip(grads, sources, strict=True)]
+    return [g if g is not None else full_like(x, 0) for g, x in zip(grads, sources, strict=True)]
 
 
 def _listed(items: Any) -> list[Any]:
@@ -146,12 +146,12 @@ def jvp(func: Function, xs: Any, v: Any = None) -> tuple[Any, Any]:
     """
     sources, outputs, targets = _applied(func, xs)
     along = None if v is None else _listed(v)
-    probes = [filled(y, 1, stop_gradient=False) for y in targets]
+    probes = [full_like(y, 1, stop_gradient=False) for y in targets]
     grads = grad(targets, sources, probes, create_graph=True, allow_unused=True)
     used = [at for at, g in enumerate(grads) if g is not None and not g.stop_gradient]
     pulled = [g for g in (grads[at] for at in used) if g is not None]
     weights = None if along is None else [along[at] for at in used]
-    results = _pulled(pulled, probes, weights) if used else [filled(y, 0) for y in targets]
+    results = _pulled(pulled, probes, weights) if used else [full_like(y, 0) for y in targets]
     return outputs, type(outputs)(results) if isinstance(outputs, (list, tuple)) else results[0]
 
 

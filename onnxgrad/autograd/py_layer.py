@@ -12,7 +12,7 @@ from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import Call, Signature, TapeNode
 from onnxgrad.eager.record import wrap
 from onnxgrad.eager.tape import PYTHON
-from onnxgrad.eager.tensor import Tensor, filled
+from onnxgrad.eager.tensor import Tensor, full_like
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal import state
 
@@ -43,7 +43,7 @@ class saved_tensors_hooks:  # noqa: N801
 
 
 class PyLayerContext:
-    """What the forward function of a PyLayer leaves for its backward function. Other attributes may be set freely."""
+    """Carry values from the forward function of a PyLayer to its backward function. Other attributes may be set freely."""
 
     def __init__(self) -> None:
         self._saved: tuple[Any, ...] = ()
@@ -152,7 +152,7 @@ def _recorded(cls: type[PyLayer], ctx: PyLayerContext, taken: list[Tensor], tens
     def backward(call: Call, arrived: dict[int, Tensor]) -> list[tuple[TapeNode, Tensor | None]]:
         gradients = [arrived.get(at) for at in range(len(kinds))]
         if ctx.materialize_grads:
-            gradients = [g if g is not None else filled(kind.type, 0) for g, kind in zip(gradients, kinds, strict=True)]
+            gradients = [g if g is not None else full_like(kind.type, 0) for g, kind in zip(gradients, kinds, strict=True)]
         returned = cls.backward(ctx, *gradients)
         results = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         if len(results) != len(call.inputs):

@@ -1,4 +1,4 @@
-"""What several commands share: loading a model, sizes, inputs for it, printing."""
+"""Helpers of several commands: loading a model, sizes, inputs for it, printing."""
 
 # Tests: tests/cli/test_commands.py.
 
@@ -26,10 +26,10 @@ __all__ = [
     "add_model",
     "add_sizes",
     "assumed_sizes",
-    "bytes_given",
     "feeds_for",
     "human",
     "load",
+    "parse_bytes",
     "print_json",
     "shape_text",
     "sizes_of",
@@ -69,14 +69,14 @@ def load(options: argparse.Namespace) -> Program:
     return from_onnx(options.model, expand=options.expand)
 
 
-def sizes_of(given: Sequence[str]) -> dict[str, int]:
+def sizes_of(entries: Sequence[str]) -> dict[str, int]:
     """``["batch=4"]`` as a dict.
 
     Raises:
         ArgumentError: if an entry has another form.
     """
     sizes = {}
-    for text in given:
+    for text in entries:
         name, _, size = text.partition("=")
         if not name or not size.isdigit():
             raise ArgumentError(f"--dim takes NAME=SIZE, not {text!r}.")
@@ -154,7 +154,7 @@ def human(size: float) -> str:
     raise AssertionError
 
 
-def bytes_given(text: str) -> int:
+def parse_bytes(text: str) -> int:
     """``"1.5GB"`` as a number of bytes; for argparse."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", text)
     if match is None:
@@ -163,5 +163,5 @@ def bytes_given(text: str) -> int:
     return int(float(number) * (1024 if binary else 1000) ** " kMGT".index(unit or " "))
 
 
-def print_json(found: Any) -> None:
-    print(json.dumps(found, indent=1, default=str))
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, default=str))

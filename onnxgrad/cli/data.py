@@ -14,7 +14,7 @@ from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS
 from onnxgrad.training.data.text import Text
 
-__all__ = ["PATHS", "add_data", "data_named", "opened_inputs", "resolved"]
+__all__ = ["PATHS", "add_data", "data_named", "opened_inputs", "resolve_paths"]
 
 PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters")
 _IMAGES = ("image_size", "image_mean", "image_std", "image_order", "flip", "crop", "color")
@@ -95,7 +95,7 @@ def _size(text: str | None) -> list[int] | None:
     return [int(part) for part in parts]
 
 
-def resolved(settings: dict[str, Any]) -> None:
+def resolve_paths(settings: dict[str, Any]) -> None:
     """Paths of the settings made absolute; a share of the data becomes a number."""
     for name in PATHS:
         value = settings.get(name)

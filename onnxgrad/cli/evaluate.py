@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli.common import print_json
-from onnxgrad.cli.data import add_data, data_named, resolved
+from onnxgrad.cli.data import add_data, data_named, resolve_paths
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.losses.formulas import LOSSES
@@ -43,13 +43,13 @@ def run(options: argparse.Namespace) -> int:
     if options.batch_size < 1:
         raise ArgumentError(f"--batch-size is at least 1, not {options.batch_size}.")
     arguments = vars(options)
-    resolved(arguments)
+    resolve_paths(arguments)
     classes: dict[str, Any] = {}
     if Path(options.model).is_dir():
         if options.loss or options.output or options.target:
             raise ArgumentError("a run has its loss; --loss, --output and --target are for an .onnx file. Leave them out.")
         trainer, settings = run_of(options.model, options.checkpoint, options.metric)
-        arguments = asked({**settings, **{k: v for k, v in arguments.items() if k in settings and v is not None}})
+        arguments = without_augmentation({**settings, **{k: v for k, v in arguments.items() if k in settings and v is not None}})
         classes = settings.get("classes") or {}
     elif options.loss is None:
         raise ArgumentError("evaluate needs --loss for an .onnx file. See onnxgrad evaluate --help.")
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def asked(settings: dict[str, Any]) -> dict[str, Any]:
+def without_augmentation(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings without random changes of images."""
     return {**settings, "flip": False, "crop": False, "color": 0.0}
 

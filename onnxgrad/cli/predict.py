@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.cli.common import print_json
-from onnxgrad.cli.data import add_data, data_named, resolved
-from onnxgrad.cli.evaluate import asked, run_of
+from onnxgrad.cli.data import add_data, data_named, resolve_paths
+from onnxgrad.cli.evaluate import run_of, without_augmentation
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import write_whole, writing
-from onnxgrad.training.data.arranging import TARGETS
+from onnxgrad.training.data.columns import TARGETS
 from onnxgrad.training.evaluation import predicted
 
 _WIDEST = 10_000
@@ -50,11 +50,13 @@ def run(options: argparse.Namespace) -> int:
     if options.batch_size < 1:
         raise ArgumentError(f"--batch-size is at least 1, not {options.batch_size}.")
     arguments = vars(options)
-    resolved(arguments)
+    resolve_paths(arguments)
     classes: list[str] = []
     if Path(options.model).is_dir():
         trainer, settings = run_of(options.model, options.checkpoint)
-        data = data_named(asked({**settings, **{k: v for k, v in arguments.items() if k in settings and v is not None}}), "data")
+        data = data_named(
+            without_augmentation({**settings, **{k: v for k, v in arguments.items() if k in settings and v is not None}}), "data"
+        )
         outputs = trainer.predict(data, batch_size=options.batch_size)
         classes = next(iter((settings.get("classes") or {}).values()), [])
     else:

@@ -17,12 +17,12 @@ from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import BATCH
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
-from onnxgrad.core.runtime.openvino import place_named
+from onnxgrad.core.runtime.openvino import place_by_name
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.internal.files import read_whole
+from onnxgrad.training.data.characters import KEY
 from onnxgrad.training.data.rows import Rows
-from onnxgrad.training.data.spelling import KEY
 from onnxgrad.training.losses.distillation import Distillation
 from onnxgrad.training.losses.terms import Term
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder, write_atomically
@@ -73,9 +73,9 @@ def write_settings(run: RunFolder, settings: dict[str, Any]) -> None:
         TrainingError: if a run is in it.
     """
     program = from_onnx(settings["model"])
-    held = [v.value.origin for v in program.list_vars() if v.value is not None]
+    origins = [v.value.origin for v in program.list_vars() if v.value is not None]
     run.check_new()
-    if not any(getattr(origin, "external_data", None) for origin in held):
+    if not any(getattr(origin, "external_data", None) for origin in origins):
         write_atomically(run.path / MODEL, read_whole(Path(settings["model"])))
     write_atomically(run.path / SETTINGS, json.dumps(settings, indent=1).encode())
 
@@ -127,7 +127,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
     stages = settings.get("pipeline") or 1
     precision = settings.get("precision") or "f32"
-    place = place_named(settings.get("device") or "cpu", "f32" if precision == "fast" else precision)
+    place = place_by_name(settings.get("device") or "cpu", "f32" if precision == "fast" else precision)
     if settings.get("amp"):
         if place.device == "cpu":
             raise ArgumentError("--amp bf16: onnxruntime's CPU provider does not compute in bfloat16. Give --device cuda:0 too.")

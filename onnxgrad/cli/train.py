@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli import quantized_run
-from onnxgrad.cli.common import add_sizes, bytes_given, human
-from onnxgrad.cli.data import add_data, resolved
+from onnxgrad.cli.common import add_sizes, human, parse_bytes
+from onnxgrad.cli.data import add_data, resolve_paths
 from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
 from onnxgrad.distributed.strategy import COMPRESSIONS
@@ -179,7 +179,7 @@ def _add_memory(group: Any) -> None:
     )
     group.add_argument(
         "--memory-budget",
-        type=bytes_given,
+        type=parse_bytes,
         metavar="SIZE",
         help="memory for activations and gradients, such as 2GB; recomputes what does not fit",
     )
@@ -426,7 +426,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
     settings["lora_layers"] = [name for text in options.lora_layers for name in text.split(",") if name]
-    resolved(settings)
+    resolve_paths(settings)
     return options.out, settings
 
 

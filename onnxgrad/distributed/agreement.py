@@ -1,4 +1,4 @@
-"""What ranks make sure of before the first step: that they train the same, from the same weights.
+"""Check before the first step that all ranks train the same, from the same weights.
 
 Tests: tests/distributed/test_programs.py.
 """
@@ -17,7 +17,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import TrainingError
 
-__all__ = ["check_alike", "check_numbers", "fingerprint", "refuse_numbers", "share_state"]
+__all__ = ["broadcast_state", "check_equal", "check_numbers", "fingerprint", "refuse_numbers"]
 
 _WORDS = 4
 
@@ -31,8 +31,8 @@ def fingerprint(program: Program, gradients: Sequence[Variable], *others: object
     return digest.digest()
 
 
-def check_alike(transport: Transport, mine: bytes, what: str) -> None:
-    """Raise TrainingError on all ranks, naming those that differ from most, unless all have the same hash."""
+def check_equal(transport: Transport, mine: bytes, what: str) -> None:
+    """Raise TrainingError on all ranks, naming the ranks that differ from most, unless all have the same hash."""
     table = np.zeros((transport.world_size, _WORDS), np.int64)
     table[transport.rank] = np.frombuffer(mine, np.int64, _WORDS)
     transport.all_reduce_(table.reshape(-1))
@@ -64,7 +64,7 @@ def refuse_numbers(numbers: np.ndarray[Any, Any]) -> None:
         raise TrainingError(f"{message}: one was interrupted. Load the same checkpoint on all ranks.")
 
 
-def share_state(transport: Transport, state: Iterable[Variable], scope: Scope) -> None:
+def broadcast_state(transport: Transport, state: Iterable[Variable], scope: Scope) -> None:
     """Give all ranks the values that rank 0 has: a rank has all of them, or goes on with its own."""
     values: dict[str, np.ndarray[Any, Any]] = {}
     for v in state:

@@ -15,7 +15,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.state.values import value_on
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["ALIGNMENT", "Buckets", "aligned"]
+__all__ = ["ALIGNMENT", "Buckets", "aligned_zeros"]
 
 ALIGNMENT = 64
 """Bytes; a line of the cache, and the widest vector of a processor."""
@@ -66,13 +66,13 @@ class Buckets:
                 slots[v] = _Slot(at, sizes[at][1], shape)
                 sizes[at] = (dtype, sizes[at][1] + capacity)
             self.of_group.append(range(first, len(sizes)))
-        self.flat = [aligned(size, dtype) for dtype, size in sizes]
+        self.flat = [aligned_zeros(size, dtype) for dtype, size in sizes]
         self.slots = {v: value_on(self._view(slot)) for v, slot in slots.items()}
-        self._places = slots
+        self._slots = slots
 
     def views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
         """By name, where a tensor would lie in other arrays that are as long as some of the buckets."""
-        return {v.name: _part(flat[slot.bucket], slot) for v, slot in self._places.items() if slot.bucket in flat}
+        return {v.name: _part(flat[slot.bucket], slot) for v, slot in self._slots.items() if slot.bucket in flat}
 
     def _view(self, slot: _Slot) -> Array:
         return _part(self.flat[slot.bucket], slot)
@@ -82,7 +82,7 @@ def _part(flat: Array, slot: _Slot) -> Array:
     return flat[slot.start : slot.start + prod(slot.shape)].reshape(slot.shape)
 
 
-def aligned(size: int, dtype: Any) -> Array:
+def aligned_zeros(size: int, dtype: Any) -> Array:
     """A flat array of zeros that begins at a multiple of ``ALIGNMENT``."""
     dtype = np.dtype(dtype)
     memory = np.zeros(size * dtype.itemsize + ALIGNMENT, np.uint8)

@@ -15,16 +15,16 @@ import numpy as np
 
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.distributed.transport import Transport, add_up_on, room_like, sent_to
+from onnxgrad.distributed.transport import Transport, add_up_on, reused_buffer, sent_to
 from onnxgrad.errors import TrainingError
 
-__all__ = ["Keeps", "Narrow", "TopK", "all_sent", "compression_of", "is_compressed", "put_together"]
+__all__ = ["Keeps", "Narrow", "TopK", "check_sent", "compression_of", "is_compressed", "put_together"]
 
 Array = np.ndarray[Any, Any]
 
 
 class _Rests:
-    """What is kept of earlier gradients.
+    """The parts of earlier gradients that were not sent yet.
 
     Attributes:
         rest: an array for each bucket.
@@ -186,13 +186,13 @@ def put_together(transport: Any, compression: Narrow | TopK | None, number: int,
         return bucket.nbytes
     mine = bucket
     if transport.rank == owner:
-        mine = room_like(bucket, "own")
+        mine = reused_buffer(bucket, "own")
         np.copyto(mine, bucket)
     add_up_on(owner, transport, mine, bucket)
     return 0 if transport.rank == owner else bucket.nbytes
 
 
-def all_sent(transport: Transport, compression: Narrow | TopK | None) -> None:
+def check_sent(transport: Transport, compression: Narrow | TopK | None) -> None:
     """After the buckets of a step that have owners: see to it that they arrive, and that none was larger than its type holds.
 
     Raises:

@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxgrad.distributed.mpi import MpiTransport
 from onnxgrad.distributed.transport import Alone, Transport
-from onnxgrad.distributed.watch import Watch, Watched
+from onnxgrad.distributed.watch import Watch, WatchedTransport
 from onnxgrad.errors import ArgumentError
 
 __all__ = [
@@ -74,7 +74,7 @@ def init(
     elif isinstance(transport, str):
         raise ArgumentError(f"transport is 'mpi', 'gloo' or an object, not {transport!r}.")
     if watched and transport.world_size > 1:
-        transport = Watched(transport, Watch(transport, abort, timeout, lost_after))
+        transport = WatchedTransport(transport, Watch(transport, abort, timeout, lost_after))
     _OF_PROCESS.append(transport)
     return transport
 
@@ -100,7 +100,7 @@ def using(transport: Transport) -> Iterator[None]:
 def fail(reason: str) -> bool:
     """End all ranks with a message that names this one; False where nobody watches, and nothing is done."""
     transport = current()
-    if not isinstance(transport, Watched):
+    if not isinstance(transport, WatchedTransport):
         return False
     transport.watch.fail(reason)
     return True
@@ -141,7 +141,7 @@ def all_reduce(value: Any, op: str = "sum") -> Any:
 
 
 def broadcast(value: Any, root: int = 0) -> Any:
-    """Replace an array, or an eager tensor, by that of a rank; returns it.
+    """Replace an array, or an eager tensor, by the array of a rank; returns it.
 
     Raises:
         ArgumentError: if an array cannot be written to in place.

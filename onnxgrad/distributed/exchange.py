@@ -1,7 +1,7 @@
 """The exchange of a training step: gradients of parts become those of the whole batch, in the memory that updates read.
 
 The whole batch's gradient is the sum over ranks of weight times gradient over the sum of the weights, where a weight is what the
-loss of a part was divided by (``core.step.loss_weight``); of a loss that is a sum it is the plain sum.
+loss of a part was divided by (``core.step.loss_terms``); of a loss that is a sum it is the plain sum.
 
 Tests: tests/distributed/test_programs.py, tests/distributed/test_overlap.py.
 """
@@ -22,6 +22,7 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.plan import Accumulation, LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable, set_values
@@ -32,13 +33,14 @@ from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import view_of
 from onnxgrad.core.step.cut import Cut, is_small
-from onnxgrad.core.step.loss_weight import Share, share_of
+from onnxgrad.core.step.loss_terms import only_term
 from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
-from onnxgrad.distributed.agreement import check_alike, fingerprint, refuse_numbers, share_state
+from onnxgrad.distributed.agreement import broadcast_state, check_equal, fingerprint, refuse_numbers
 from onnxgrad.distributed.buckets import Buckets
-from onnxgrad.distributed.compression import Keeps, all_sent, compression_of, is_compressed, put_together
+from onnxgrad.distributed.compression import Keeps, check_sent, compression_of, is_compressed, put_together
+from onnxgrad.distributed.part_weights import PartWeights
 from onnxgrad.distributed.strategy import Strategy, refuse, stages_of
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
@@ -87,11 +89,11 @@ class Traffic:
 
 
 class _Sharing(Keeps):
-    """An exchange after which each rank may hold a share of the optimizer's state.
+    """An exchange after which each rank may hold a shard of the optimizer's state.
 
     Attributes:
         sharding: see ``core.runtime.exchange``.
-        shared: the state of which each rank holds a share; None where all hold all, and before the first run.
+        shared: the state of which each rank holds a shard; None where all hold all, and before the first run.
     """
 
     sharding: int
@@ -101,12 +103,12 @@ class _Sharing(Keeps):
         self._begun: WeakSet[Scope] = WeakSet()
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
-        """Who updates what, where each rank holds a share of the optimizer's state."""
+        """Assign state to the ranks that update it, where each rank holds a shard of the optimizer's state."""
         if not self.sharding:
             return None
         shards = make_shards(program, self.transport.world_size, cut=cut)
         if self.shared is not None and shards.names() != self.shared.shards.names():
-            raise TrainingError("the optimizer updates other state than before, of which each rank holds a share. Make a new step.")
+            raise TrainingError("the optimizer updates other state than before, of which each rank holds a shard. Make a new step.")
         self.shared = SharedState(self.transport, shards)
         return shards
 
@@ -121,18 +123,20 @@ class GradientExchange(_Sharing):
 
     Args:
         transport: between the ranks.
-        loss, share: of the program, and how the losses of parts add up.
+        loss, terms: of the program, and how the losses of parts add up. There are several only where ``sends=False``.
         strategy: how gradients travel.
-        sends: False to weigh gradients only, which are to be added up: ``StateExchange`` sends the sums.
+        sends: False where the program weighs gradients and adds them up: ``StateExchange`` sends the sums.
         poisons: with ``sends=False``, whether gradients that are not finite on one rank shall not be finite on all.
         synchronises: whether statistics of batches are those of all ranks together. What is fetched as the loss, and gradients, are
             then what this rank adds to those of the whole batch.
+        part_weights: of the terms of the loss, where the program is told of them before the step.
 
     Attributes:
         part: of the batch that is fed next; None to find it from what is fed.
         number: of steps before the next one, which ranks compare in it.
         traffic: counts of what was exchanged.
         own: names of state that each rank has values of its own of.
+        weight: what the loss of the last step counted, on all ranks together.
         sends: whether the gradients of a run are put together in it.
         synchronises: see ``core.runtime.exchange``.
     """
@@ -141,38 +145,47 @@ class GradientExchange(_Sharing):
         self,
         transport: Transport,
         loss: Variable,
-        share: Share,
+        terms: Sequence[LossTerm],
         strategy: Strategy,
         *,
         sends: bool = True,
         poisons: bool = False,
         synchronises: bool = False,
+        part_weights: PartWeights | None = None,
     ) -> None:
         super().__init__()
+        self._part_weights = part_weights
         self.transport, self.strategy, self.rank = transport, strategy, transport.rank
-        self.synchronises = Synchronised(loss, share) if synchronises else None
+        self.synchronises = Synchronised(loss, terms[0]) if synchronises else None
         self.sharding = strategy.sharding if sends else 0
         self._owners: dict[Variable, int] = {}
         self._owner_of: dict[int, int] = {}
         self.part: Part | None = None
         self.number = 0
         self.traffic = Traffic()
-        self._loss, self._share, self.sends, self._poisons = loss, share, sends, poisons
-        self.reads = [loss] if share.weight is None else list(dict.fromkeys([loss, share.weight]))
+        self._loss, self._terms, self.sends, self._poisons = loss, list(terms), sends, poisons
+        self._values = [loss] if len(self._terms) == 1 else [term.value for term in self._terms]
+        self._weights = [term.weight for term in self._terms]
+        self.reads = list(dict.fromkeys([loss, *self._values, *(v for v in self._weights if v is not None)]))
         self._gradient_ids: list[int] | None = None
         self._buckets, self._statistics = Buckets([], 1), Buckets([], 1)
         self._groups: list[list[Variable]] = []
         self._under_way: _UnderWay | None = None
         self._compression = compression_of(strategy) if sends else None
         self.own: set[str] = set()
+        self.weight = 0.0
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What Dropout and statistics are told of the part that is fed; where nobody says, ranks tell each other how many examples
-        they have."""
+        """Return the feeds that say which part is fed, for Dropout and statistics.
+
+        Where nobody says, ranks tell each other how many examples they have.
+        """
         counts = self.part is None or self.part.counts
-        told = {} if self.synchronises is None else {COUNTS: np.array(float(counts))}
+        part_feed = {} if self.synchronises is None else {COUNTS: np.array(float(counts))}
+        if self._part_weights is not None:
+            part_feed |= self._part_weights.feeds(feed, counts)
         if PART not in program.global_block().vars or PART in feed:
-            return told
+            return part_feed
         part = self.part
         if part is None:
             counted = next((v.name for v in program.inputs if v.dims and not isinstance(v.dims[0], int) and v.name in feed), None)
@@ -181,10 +194,10 @@ class GradientExchange(_Sharing):
                     f"how many examples are fed is not known. Feed {PART!r}: those of the ranks before, and of this one."
                 )
             part = gathered_part(self.transport, len(feed[counted]))
-        return {**told, PART: np.array([part.first, part.count], np.int64)}
+        return {**part_feed, PART: np.array([part.first, part.count], np.int64)}
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
-        """Who updates what, where each rank holds a share of the optimizer's state."""
+        """Assign state to the ranks that update it, where each rank holds a shard of the optimizer's state."""
         shards = super().share_out(program, cut)
         if shards is not None and self.sharding == 2:
             self._owners = shards.owners
@@ -204,8 +217,8 @@ class GradientExchange(_Sharing):
         if scope in self._begun:
             return
         mine = fingerprint(program, gradients, self.strategy, self.sends)
-        check_alike(self.transport, mine, "it has another program, or trains other parameters")
-        share_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
+        check_equal(self.transport, mine, "it has another program, or trains other parameters")
+        broadcast_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
         self._begun.add(scope)
         self.forget(scope)
 
@@ -276,7 +289,7 @@ class GradientExchange(_Sharing):
             loss, weight = under_way.loss, under_way.weight
             under_way.finish(range(len(self._buckets.flat)))
         if self._owner_of:
-            all_sent(self.transport, self._compression)
+            check_sent(self.transport, self._compression)
         if self.sends:
             self.traffic.steps += 1
         self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], weight)
@@ -291,34 +304,72 @@ class GradientExchange(_Sharing):
         return self._weigh(fetched)
 
     def _factor(self, weight: float | None) -> float | None:
-        """On this part's gradients; of a loss that is a sum, and where they are shares already, they are added up as they are."""
-        return weight if weight is None or (self._share.reduction == "mean" and self.synchronises is None) else 1.0
+        """What this part's gradients are multiplied by; None for those of a part that does not count."""
+        if weight is None:
+            return None
+        if not self.sends:
+            # The program multiplies gradients by weights. Synchronised ones are parts of the gradient of the whole batch, whose
+            # weight ``_set_weight`` gives to all ranks alike.
+            return 1.0 if self.synchronises is None else float(self.transport.world_size)
+        return weight if self._terms[0].reduction == "mean" and self.synchronises is None else 1.0
 
     def _weigh(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
         """The loss of the whole batch, and this part's share of the weight; None if it does not count."""
-        weight = 1.0 if self._share.weight is None else _number(fetched[self._share.weight])
         counts = self.part is None or self.part.counts
+        weights = [1.0 if v is None else _number(fetched[v]) for v in self._weights]
+        weights = [weight if counts else 0.0 for weight in weights]
         if self.synchronises is None:
             # What weighs nothing may have gradients that are NaN; here they pass on those of others, by way of statistics.
-            counts = counts and weight != 0
-        weight = weight if counts else 0.0
+            counts = any(weights)
         bad = self._poisons and counts and not all(np.isfinite(flat).all() for flat in self._flat())
-        is_sum = self._share.reduction == "sum" or self.synchronises is not None
-        loss = _number(fetched[self._loss]) * (1.0 if is_sum else weight) if counts else 0.0
-        head = np.zeros(3 + self.transport.world_size)
-        head[:3], head[3 + self.transport.rank] = [weight, loss, bad], self.number
-        self.transport.all_reduce_(head)
-        refuse_numbers(head[3:])
-        total, loss, is_bad = head[:3].tolist()
+        is_sum = [term.reduction == "sum" or self.synchronises is not None for term in self._terms]
+        own = [
+            self._weighed(fetched[v], weight, plain, counts) for v, weight, plain in zip(self._values, weights, is_sum, strict=True)
+        ]
+        numbers = np.zeros(self.transport.world_size)
+        numbers[self.transport.rank] = self.number
+        table = np.array([*numbers, *weights, *own, bad])
+        self.transport.all_reduce_(table)
+        refuse_numbers(table[: len(numbers)])
+        table = table[len(numbers) :]
+        self.weight = float(table[0] if self._part_weights is None else self._part_weights.totals[0])
+        totals, losses, is_bad = table[: len(weights)], table[len(weights) : -1].tolist(), table[-1]
         if is_bad:
-            for flat in self._flat():
-                flat[:1] = np.nan
-        if total == 0:
+            self._poison()
+        if not self.sends and self.synchronises is not None:
+            self._set_weight(float(totals[0]))
+        if not totals.any() and not self.sends:
+            return 0.0, None
+        if not totals.any():
             # Nothing counts on any rank: whatever the loss makes of that, it is the same everywhere.
             alone = np.array([_number(fetched[self._loss])])
             self.transport.all_reduce_(alone)
             return float(alone[0]) / self.transport.world_size, 1.0 / self.transport.world_size
-        return loss if is_sum else loss / total, weight / total if counts else None
+        means = [
+            loss if plain else loss / total if total else 0.0 for loss, total, plain in zip(losses, totals, is_sum, strict=True)
+        ]
+        return float(sum(means)), weights[0] / float(totals[0] or 1.0) if counts else None
+
+    def _poison(self) -> None:
+        """Let an overflow of one rank be one of this rank"""
+        weights = {v.name for v in self._weights if v is not None}
+        for name, view in self._views(dict(enumerate(self._buckets.flat))).items():
+            if name not in weights and view.dtype.kind != "b":
+                view.reshape(-1)[:1] = np.nan
+
+    @staticmethod
+    def _weighed(value: Any, weight: float, is_plain: bool, counts: bool) -> float:
+        """What a part adds to the sum over all parts"""
+        if not counts or not (is_plain or weight):
+            return 0.0
+        return _number(value) * (1.0 if is_plain else weight)
+
+    def _set_weight(self, total: float) -> None:
+        """Let the program weigh gradients, and count, by the mean weight of ranks in place of that of this part"""
+        views = self._views(dict(enumerate(self._buckets.flat)))
+        for v in self._weights:
+            if v is not None:
+                views[v.name].fill(total / self.transport.world_size)
 
     def _flat(self) -> list[Array]:
         return [flat for flat in self._buckets.flat if flat.dtype.kind != "b"]
@@ -384,7 +435,7 @@ class _UnderWay:
         self._thread.start()
 
     def send(self, buckets: Iterable[int]) -> None:
-        """Exchange those that were not sent before."""
+        """Exchange the gradients that were not sent before."""
         for number in buckets:
             if number not in self._sent:
                 self._sent.add(number)
@@ -460,16 +511,17 @@ class StateExchange(_Sharing):
 
     Args:
         transport: between the ranks.
-        sums: the state that holds them.
-        strategy: how they travel.
+        accumulation: of the program: the state that holds the sums.
+        strategy: how they travel. Sums of weights are never compressed, as gradients are divided by them.
     """
 
     reads: Sequence[Variable] = ()
     sends = False
     synchronises = None
 
-    def __init__(self, transport: Transport, sums: Sequence[Variable], strategy: Strategy) -> None:
-        self.transport, self.sums, self.strategy, self.rank = transport, list(sums), strategy, transport.rank
+    def __init__(self, transport: Transport, accumulation: Accumulation, strategy: Strategy) -> None:
+        self.transport, self.strategy, self.rank = transport, strategy, transport.rank
+        self.sums, self._divisors = accumulation.sums, accumulation.divisors
         super().__init__()
         self.sharding = strategy.sharding
         self.traffic = Traffic()
@@ -481,7 +533,7 @@ class StateExchange(_Sharing):
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Refuse ranks that differ, at the first run on a scope; the state of the first program is that of rank 0 already."""
         if scope not in self._begun:
-            check_alike(self.transport, fingerprint(program, self.sums, self.strategy), "it adds up other gradients")
+            check_equal(self.transport, fingerprint(program, self.sums, self.strategy), "it adds up other gradients")
             # What compression finds too large is told before anything is applied.
             stages = stages_of(self.strategy, self.transport, sum(map(bytes_of, self.sums)))
             self._overlaps = stages > 1 and self._compression is None
@@ -489,7 +541,7 @@ class StateExchange(_Sharing):
             self.forget(scope)
 
     def wait(self, names: Collection[str] | None) -> None:
-        """Wait until some sums are those of all ranks, as the others travel on; None for all."""
+        """Wait until some sums are complete over all ranks, as the others travel on; None for all."""
         if self._travelling is not None:
             self._travelling.wait(names)
 
@@ -520,11 +572,11 @@ class StateExchange(_Sharing):
         return {}
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
-        """Replace the sums of this rank by those of all, in place: now, or with overlap from the first ``wait`` on."""
+        """Replace the sums of this rank by sums over all ranks, in place: now, or with overlap from the first ``wait`` on."""
         self.traffic.steps += 1
         parcels = self._parcels(scope)
         if self.sharding == 2:
-            parcels.append(_Parcel((), partial(all_sent, self.transport, self._compression)))
+            parcels.append(_Parcel((), partial(check_sent, self.transport, self._compression)))
         if self._overlaps:
             self._travelling = _Travelling(parcels)
         else:
@@ -533,14 +585,14 @@ class StateExchange(_Sharing):
         return {}
 
     def _parcels(self, scope: Scope) -> list[_Parcel]:
-        """What travels together, the small sums first: large ones where they lie, the others in one buffer"""
+        """Group the sums that travel together, the small ones first: large ones where they lie, the others in one buffer"""
         if self._resumed is not None:
             sizes = {number: sum(map(_size, members)) for number, members in self._members().items()}
-            kinds = {number: members[0].dtype.numpy for number, members in self._members().items()}
-            flats = {number: np.zeros(size, kinds[number]) for number, size in sizes.items()}
+            dtypes = {number: members[0].dtype.numpy for number, members in self._members().items()}
+            flats = {number: np.zeros(size, dtypes[number]) for number, size in sizes.items()}
             self._resume({number: flat for number, flat in flats.items() if is_compressed(flat)})
         owners = {} if self.shared is None or self.sharding < 2 else self.shared.shards.owners
-        parcels: list[_Parcel] = []
+        parcels = [_Parcel(tuple(v.name for v in self._divisors), partial(self._send_divisors, scope))] if self._divisors else []
         for number, members in sorted(self._members().items()):
             names, arrays = tuple(v.name for v in members), [own_array(scope, v) for v in members]
             if number >= 0:
@@ -549,6 +601,14 @@ class StateExchange(_Sharing):
             else:
                 parcels.append(_Parcel(names, partial(self._send_small, number, arrays)))
         return parcels
+
+    def _send_divisors(self, scope: Scope) -> None:
+        arrays = [own_array(scope, v) for v in self.sums if v in self._divisors]
+        together = np.concatenate(arrays)
+        self.transport.all_reduce_(together)
+        self.traffic.bytes += together.nbytes
+        for array, total in zip(arrays, together, strict=True):
+            array[:] = total
 
     def _send_small(self, number: int, arrays: Sequence[Array]) -> None:
         flat = np.concatenate(arrays)
@@ -562,7 +622,7 @@ class StateExchange(_Sharing):
     def _members(self) -> dict[int, list[Variable]]:
         """Group sums into buckets: large ones alone, numbered from 0, and the small ones of each element type, numbered below."""
         members = {number: [v] for number, v in enumerate(v for v in self.sums if not is_small(v))}
-        small = [v for v in self.sums if is_small(v)]
+        small = [v for v in self.sums if is_small(v) and v not in self._divisors]
         for number, kind in enumerate(sorted({str(v.dtype.numpy) for v in small}), start=1):
             members[-number] = [v for v in small if str(v.dtype.numpy) == kind]
         return members
@@ -628,6 +688,7 @@ def distribute(
     *,
     loss_weight: Variable | str | None = None,
     poisons: bool = False,
+    part_weights: Mapping[Variable, Variable] | None = None,
 ) -> GradientExchange:
     """Let an Executor exchange the gradients of a program between ranks, each of which feeds its part of the batch.
 
@@ -641,6 +702,7 @@ def distribute(
         loss_weight: what the loss divides a sum over examples by, a scalar in the program; ``"sum"`` if by nothing; None to read
             it from the formula of the loss.
         poisons: whether the loss is scaled, so that gradients that are not finite on one rank shall not be finite on all.
+        part_weights: of ``core.step.loss_terms.loss_of_part``, where the loss is what that makes of it.
 
     Raises:
         ArgumentError: if the formula of the loss does not say how parts add up, or there is a BatchNormalization by batch
@@ -652,27 +714,31 @@ def distribute(
     if strategy.sharding == 2 and transport.world_size > 1 and not hasattr(transport, "send"):
         raise refuse("sharding=2", "no send")
     synchronises = check_batch_norm(program, strategy.batch_norm)
-    if isinstance(loss_weight, Variable):
-        share = Share("mean", loss_weight)
-    elif loss_weight == "sum":
-        share = Share("sum")
-    elif loss_weight is None:
-        share = share_of(loss, Builder(program.global_block(), role=Role.BACKWARD, key="loss_weight"))
-    else:
-        raise ArgumentError(f"loss_weight is a variable, 'sum' or None, not {loss_weight!r}.")
     accumulation = program.plan.accumulation
+    weighing = PartWeights(transport, part_weights) if part_weights else None
+    if part_weights is not None:
+        loss_weight = "sum"
+    if accumulation is not None and accumulation.terms:
+        terms = list(accumulation.terms)
+    else:
+        terms = [only_term(loss, loss_weight, Builder(program.global_block(), role=Role.BACKWARD, key="loss_weight"))]
+    if synchronises and len(terms) > 1:
+        raise ArgumentError(
+            f"batch_norm='sync' is not written for a loss whose terms ({loss.name}) are divided by different numbers."
+        )
     exchange = GradientExchange(
         transport,
         loss,
-        share,
+        terms,
         strategy,
         sends=accumulation is None,
         poisons=poisons and accumulation is not None,
         synchronises=synchronises,
+        part_weights=weighing,
     )
     program.plan.exchange = exchange
     if accumulation is not None:
         exchange.own = {v.name for v in accumulation.sums}
-        accumulation.exchange = StateExchange(transport, accumulation.sums, strategy)
+        accumulation.exchange = StateExchange(transport, accumulation, strategy)
     program.version += 1
     return exchange

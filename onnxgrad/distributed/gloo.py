@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.distributed.transport import checked
+from onnxgrad.distributed.transport import writable_buffer
 from onnxgrad.errors import ProviderError
 
 __all__ = ["GlooTransport"]
@@ -42,23 +42,23 @@ class GlooTransport:
         self._operations = {"sum": operations.SUM, "max": operations.MAX, "min": operations.MIN}
 
     def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
-        self._engine.all_reduce(self._tensor(checked(buffer, op)), self._operations[op], group=self._group)
+        self._engine.all_reduce(self._tensor(writable_buffer(buffer, op)), self._operations[op], group=self._group)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
-        self._engine.broadcast(self._tensor(checked(buffer)), self._ranks[root], group=self._group)
+        self._engine.broadcast(self._tensor(writable_buffer(buffer)), self._ranks[root], group=self._group)
 
     def barrier(self) -> None:
         self._engine.barrier(self._group)
 
     def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
-        sent = self._tensor(checked(buffer)).clone()
+        sent = self._tensor(writable_buffer(buffer)).clone()
         self._sent = [(request, kept) for request, kept in self._sent if not request.is_completed()]
         while len(self._sent) >= _ON_THE_WAY:
             self._sent.pop(0)[0].wait()
         self._sent.append((self._engine.isend(sent, self._ranks[to], group=self._group), sent))
 
     def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
-        self._engine.recv(self._tensor(checked(buffer)), self._ranks[source], group=self._group)
+        self._engine.recv(self._tensor(writable_buffer(buffer)), self._ranks[source], group=self._group)
 
     def groups(self, groups: list[list[int]]) -> GlooTransport:
         """The transport of the group that this rank is in; called by all ranks with the same groups."""

@@ -12,14 +12,14 @@ import numpy as np
 from onnxgrad.distributed.gloo import GlooTransport
 from onnxgrad.distributed.mpi import MpiTransport
 from onnxgrad.distributed.transport import Alone, LocalTransport, PointToPoint, Transport
-from onnxgrad.distributed.watch import Watched
+from onnxgrad.distributed.watch import WatchedTransport
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["Grid", "grid_of", "group_of"]
 
 
 class Grid(NamedTuple):
-    """Where a rank stands, and its neighbours.
+    """The position of a rank in a grid, and its neighbours.
 
     Attributes:
         stage, replica: of this rank; ranks count through the stages of the first replica, then of the second.
@@ -79,7 +79,7 @@ def group_of(transport: Transport, groups: list[list[int]]) -> Transport:
     group = groups[mine]
     if len(groups) == 1 and group == list(range(transport.world_size)):
         return transport
-    if isinstance(transport, Watched):
+    if isinstance(transport, WatchedTransport):
         return _WatchedGroup(group_of(transport.transport, groups), transport.watch)
     if isinstance(transport, MpiTransport):
         split = transport.communicator.Split(mine, group.index(transport.rank))
@@ -95,7 +95,7 @@ def group_of(transport: Transport, groups: list[list[int]]) -> Transport:
     raise ArgumentError(f"{type(transport).__name__} can make no groups of ranks, which rows of a pipeline need. Use MPI or gloo.")
 
 
-class _WatchedGroup(Watched):
+class _WatchedGroup(WatchedTransport):
     """Not counted, as groups exchange in different numbers: who dies or raises ends all here too, who hangs does not."""
 
     def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:

@@ -22,7 +22,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-__all__ = ["BEAT", "BYE", "END", "FAILED", "HELLO", "LEFT", "MESSAGE", "Standing", "verdict"]
+__all__ = ["BEAT", "BYE", "CLOSED", "END", "FAILED", "HELLO", "MESSAGE", "RankStatus", "failure_reason"]
 
 BEAT = 0.5
 """Seconds between two messages of a rank."""
@@ -30,7 +30,7 @@ HELLO = struct.Struct("!16sIQ?")
 """Key, rank, process number, and whether it runs on the machine of the monitor."""
 MESSAGE = struct.Struct("!cQ?I")
 """Kind, exchanges that have begun, whether the rank waits, and the bytes of a text that follows."""
-ALIVE, LEFT, FAILED = b"a", b"l", b"f"
+ALIVE, CLOSED, FAILED = b"a", b"l", b"f"
 END, BYE = b"e", b"b"
 """What the monitor says: that all have to end, or that all have left."""
 _GRACE = 3.0
@@ -38,8 +38,8 @@ _COMES_WITHIN = 60.0
 
 
 @dataclass
-class Standing:
-    """What is known of a rank; times are those of ``time.monotonic``.
+class RankStatus:
+    """The status of a rank; times are by ``time.monotonic``.
 
     Attributes:
         entered: exchanges that it has begun.
@@ -58,7 +58,7 @@ class Standing:
     process: int | None = None
 
 
-def verdict(ranks: list[Standing], now: float, timeout: float, lost_after: float) -> str | None:
+def failure_reason(ranks: list[RankStatus], now: float, timeout: float, lost_after: float) -> str | None:
     """Why all ranks have to end, if they have.
 
     Args:
@@ -91,7 +91,7 @@ def verdict(ranks: list[Standing], now: float, timeout: float, lost_after: float
 class _Monitor:
     def __init__(self, key: bytes, count: int, timeout: float, lost_after: float) -> None:
         self.key, self.timeout, self.lost_after = key, timeout, lost_after
-        self.ranks = [Standing() for _ in range(count)]
+        self.ranks = [RankStatus() for _ in range(count)]
         # The order of its events is that in which they happened, so the first socket that ends is that of the cause.
         self.selector = selectors.DefaultSelector()
         self.unread: dict[socket.socket, bytes] = {}
@@ -126,17 +126,17 @@ class _Monitor:
     def judge(self) -> str | None:
         if len(self.rank_of) < len(self.ranks):
             return next((f"rank {i} of {len(self.ranks)} {one.gone}" for i, one in enumerate(self.ranks) if one.gone), None)
-        return verdict(self.ranks, time.monotonic(), self.timeout, self.lost_after)
+        return failure_reason(self.ranks, time.monotonic(), self.timeout, self.lost_after)
 
     def read(self, connection: socket.socket) -> None:
-        """What a rank says."""
+        """Read a message of a rank."""
         try:
             more = connection.recv(2**16)
         except OSError:
             more = b""
         if not more:
             self.selector.unregister(connection)
-            one = self.ranks[self.rank_of[connection]] if connection in self.rank_of else Standing(left=True)
+            one = self.ranks[self.rank_of[connection]] if connection in self.rank_of else RankStatus(left=True)
             if not one.left and one.gone is None:
                 one.gone = "has died: it was killed, or ended without saying so"
             one.process = None
@@ -163,16 +163,16 @@ class _Monitor:
         self.unread[connection] = text
 
     @staticmethod
-    def hear(one: Standing, message_type: bytes, entered: int, waits: bool, message: str) -> None:
+    def hear(one: RankStatus, message_type: bytes, entered: int, waits: bool, message: str) -> None:
         now = one.heard = time.monotonic()
         if not waits:
             one.since = None
-        elif one.since is None or one.entered != entered or (message_type == LEFT and not one.left):
+        elif one.since is None or one.entered != entered or (message_type == CLOSED and not one.left):
             one.since = now
         one.entered = entered
         if message_type == FAILED:
             one.gone = f"has raised {message.rstrip('.')}"
-        one.left = one.left or message_type == LEFT
+        one.left = one.left or message_type == CLOSED
 
     def say(self, what: bytes) -> None:
         for connection in self.rank_of:

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from onnxgrad.distributed.transport import OPERATIONS, checked
+from onnxgrad.distributed.transport import OPERATIONS, writable_buffer
 from onnxgrad.errors import ArgumentError, ProviderError
 
 __all__ = ["MpiTransport"]
@@ -38,18 +38,18 @@ class MpiTransport:
         self._operations: dict[Any, Any] = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 
     def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
-        sent = _sendable(checked(buffer, op))
+        sent = _sendable(writable_buffer(buffer, op))
         operation = self._half(op, buffer.dtype) if buffer.dtype in _HALVES else self._operations[op]
         self.communicator.Allreduce(self._mpi.IN_PLACE, sent, operation)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
-        self.communicator.Bcast(_sendable(checked(buffer)), root)
+        self.communicator.Bcast(_sendable(writable_buffer(buffer)), root)
 
     def barrier(self) -> None:
         self.communicator.Barrier()
 
     def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
-        array = _sendable(checked(buffer))
+        array = _sendable(writable_buffer(buffer))
         under_way = []
         sent = None
         for request, kept in self._sent:
@@ -62,7 +62,7 @@ class MpiTransport:
         self._sent = [*under_way, (self.communicator.Isend(sent, to), sent)]
 
     def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
-        self.communicator.Recv(_sendable(checked(buffer)), source)
+        self.communicator.Recv(_sendable(writable_buffer(buffer)), source)
 
     def abort(self, code: int) -> None:
         """End all ranks."""

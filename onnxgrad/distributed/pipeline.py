@@ -15,9 +15,9 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.applying import OpenApplying
 from onnxgrad.core.runtime.executor import set_rates
-from onnxgrad.core.runtime.held import HeldState
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.runner import OpenPhase
+from onnxgrad.core.runtime.scope_state import ScopeState
 from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, own_array
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
@@ -132,7 +132,7 @@ class PipelineStep:
         self._backward = backward[0] if backward else None
         self._weigh = self._still = None
         if plan.weigh is not None and self._is_last:
-            weigh = replace(phase_of("weigh the loss", plan.weigh, told=[PART]), runs="per micro-batch")
+            weigh = replace(phase_of("weigh the loss", plan.weigh, part_inputs=[PART]), runs="per micro-batch")
             self._weigh = OpenPhase(weigh, place, threads)
         if plan.still is not None:
             self._still = OpenPhase(phase_of("without data", plan.still), place, threads)
@@ -140,10 +140,10 @@ class PipelineStep:
         for number, stage in enumerate(plan.stages):
             for name in stage.parameters:
                 self._users.setdefault(name, []).append(number)
-        self._places = {name: users[0] for name, users in self._users.items()}
+        self._rank_of = {name: users[0] for name, users in self._users.items()}
         self._accumulation = program.plan.accumulation
         for total in [] if self._accumulation is None else self._accumulation.sums:
-            self._places[total.name] = self._places[total.name.rpartition("@")[0]]
+            self._rank_of[total.name] = self._rank_of.get(total.name.rpartition("@")[0], 0)  # that of weights is small: all have it
         held = scope or program.active_scope()
         self._scope = held if in_scope else held.copy()
         target = StepTarget(lowering, threads=threads or os.cpu_count() or 1)
@@ -152,9 +152,12 @@ class PipelineStep:
         shards = self._appliers[turns[0]].applying.shards
         assert shards is not None
         self._owners = shards.owners
-        self._gradients = {v: _parameter(v, self._places) for v in shards.cut.gradients if v not in plan.constant}
+        weights = set() if self._accumulation is None else set(self._accumulation.weights)
+        self._weights = [v for v in shards.cut.gradients if v in weights]
+        left_out = {*plan.constant, *self._weights}
+        self._gradients = {v: _parameter(v, self._rank_of) for v in shards.cut.gradients if v not in left_out}
         self._variables = {v.name: v for v in program.list_vars() if v.persistable}
-        self._state = HeldState(self._scope, self._variables.values())
+        self._state = ScopeState(self._scope, self._variables.values())
         opened = [one for one in (self._forward, self._backward, self._weigh, self._still) if one is not None]
         applied = [name for one in self._appliers.values() for name in one.applying.state()]
         self._names = list(dict.fromkeys([*(name for one in opened for name in one.state), *applied]))
@@ -165,7 +168,7 @@ class PipelineStep:
 
     def _opened(self, turn: Turn, target: StepTarget, place: Place, threads: int | None) -> OpenApplying:
         """The sessions that replace the state of this stage by what gradients, or sums of them, make of it"""
-        applying = make_exchanged(self.program, turn, target, _BetweenStages(self.grid.pipeline, self._places))
+        applying = make_exchanged(self.program, turn, target, _BetweenStages(self.grid.pipeline, self._rank_of))
         return OpenApplying(self.program, applying, place, threads)
 
     def _described(self) -> Step:
@@ -222,9 +225,9 @@ class PipelineStep:
         for phase, number in self.step.order(len(rows)):
             if phase == "forward":
                 own = slice(rows[number][0], rows[number][-1] + 1)
-                told = {name: array[own] for name, array in arrays.items()}
-                told[PART] = np.array([part.first + own.start, own.stop - own.start], np.int64)
-                alive.append(self._go_forward(told))
+                part_feed = {name: array[own] for name, array in arrays.items()}
+                part_feed[PART] = np.array([part.first + own.start, own.stop - own.start], np.int64)
+                alive.append(self._go_forward(part_feed))
                 self.most_alive = max(self.most_alive, len(alive))
                 self.most_bytes = max(self.most_bytes, sum(view_of(value).nbytes for kept in alive for value in kept.values()))
             if phase == "backward" or (phase == "forward" and self._backward is None and number >= self.step.ahead):
@@ -236,7 +239,7 @@ class PipelineStep:
         self._average(length)
         self.transport.all_reduce_(self._head)
         total, loss, raw, seen = self._head.tolist()
-        loss = loss if self._plan.share.reduction == "sum" else loss / total if total else raw / max(seen, 1.0)
+        loss = loss if self._plan.term.reduction == "sum" else loss / total if total else raw / max(seen, 1.0)
         self._total = total
         if self._accumulation is not None:
             self._take_gradients("run")
@@ -297,7 +300,7 @@ class PipelineStep:
         return kept
 
     def _weigh_loss(self, values: Values, results: Values, kept: Values) -> None:
-        """Count a micro-batch's loss, and begin its backward pass with its weight, in units of those of the first micro-batches"""
+        """Count a micro-batch's loss, and begin its backward pass with its weight, in units of the first micro-batches' weight"""
         plan, loss = self._plan, results[self.stage.results[self._plan.loss]]
         weight = 1.0
         if plan.weight is not None:
@@ -306,7 +309,7 @@ class PipelineStep:
             weight = _number(weighed[name])
         raw = _number(loss)
         self._head += np.array([weight, weight * raw if weight else 0.0, raw, 1.0])
-        self._unit = self._unit or (1.0 if plan.share.reduction == "sum" else weight * self.micro_batches)
+        self._unit = self._unit or (1.0 if plan.term.reduction == "sum" else weight * self.micro_batches)
         if self.stage.seed is not None:
             begun = weight / self._unit * self._scale if weight else 0.0
             kept[self.stage.seed] = value_of(np.full(tuple(loss.shape()), begun, view_of(loss).dtype))
@@ -346,16 +349,17 @@ class PipelineStep:
                 self._hand_out(parameter)
 
     def _take_gradients(self, turn: Turn) -> None:
-        """Let gradients become those of the whole batch, and what this rank holds what they make of it"""
+        """Add up the gradients of the whole batch, and apply them to the state that this rank holds"""
         unit = np.array([self._unit])
         self.grid.pipeline.all_reduce_(unit)  # the last stage alone knows it
-        factor = 1.0 if self._plan.share.reduction == "sum" else float(unit[0]) / self._total if self._total else 0.0
+        factor = 1.0 if self._plan.term.reduction == "sum" else float(unit[0]) / self._total if self._total else 0.0
         grads = {v: self._steady[name] for v, name in self._plan.constant.items()}
+        grads.update({v: value_of(np.full(v.static_shape or (), self._total, v.dtype.numpy)) for v in self._weights})
         for v, parameter in self._gradients.items():
             grad = self._summed(v, parameter, factor)
             if v not in self._owners:
                 grad = np.empty(v.static_shape or (), v.dtype.numpy) if grad is None else grad
-                self.grid.pipeline.broadcast_(grad.reshape(-1).view(np.uint8), self._places[parameter])
+                self.grid.pipeline.broadcast_(grad.reshape(-1).view(np.uint8), self._rank_of[parameter])
             if grad is not None:
                 grads[v] = value_of(grad)
         with self._scope.lock:
@@ -383,7 +387,7 @@ class PipelineStep:
         return array
 
     def _hand_out(self, parameter: str) -> None:
-        """Give what several stages read to those that do not update it"""
+        """Send the state that several stages read to the stages that do not update it"""
         owner, *others = self._users[parameter]
         if self.grid.stage == owner:
             for other in others:
@@ -446,7 +450,7 @@ class PipelineStep:
         appliers = [one.applying for one in self._appliers.values()]
         everywhere = {name for one in appliers for first in one.first for name in first.phase.reads}
         everywhere |= set(() if self._still is None else self._still.state)
-        owners = {**{name: rank for name, rank in owners.items() if name not in everywhere}, **self._places}
+        owners = {**{name: rank for name, rank in owners.items() if name not in everywhere}, **self._rank_of}
         shards = appliers[-1].shards
         assert shards is not None
         updated = {name for names in shards.names() for name in names}
@@ -455,11 +459,11 @@ class PipelineStep:
 
 
 class _BetweenStages:
-    """What lets stages of a pipeline apply gradients, each those of its layers.
+    """The exchange of a pipeline whose stages each apply the gradients of their own layers.
 
     Args:
         transport: between the stages.
-        places: the stage of each parameter, by name.
+        rank_of: the stage of each parameter, by name.
     """
 
     reads: Sequence[Variable] = ()
@@ -467,14 +471,14 @@ class _BetweenStages:
     sharding = 2
     synchronises: Synchronised | None = None
 
-    def __init__(self, transport: Transport, places: Mapping[str, int]) -> None:
-        self.transport, self.rank, self._places = transport, transport.rank, places
+    def __init__(self, transport: Transport, rank_of: Mapping[str, int]) -> None:
+        self.transport, self.rank, self._rank_of = transport, transport.rank, rank_of
 
     def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]:
         return ()
 
     def share_out(self, program: Program, cut: Cut) -> Shards:
-        return make_shards(program, self.transport.world_size, self._places, cut)
+        return make_shards(program, self.transport.world_size, self._rank_of, cut)
 
     def stop(self) -> None:
         """Nothing is on its way."""

@@ -56,7 +56,7 @@ class DistributedBatchSampler:
             raise ArgumentError(f"{len(dataset)} examples are too few for {self.nranks} ranks. Start fewer.")
 
     def _borders(self) -> list[int]:
-        """Where the batches of all ranks together begin, and the end."""
+        """Return where the batches of all ranks together begin, and the end."""
         count, whole = len(self.dataset), self.batch_size * self.nranks
         borders = list(range(0, count, whole))
         if len(borders) > 1 and count - borders[-1] < (whole if self.drop_last else self.nranks):

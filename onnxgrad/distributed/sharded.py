@@ -1,4 +1,4 @@
-"""A training step of which each rank holds a share: of the batch, and of the optimizer's state."""
+"""A training step of which each rank holds a shard: of the batch, and of the optimizer's state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, copy_state
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import is_applied
-from onnxgrad.core.step.loss_weight import loss_of
+from onnxgrad.core.step.loss_terms import loss_of
 from onnxgrad.core.step.shards import Shards
 from onnxgrad.core.step.split import Fetch
 from onnxgrad.core.step.step import Step
@@ -114,8 +114,8 @@ class ShardedStep:
         exchange = distribute(self.program, minimized, transport, strategy, loss_weight=loss_weight)
         accumulation = self.program.plan.accumulation
         self.exchange: GradientExchange | StateExchange = exchange if accumulation is None else accumulation.exchange
-        held = scope or program.active_scope()
-        self._scope = held if in_scope else held.copy()
+        source = scope or program.active_scope()
+        self._scope = source if in_scope else source.copy()
         self._rates = FollowedRates(program, self._scope)
         self._executor = Executor(place or CPUPlace(), threads=threads, shapes=0)
         self._done = 0
@@ -124,7 +124,7 @@ class ShardedStep:
 
     @property
     def shards(self) -> Shards | None:
-        """Who holds what; None if all hold all."""
+        """The ranks that hold each shard; None if all hold all."""
         return None if self._shared is None else self._shared.shards
 
     @property

@@ -69,8 +69,8 @@ class Strategy:
         batch_norm: what BatchNormalization by batch statistics, where there is one, does: ``"local"`` normalises each rank's part
             by its own, and running statistics are averaged; ``"sync"`` normalises by those of the whole batch (of a Trainer;
             ``ShardedStep`` has an argument for it); ``"frozen"`` says that there is none.
-        sharding: of a Trainer, 1 if each rank holds a share of the optimizer's state (ZeRO stage 1), 2 if it is sent the gradients
-            of its share alone as well (stage 2); 0 if all hold all.
+        sharding: of a Trainer, 1 if each rank holds a shard of the optimizer's state (ZeRO stage 1), 2 if it is sent the gradients
+            of its shard alone as well (stage 2); 0 if all hold all.
         pipeline: of a Trainer, into how many stages its layers are cut, each on a rank (``PipelineStep``); more ranks are further
             rows of stages, which share each batch.
         micro_batches: of a pipeline, into how many parts a row cuts its part of the batch.

@@ -21,11 +21,11 @@ __all__ = [
     "ReduceOp",
     "Transport",
     "add_up_on",
-    "checked",
     "hosts",
-    "room_like",
+    "reused_buffer",
     "run_local",
     "sent_to",
+    "writable_buffer",
 ]
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class PointToPoint(Transport, Protocol):
         """Replace a buffer, in place, by the next one that the rank ``source`` has sent here, of the same length and dtype."""
 
 
-def checked(buffer: np.ndarray[Any, Any], op: str = "sum") -> np.ndarray[Any, Any]:
+def writable_buffer(buffer: np.ndarray[Any, Any], op: str = "sum") -> np.ndarray[Any, Any]:
     """A buffer that a transport may write to.
 
     Raises:
@@ -114,7 +114,7 @@ def sent_to(owner: int, transport: Any, buffer: np.ndarray[Any, Any]) -> Iterato
     if transport.rank != owner:
         transport.send(buffer, owner)
         return
-    other = room_like(buffer, "received")
+    other = reused_buffer(buffer, "received")
     for rank in range(transport.world_size):
         if rank == owner:
             yield buffer
@@ -127,7 +127,7 @@ _ROOMS = threading.local()
 """Where a thread receives what others send, from one step to the next: memory that is new takes as long as what is sent."""
 
 
-def room_like(buffer: np.ndarray[Any, Any], purpose: str) -> np.ndarray[Any, Any]:
+def reused_buffer(buffer: np.ndarray[Any, Any], purpose: str) -> np.ndarray[Any, Any]:
     """Memory of this thread for an array like another one; the next one for the same purpose is written to it as well."""
     buffers: dict[str, np.ndarray[Any, Any]] = _ROOMS.__dict__
     if purpose not in buffers or buffers[purpose].nbytes < buffer.nbytes:
@@ -150,10 +150,10 @@ class Alone:
     rank, world_size = 0, 1
 
     def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
-        checked(buffer, op)
+        writable_buffer(buffer, op)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
-        checked(buffer)
+        writable_buffer(buffer)
 
     def barrier(self) -> None:
         pass
@@ -220,7 +220,7 @@ class LocalTransport:
 
     def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
         operation = OPERATIONS.get(op, np.add)
-        self._group.buffers[self.rank] = checked(buffer, op)
+        self._group.buffers[self.rank] = writable_buffer(buffer, op)
         self._group.meet()
         total = self._group.buffers[0].copy()
         for other in self._group.buffers[1:]:
@@ -232,7 +232,7 @@ class LocalTransport:
         buffer[...] = total
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
-        self._group.buffers[self.rank] = checked(buffer)
+        self._group.buffers[self.rank] = writable_buffer(buffer)
         self._group.meet()
         sent = self._group.buffers[root].copy()
         self._group.meet()
@@ -248,11 +248,11 @@ class LocalTransport:
         return LocalTransport(ranks.index(self.rank), self._group.group(key, self._groups[key]))
 
     def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
-        self._group.mail[self.rank, to].put(checked(buffer).copy())
+        self._group.mail[self.rank, to].put(writable_buffer(buffer).copy())
 
     def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
         sent = self._group.next(source, self.rank)
-        if sent.shape != checked(buffer).shape or sent.dtype != buffer.dtype:
+        if sent.shape != writable_buffer(buffer).shape or sent.dtype != buffer.dtype:
             raise ArgumentError(
                 f"rank {source} sent {sent.dtype}{list(sent.shape)}, rank {self.rank} takes {buffer.dtype}{list(buffer.shape)}."
             )

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.distributed import monitor
-from onnxgrad.distributed.monitor import BEAT, BYE, FAILED, HELLO, LEFT, MESSAGE
+from onnxgrad.distributed.monitor import BEAT, BYE, CLOSED, FAILED, HELLO, MESSAGE
 from onnxgrad.distributed.transport import Transport, hosts
 from onnxgrad.errors import ArgumentError, TrainingError
 
-__all__ = ["Watch", "Watched"]
+__all__ = ["Watch", "WatchedTransport"]
 
 _ANSWER = 10.0
 
@@ -104,7 +104,7 @@ class Watch:
             return
         sys.excepthook = self._excepthook
         self._waits = self._left = True
-        self._say(LEFT)
+        self._say(CLOSED)
         self._over.wait()
 
     def _report(self, exception_type: Any, error: Any, trace: Any) -> None:
@@ -143,7 +143,7 @@ class Watch:
         os._exit(1)
 
 
-class Watched:
+class WatchedTransport:
     """A transport whose exchanges a watch knows of."""
 
     def __init__(self, transport: Transport, watch: Watch) -> None:

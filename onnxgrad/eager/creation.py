@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.state.inputs import FEED, as_array
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor, leaf
@@ -36,6 +37,7 @@ def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bo
     Raises:
         ArgumentTypeError: if ``data`` is of another type.
         ArgumentError: if nested lists have different lengths.
+        FeedError: if ``dtype`` does not hold a value, such as 300 for uint8 or 0.9 for int64. Use ``astype`` to round or wrap.
 
     Example:
         >>> paddle.to_tensor([1, 2, 3])
@@ -64,8 +66,8 @@ def _array(data: Any) -> Any:
         return data
     if isinstance(data, (list, tuple, range)):
         return _from_nested(data)
-    if hasattr(data, "__array__"):
-        return np.asarray(data)
+    if hasattr(data, "__array__") or hasattr(data, "__dlpack__"):
+        return as_array(data, "data", FEED)
     raise ArgumentTypeError(f"to_tensor takes numbers, lists, arrays and Tensors, not {type(data).__name__}.")
 
 

@@ -16,8 +16,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from onnxgrad.core.compile import compile
+from onnxgrad.core.graph.graph import FedLabel
+from onnxgrad.core.graph_passes.label_range import LOSSES, fed_label, has_labels
 from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.origin import is_written_for
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import TensorValue as Array
 from onnxgrad.core.ir.traverse import all_operators_of
@@ -25,12 +28,14 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace
 from onnxgrad.core.runtime.session import open_graph
+from onnxgrad.core.state.inputs import Door, check_classes
 from onnxgrad.eager.node import Call, Kind, TapeNode
-from onnxgrad.errors import ExecutionError
+from onnxgrad.errors import ExecutionError, FeedError
 
 __all__ = ["Writer", "counts", "evaluate"]
 
 _SESSIONS = 512
+_LABELS = Door("the tensor", "the loss", casts=False)
 _CONSTANTS_TRIED = 4
 _SMALL_WORK = 1 << 14
 Built = TypeVar("Built")
@@ -40,12 +45,17 @@ counts = {"sessions": 0, "runs": 0, "backward": 0}
 
 
 class _Compiled(NamedTuple):
-    """A session, the names of its results, which leaves it takes, and which of these as float32."""
+    """A session, the names of its results, which leaves it takes, and which of these as float32.
+
+    Labels of losses are checked: those among the leaves, and those that are computed, which are its last results.
+    """
 
     run: Any
     names: list[str]
     leaves: list[tuple[str, int]]
     widened: list[str]
+    labels: list[FedLabel]
+    computed: list[FedLabel]
 
 
 class Structures(Generic[Built]):
@@ -176,6 +186,7 @@ def evaluate(nodes: Iterable[TapeNode], forget: bool = True) -> None:
 
     Raises:
         ExecutionError: with onnxruntime's reason, if it refuses or fails.
+        FeedError: if labels of a loss are no classes.
     """
     targets = [node for node in nodes if node.array is None]
     if not targets:
@@ -192,11 +203,17 @@ def _evaluate(targets: list[TapeNode], forget: bool) -> None:
         feeds: dict[str, Any] = {name: leaves[at].array for name, at in compiled.leaves}
         for name in compiled.widened:
             feeds[name] = feeds[name].astype(np.float32)
+        for label in compiled.labels:
+            check_classes(feeds[label.name], label.name, label.classes, label.ignored, _LABELS)
         results = compiled.run(compiled.names, feeds, None)
+        for label, value in zip(reversed(compiled.computed), reversed(results), strict=False):
+            check_classes(value, label.name, label.classes, label.ignored, _LABELS)
+    except FeedError:
+        raise
     except Exception as error:
         raise ExecutionError(f"onnxruntime failed while computing eager tensors: {error}") from error
     counts["runs"] += 1
-    for array, nodes_of in zip(results, chain.wanted.values(), strict=True):
+    for array, nodes_of in zip(results, chain.wanted.values(), strict=not compiled.computed):
         for node in nodes_of:
             type = node.kind.type  # What a run returned may have another element type than the tensor.
             node.array = array.astype(type.dtype.numpy, copy=False) if isinstance(type, TensorType) else array
@@ -217,13 +234,48 @@ def _session(chain: Chain, fed: set[TapeNode]) -> _Compiled:
         writer.write(call)
     results = [writer.variables[chain.output_at(number)] for number in chain.wanted]
     outputs = [writer.block.build.Cast(v, to=1) if _is_odd(v.type) else v for v in results]
-    graph = compile(writer.program, outputs, runs=True)
+    computed = _computed_labels(writer)
+    outputs += list(computed)
+    graph = compile(writer.program, outputs, runs=True, checks_labels=True)
     session = open_graph(graph, CPUPlace(), 1 if _largest(chain) <= _SMALL_WORK else None)
     counts["sessions"] += 1
     read = {entry.name for entry in session.get_inputs()}
     leaves = [(name, at) for name, at in feeds if name in read]
     widened = [name for name, at in leaves if _is_odd(chain.leaves[at].kind.type)]
-    return _Compiled(session._sess.run, [v.name for v in outputs], leaves, widened)
+    return _Compiled(session._sess.run, [v.name for v in outputs], leaves, widened, graph.labels, list(computed.values()))
+
+
+def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
+    """Labels of losses that are results of other calls, and where gradients of losses take 1 from probabilities.
+
+    Raises:
+        FeedError: if one is a constant that is no class.
+    """
+    computed: dict[Variable, FedLabel] = {}
+    checked = {op.inputs[1] for op in writer.block.ops if has_labels(op)}
+    for op in writer.block.ops:
+        scores, label = op.inputs[:2] if len(op.inputs) > 1 else (None, None)
+        classes = scores.dims[1] if scores is not None and scores.dims is not None and len(scores.dims) > 1 else None
+        if label is None or not isinstance(classes, int):
+            continue
+        if op.type == "ScatterElements" and is_written_for(op, *LOSSES):
+            # The loss itself need not be computed with its gradient. What does not count is 0 here.
+            if _labels_behind(label) not in checked:
+                computed[label] = FedLabel("label", classes, None)
+        elif has_labels(op) and fed_label(op, writer.block.inputs) is None:
+            ignored = op.attr("ignore_index")
+            if label.value is not None and label.op is None:
+                check_classes(label.value.numpy(), "label", classes, ignored, _LABELS)
+            else:
+                computed[label] = FedLabel("label", classes, ignored)
+    return computed
+
+
+def _labels_behind(index: Variable) -> Variable:
+    """The labels that the gradient of a loss made an index of, by its own operators"""
+    while index.op is not None and index.op.inputs[0] is not None and is_written_for(index.op, *LOSSES):
+        index = index.op.inputs[0]
+    return index
 
 
 def _is_odd(type: Any) -> bool:

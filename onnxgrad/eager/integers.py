@@ -22,7 +22,7 @@ from onnxgrad.eager.evaluate import Writer
 from onnxgrad.eager.node import Call, Kind, Signature, TapeNode, kind_of
 from onnxgrad.errors import UnsupportedGradient
 
-__all__ = ["OpenWriter", "carries", "is_open", "returned"]
+__all__ = ["OpenWriter", "carries_gradient", "cast_gradient", "is_open"]
 
 _ROUND = ("Div", "Mod")
 _DOUBLE = dtype_of("float64")
@@ -33,7 +33,7 @@ def is_open(node: TapeNode | None) -> bool:
     return node is not None and not node.stop and not node.kind.is_float and isinstance(node.kind.type, TensorType)
 
 
-def carries(signature: Signature, index: int, inputs: Sequence[TapeNode | None]) -> bool:
+def carries_gradient(signature: Signature, index: int, inputs: Sequence[TapeNode | None]) -> bool:
     """Whether output ``index``, of integers or Booleans, passes gradients on to an operand that is open."""
     if not any(is_open(node) for node in inputs) or not isinstance(signature.kinds[index].type, TensorType):  # type: ignore[union-attr]
         return False
@@ -65,7 +65,7 @@ def _types_of(op_type: str, operands: int, results: int) -> tuple[list[str], lis
     return types[0], types[1]
 
 
-def returned(build: Builder, gradient: Variable, dtype: DType) -> Variable:
+def cast_gradient(build: Builder, gradient: Variable, dtype: DType) -> Variable:
     """A gradient in the element type of what it is the gradient of; integers wrap as integers do."""
     if gradient.dtype == dtype:
         return gradient
@@ -80,16 +80,16 @@ class OpenWriter(Writer):
     def __init__(self, nodes: Iterable[TapeNode | None]) -> None:
         super().__init__()
         self._open = {(node.call, node.index) for node in nodes if node is not None and is_open(node)}
-        self._twins: dict[Any, Variable] = {}
+        self._doubles: dict[Any, Variable] = {}
 
     def differentiable(self, node: TapeNode, v: Variable) -> Variable:
         """The variable that replaces a value where it is differentiated: itself, or for integers their copy in float64."""
         if not is_open(node):
             return v
         key = node if node in self.variables else (node.call, node.index)
-        if key not in self._twins:
-            self._twins[key] = self._double(v)
-        return self._twins[key]
+        if key not in self._doubles:
+            self._doubles[key] = self._double(v)
+        return self._doubles[key]
 
     def _double(self, v: Variable) -> Variable:
         return v if v.dtype == _DOUBLE else self.block.build.Cast(v, to=_DOUBLE.number)
@@ -114,7 +114,7 @@ class OpenWriter(Writer):
         results = [_as_double(kind) if type in carried else kind for kind, type in zip(signature.kinds, types[1], strict=True)]
         for index, v in enumerate(self._append(signature.type, operands, results, dict(signature.attrs))):
             if v is not None and types[1][index] in carried:
-                self._twins[call, index] = v
+                self._doubles[call, index] = v
         return None
 
     def _write_cast(self, call: Call, is_opened: bool) -> None:
@@ -128,10 +128,10 @@ class OpenWriter(Writer):
         super().write(call)
         if (call, 0) in self._open:
             x = self._double(self._operand(call.inputs[0], is_opened))  # type: ignore[arg-type]
-            held = self.block.build.Identity(x)
-            held.stop_gradient = True
+            constant = self.block.build.Identity(x)
+            constant.stop_gradient = True
             # The value that the cast rounds to, with the gradient of x.
-            self._twins[call, 0] = self.block.build.Add(x, self._double(self.variables[call, 0]) - held)
+            self._doubles[call, 0] = self.block.build.Add(x, self._double(self.variables[call, 0]) - constant)
 
     def _operand(self, node: TapeNode | None, in_double: bool) -> Variable | None:
         v = self.read(node)

@@ -137,7 +137,7 @@ class Call:
         self.stack: tuple[tuple[CodeType, int], ...] = ()
 
     def source_lines(self) -> list[str]:
-        """Where the user's code made this call, innermost first: ``file:line in function``."""
+        """Return the lines of user code that made this call, innermost first: ``file:line in function``."""
         frames = [(code, next(islice(code.co_positions(), at // 2, None))) for code, at in self.stack]
         return [f"{code.co_filename}:{line} in {code.co_qualname}" for code, (line, *_) in frames]
 
@@ -160,7 +160,7 @@ FREED.freed = True
 
 
 class Meta:
-    """What belongs to a tensor rather than to one value of it: its name, gradient and hooks, and whether a user cut it off.
+    """The properties of a tensor rather than of one value of it: its name, gradient and hooks, and whether a user cut it off.
 
     ``retain`` holds the numbers of the hooks that there were when the gradient was asked to be retained. A tensor that was changed
     in place keeps hooks and the retained gradient of what it was before, ``earlier``.

@@ -19,10 +19,10 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import TensorValue as Array
-from onnxgrad.core.ir.traverse import captured
+from onnxgrad.core.ir.traverse import captured_variables
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.eager.integers import carries
+from onnxgrad.eager.integers import carries_gradient
 from onnxgrad.eager.node import Call, Kind, Signature, TapeNode, constant_node, kind_of, kind_of_array, signature_of, user_stack
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
@@ -30,7 +30,7 @@ from onnxgrad.internal import state
 if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor
 
-__all__ = ["BLOCK", "EAGER", "Fragment", "added", "record", "record_binary", "record_call", "record_unary", "wrap"]
+__all__ = ["BLOCK", "EAGER", "Fragment", "add_gradients", "record", "record_binary", "record_call", "record_unary", "wrap"]
 
 _LONGEST_CHAIN = 400
 _MEMO_LIMIT = 50_000
@@ -193,7 +193,7 @@ def record_call(signature: Signature, inputs: tuple[TapeNode | None, ...]) -> li
     nodes: list[Any] = [None] * len(signature.kinds)
     for index, kind in enumerate(signature.kinds):
         if kind is not None:
-            ends = stop or not (kind.is_float or carries(signature, index, inputs))
+            ends = stop or not (kind.is_float or carries_gradient(signature, index, inputs))
             nodes[index] = TapeNode(kind, None, call, index, ends, depth + 1)
     if len(nodes) > 1:
         call.others = [_ref(node) for node in nodes if node is not None]
@@ -217,7 +217,7 @@ def record_one(signature: Signature, inputs: tuple[Any, ...]) -> Any:
         depth = _shorten(inputs)
     call = Call(signature, inputs)
     call.stack = () if stop else user_stack()
-    node = TapeNode(kind, None, call, 0, stop or not (kind.is_float or carries(signature, 0, inputs)), depth + 1)
+    node = TapeNode(kind, None, call, 0, stop or not (kind.is_float or carries_gradient(signature, 0, inputs)), depth + 1)
     tensor = _new(_tensor_class)
     tensor._node = node
     node.handle = _ref(tensor)
@@ -257,7 +257,7 @@ def record_binary(op_type: str, x: Any, y: Any) -> Any:
     return record_one(signature, (first, second))
 
 
-def added(x: Tensor, y: Tensor) -> Tensor:
+def add_gradients(x: Tensor, y: Tensor) -> Tensor:
     """The sum of two gradients; of Booleans, whether either is True."""
     result: Tensor = record_binary("Or" if x.dtype.name == "bool" else "Add", x, y)
     return result
@@ -390,7 +390,7 @@ def _record_anew(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any, 
 def _with_bodies(op_type: str, args: Any, kwargs: Any, count_of: int, domain: str) -> tuple[Signature, tuple[TapeNode, ...]]:
     """An operator with bodies as a fragment, whose operands include the tensors that the bodies read."""
     operator, position, nodes = _built(op_type, args, kwargs, count_of, domain)
-    outer = [v for v in captured(operator) if isinstance(v, _tensor_class)]
+    outer = [v for v in captured_variables(operator) if isinstance(v, _tensor_class)]
     present = [v for v in operator.inputs if v is not None and v in position]
     inputs = tuple([nodes[position[v]] for v in present] + [v._node for v in outer])
     fragment = Fragment([operator], [*present, *outer], [v for v in operator.outputs if v is not None])

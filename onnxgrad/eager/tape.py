@@ -20,10 +20,10 @@ from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.evaluate import Structures, Writer, counts, evaluate
-from onnxgrad.eager.integers import OpenWriter, returned
+from onnxgrad.eager.integers import OpenWriter, cast_gradient
 from onnxgrad.eager.node import FREED, Call, Kind, Meta, Signature, TapeNode, calls_behind, kind_of
-from onnxgrad.eager.record import Fragment, added, record_call, wrap
-from onnxgrad.eager.tensor import Tensor, filled
+from onnxgrad.eager.record import Fragment, add_gradients, record_call, wrap
+from onnxgrad.eager.tensor import Tensor, full_like
 from onnxgrad.errors import ArgumentTypeError, FreedGraph
 from onnxgrad.internal import state
 
@@ -53,7 +53,7 @@ def _accumulate(node: TapeNode, gradient: Tensor) -> Tensor:
     meta = node.meta
     if meta is None:
         meta = node.meta = Meta()
-    meta.grad = gradient.detach() if meta.grad is None else added(meta.grad, gradient)
+    meta.grad = gradient.detach() if meta.grad is None else add_gradients(meta.grad, gradient)
     grad: Tensor = meta.grad
     return grad
 
@@ -85,7 +85,7 @@ class Backward:
     def run(
         self, targets: list[TapeNode], seeds: list[Tensor | None], wanted: list[TapeNode] | None
     ) -> list[tuple[TapeNode, Tensor]]:
-        """Gradients of ``wanted``, or of all leaves and retaining tensors; those that receive nothing are left out."""
+        """Compute the gradients of ``wanted``, or of all leaves and retaining tensors, without tensors that receive nothing."""
         self.calls, inner, self.leaves = self._collect(targets)
         self._cuts = {_key(n): n for n in inner if _is_cut(n)}
         if wanted is None:
@@ -97,7 +97,7 @@ class Backward:
             plain: list[tuple[TapeNode, Tensor | None]] = []
             for node, seed in zip(targets, seeds, strict=True):
                 if _key(node) in self._cuts:
-                    self._arrive(node, seed if seed is not None else filled(node.kind.type, 1.0))
+                    self._arrive(node, seed if seed is not None else full_like(node.kind.type, 1.0))
                 elif not node.stop:
                     plain.append((node, seed))
             self._stage(plain, sought)
@@ -149,18 +149,18 @@ class Backward:
     def _arrive(self, node: TapeNode, gradient: Tensor) -> None:
         store = self._arrived if _key(node) in self._cuts else self._found
         present = store.get(_key(node))
-        total = gradient if present is None else added(present[1], gradient)
+        total = gradient if present is None else add_gradients(present[1], gradient)
         store[_key(node)] = (node, total)
 
     def _gradient(self, node: TapeNode) -> Tensor:
         """A node's gradient, after hooks; zeros where operators on every path, such as Floor, are constant almost everywhere."""
         # The hooks of inner tensors were called on the way.
         entry = self._found.get(_key(node))
-        gradient = filled(node.kind.type, 0) if entry is None else entry[1]
+        gradient = full_like(node.kind.type, 0) if entry is None else entry[1]
         return gradient if _key(node) in self._cuts else _call_hooks(node, gradient)[1]
 
     def _pass_cut(self, sought: dict[Any, TapeNode]) -> None:
-        """Let hooks or a PyLayer see the gradient that is complete, which is that of the latest call, and go on from there."""
+        """Let hooks or a PyLayer see the gradient that is complete, which is the latest call's, and go on from there."""
         call = max((node.call for node, _ in self._arrived.values() if node.call is not None), key=attrgetter("serial"))
         outputs: dict[int, Tensor] = {}
         for key in [key for key in self._arrived if key[0] is call]:
@@ -189,7 +189,7 @@ class Backward:
                 continue
             if node.call is None:
                 if node in sought:
-                    self._arrive(node, seed if seed is not None else filled(node.kind.type, 1.0))
+                    self._arrive(node, seed if seed is not None else full_like(node.kind.type, 1.0))
             else:
                 inner.append((node, seed))
         if not inner:
@@ -333,7 +333,9 @@ class _Path:
                 v._stop = False
         targets = [writer.differentiable(node, writer.variables[node.call, node.index]) for node, _ in self.seeds]
         seeds = [None if seed is None else writer.feed(TapeNode(kind_of(seed.type), None), as_it_is=True) for _, seed in self.seeds]
-        cotangents = [None if g is None else returned(writer.block.build, g, v.dtype) for g, v in zip(seeds, targets, strict=True)]
+        cotangents = [
+            None if g is None else cast_gradient(writer.block.build, g, v.dtype) for g, v in zip(seeds, targets, strict=True)
+        ]
         with state.fresh_names():  # Names made while differentiating do not count in the user's name counters.
             grads = gradients(targets, variables, cotangents)
         return self._fragment(writer, grads, seeds)
@@ -376,7 +378,7 @@ class _Path:
     def _own(self, writer: Writer, g: Variable, kind: Kind, origin: dict[Variable, Any]) -> Variable:
         """A gradient that an operator of the backward pass computes, in the element type of the value."""
         if isinstance(kind.type, TensorType):
-            g = returned(writer.block.build, g, kind.type.dtype)
+            g = cast_gradient(writer.block.build, g, kind.type.dtype)
         if g in origin or g.op is None:
             return writer.block.build.Identity(g)
         return g

@@ -16,6 +16,7 @@ from onnxgrad.core.ir.tensor import TensorValue as Array
 from onnxgrad.core.ir.types import Entries, TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
+from onnxgrad.core.state.inputs import Door, as_array, converted
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.eager.entering import enter
 from onnxgrad.eager.evaluate import evaluate
@@ -24,9 +25,10 @@ from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, se
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError, UnsupportedGradient
 from onnxgrad.internal import state
 
-__all__ = ["Shape", "Tensor", "filled", "leaf"]
+__all__ = ["Shape", "Tensor", "full_like", "leaf"]
 
 _NOTHING: dict[str, Any] = {}
+_VALUE = Door("the", "the tensor")
 
 
 class Shape(list):  # type: ignore[type-arg]
@@ -230,7 +232,7 @@ class Tensor(Variable):
         if meta is None or meta.grad is None:
             return
         if set_to_zero:
-            meta.grad = filled(meta.grad, 0, meta.grad.stop_gradient)
+            meta.grad = full_like(meta.grad, 0, meta.grad.stop_gradient)
         else:
             meta.grad = None
 
@@ -418,14 +420,15 @@ class Tensor(Variable):
 
         Raises:
             ArgumentError: if the shape or element type differs.
+            FeedError: if the element type does not hold a number that was given.
         """
         self.hold(self.fitting(value))
 
     def fitting(self, value: Any) -> np.ndarray[Any, Any]:
-        """What ``set_value`` takes, as an array; raises ArgumentError as it does."""
-        array: np.ndarray[Any, Any] = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+        """What ``set_value`` takes, as an array; raises what it raises."""
+        array: np.ndarray[Any, Any] = value.numpy() if isinstance(value, Tensor) else as_array(value, self.name, _VALUE)
         if not isinstance(value, (Tensor, np.ndarray)):
-            array = array.astype(self.dtype.numpy)
+            array = converted(array, self.dtype, self.name, _VALUE)
         if array.shape != self.dims or array.dtype != self.dtype.numpy:
             raise ArgumentError(
                 f"set_value: {array.dtype}{list(array.shape)} does not fit {self.dtype.name}{list(self.dims)}. "
@@ -443,7 +446,7 @@ class Tensor(Variable):
         return self
 
     def apply(self, func: Callable[[Tensor], Tensor]) -> Tensor:
-        """What a function of Python makes of this tensor.
+        """Apply a Python function to the array of this tensor.
 
         Raises:
             UnsupportedGradient: if gradients are recorded for it.
@@ -494,7 +497,7 @@ class Tensor(Variable):
         """Replace some elements. Gradients flow to the kept elements and to the new ones."""
         item = _plain_index(item)
         taken = np.arange(self.size).reshape(self.dims)[item]
-        source = value if isinstance(value, Tensor) else leaf(np.asarray(value, self.dtype.numpy))
+        source = value if isinstance(value, Tensor) else leaf(value, self.dtype)
         if source.dtype != self.dtype:
             source = source.astype(self.dtype)  # type: ignore[assignment]
         spread = record("Expand", (source, np.array(taken.shape, np.int64)), _NOTHING)
@@ -559,6 +562,8 @@ def _leaf_node(value: Any, dtype: Any) -> TapeNode:
     wanted = None if dtype is None else dtype_of(dtype).numpy
     if isinstance(value, Tensor):
         value = value._array()
+    elif dtype is not None:
+        value = converted(as_array(value, "value", _VALUE), dtype_of(dtype), "value", _VALUE)
     elif not isinstance(value, (np.ndarray, np.generic)):
         value = np.asarray(value)
         if wanted is None and value.dtype == np.float64:
@@ -577,7 +582,7 @@ def leaf(value: Any, dtype: Any = None, stop_gradient: bool = True) -> Tensor:
     return tensor
 
 
-def filled(like: Any, value: float, stop_gradient: bool = True) -> Tensor:
+def full_like(like: Any, value: float, stop_gradient: bool = True) -> Tensor:
     """One number everywhere, in the shape and element type of a tensor, or of the type of one."""
     return leaf(np.full(like.dims, value, like.dtype.numpy), stop_gradient=stop_gradient)
 

@@ -1,4 +1,4 @@
-"""What DP-SGD has spent of privacy: the accountant is the package dp-accounting."""
+"""Account for the privacy that DP-SGD has spent: the accountant is the package dp-accounting."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def strategy(clients: int, *, proximal: float = 0.0, fraction: float = 1.0, eval
 def run(
     grid: Any, worker: Worker, chosen: Any, *, rounds: int, data: Columns | None = None, config: Mapping[str, Any] | None = None
 ) -> list[Row]:
-    """All rounds, from the weights of ``worker``, which has those of the last round afterwards.
+    """Run all rounds, from the weights of ``worker``, which has the weights of the last round afterwards.
 
     Args:
         grid: what Flower gives ``main`` of a ServerApp.

@@ -133,13 +133,13 @@ def _behind_first(g: Variable) -> list[int]:
 
 def _normal(op: Builder, program: Program, shapes: Sequence[Sequence[int]], seed: int) -> list[Variable]:
     """Standard normal numbers of these shapes, float32: others in every step, and for every seed."""
-    held = program.create_global_var(SEED, np.array(seed, np.int64))
+    seed_state = program.create_global_var(SEED, np.array(seed, np.int64))
     step = program.create_global_var(STEP, np.array(0, np.int64))
     program.updates[step] = op.Add(step, np.array(1))
     sizes = [prod(shape) for shape in shapes]
     half = ceil(sum(sizes) / 2)
     counters = op.Range(np.array(0), np.array(half), np.array(1))
-    key = op.Mod(held, np.array(_WORD)), op.Div(held, np.array(_WORD))
+    key = op.Mod(seed_state, np.array(_WORD)), op.Div(seed_state, np.array(_WORD))
     first, second = threefry(op, key, (counters, op.Mod(step, np.array(_WORD))))
     # Halfway between multiples of 2^-32, so that the logarithm is finite: at most 6.8 deviations.
     radius = op.Sqrt(op.Mul(op.Log(op.Mul(op.Add(op.Cast(first, to=1), 0.5), float(1 / _WORD))), -2.0))

@@ -58,7 +58,7 @@ class ProcessWorker:
             self.local_state()
 
     def fit(self, data: Columns, **options: Any) -> dict[str, float]:
-        """Train in the program from the present weights; arguments and result are those of ``Worker.fit``.
+        """Train in the program from the present weights; arguments and result are as for ``Worker.fit``.
 
         Raises:
             ExecutionError: if the program cannot be started, or ends without an answer.

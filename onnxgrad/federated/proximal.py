@@ -16,8 +16,9 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.core.step.cut import exchanged, is_applied
+from onnxgrad.core.step.cut import exchanged_gradients, is_applied
 from onnxgrad.core.step.export import Fetch, save_training_step
 from onnxgrad.errors import ArgumentError
 
@@ -69,8 +70,11 @@ def with_proximal(program: Program) -> Program:
 def _gradients(program: Program, applied: list[Variable], trained: list[Parameter]) -> dict[Parameter, Variable]:
     named = {p: re.compile(rf"(.*/)?{re.escape(p.grad_name)}(_\d+)?") for p in trained}
     grads: dict[Parameter, Variable] = {}
-    for g in exchanged(program, applied):
+    by_parameters = {v for op in dependent_operators(program.global_block().ops, trained) for v in op.outputs}
+    for g in exchanged_gradients(program, applied):
         p = next((own for own, name in named.items() if name.fullmatch(g.name)), None)
+        if p is None and g not in by_parameters:
+            continue  # what the loss of a micro-batch is divided by
         if p is None or p in grads or g.static_shape != p.static_shape:
             raise ArgumentError(f"{g.name}, which the optimizer reads, is not the gradient of one weight. Train without FedProx.")
         grads[p] = g

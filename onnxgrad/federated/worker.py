@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from onnx import ModelProto
@@ -12,10 +12,11 @@ from onnx import ModelProto
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import DROPOUT_SEED
+from onnxgrad.core.runtime.exported_step import WrittenStep
 from onnxgrad.core.runtime.places import Place, place_of
-from onnxgrad.core.runtime.written import WrittenStep
+from onnxgrad.core.state.inputs import COLUMN, as_input
 from onnxgrad.core.step.export import to_training_step
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, TrainingError
 from onnxgrad.federated.privacy import SEED as NOISE_SEED
 from onnxgrad.federated.proximal import ANCHORS, MU, with_proximal
@@ -91,23 +92,21 @@ class Worker:
         return [self._step.values[name].copy() for name in self.names]
 
     def set(self, arrays: Sequence[Array]) -> None:
-        """Take over weights and statistics; they are cast to the types of the step.
+        """Take over weights and statistics; they are converted to the types of the step.
 
         Raises:
-            DataError: if their number or a shape differs, or one is not finite.
+            DataError: if their number or a shape differs, or one is not finite, of another kind or too large for its type.
         """
         if len(arrays) != len(self.names):
             raise DataError(f"{len(arrays)} arrays came for the {len(self.names)} of this step. Let all sides use one model.")
-        held = self._step.values
+        present = self._step.values
         taken = {}
         for name, array in zip(self.names, arrays, strict=True):
-            value = np.asarray(array, held[name].dtype)
-            if value.shape != held[name].shape:
-                raise DataError(f"{name} has shape {list(held[name].shape)} here, {list(value.shape)} came. Use one model.")
+            value = np.array(as_input(_Entry(name, dtype_of(present[name].dtype), present[name].shape), array, _SENT))
             if not np.isfinite(value.astype(np.float32)).all():
                 raise DataError(f"{name} came with values that are not finite. Lower the learning rate, or the noise.")
             taken[name] = value
-        held.update(taken)
+        present.update(taken)
 
     def local_state(self) -> dict[str, Array]:
         """The state that stays here between rounds: the optimizer's state and counters, by name."""
@@ -115,13 +114,17 @@ class Worker:
         return {name: self._step.values[name].copy() for name in changed if name not in self.names}
 
     def set_local_state(self, state: Mapping[str, Array] | None) -> None:
-        """Take over what ``local_state`` gave; None for that of a new run."""
-        self._step.values.update(self._first)
-        known = self.local_state()
+        """Load the state that ``local_state`` returned; None for the state of a new run.
+
+        Raises:
+            DataError: if it holds what is no state of this step; nothing is changed then.
+        """
+        known, taken = self.local_state(), dict(self._first)
         for name, value in (state or {}).items():
-            if name not in known or known[name].shape != value.shape:
+            if name not in known or known[name].shape != np.shape(value):
                 raise DataError(f"{name} is no state of this step. Was it kept for another model or optimizer?")
-            self._step.values[name] = np.asarray(value, known[name].dtype)
+            taken[name] = np.array(as_input(_Entry(name, dtype_of(known[name].dtype), known[name].shape), value, _SENT))
+        self._step.values.update(taken)
 
     def fit(
         self,
@@ -202,7 +205,7 @@ class Worker:
         """The columns that the step takes, in its element types, and their length.
 
         Raises:
-            DataError: if one is missing, or lengths differ.
+            DataError: if one is missing, of another kind, shape or range, or lengths differ.
         """
         return self._columns(data, self._step)
 
@@ -212,11 +215,28 @@ class Worker:
         missing = [name for name in feeds if name not in data]
         if missing:
             raise DataError(f"the data lacks {missing}. Give a column for each of {list(feeds)}.")
-        columns = {name: np.asarray(data[name], dtype_of(feed["dtype"]).numpy) for name, feed in feeds.items()}
-        lengths = {len(column) for column in columns.values()}
+        columns = {name: as_input(_column(feed), data[name], COLUMN) for name, feed in feeds.items()}
+        lengths = {len(column) if column.ndim else 0 for column in columns.values()}
         if len(lengths) != 1 or not min(lengths):
             raise DataError(f"the columns have lengths {sorted(lengths)}. All must have one row per example, and at least one.")
         return columns, lengths.pop()
+
+
+class _Entry(NamedTuple):
+    """How a value of a step looks."""
+
+    name: str
+    dtype: DType
+    dims: Sequence[int | None] | None
+
+
+_SENT = COLUMN._replace(what="what came for", owner="this step")
+
+
+def _column(feed: Mapping[str, Any]) -> _Entry:
+    """A column of data, as a manifest describes what a step takes; it may be longer or shorter than a batch"""
+    dims = feed["shape"]
+    return _Entry(feed["name"], dtype_of(feed["dtype"]), [None, *dims[1:]] if dims else dims)
 
 
 class _Step(WrittenStep):

@@ -475,10 +475,10 @@ def pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str 
     return F.pad(x, paddings, value=pad_value, name=LayerHelper("pad", x, name=name).name)
 
 
-_MADE: dict[str, Any] = {function.__name__.rpartition(".")[2]: function for function in [*_AS_TODAY, *_RENAMED]} | _REFUSED
-globals().update(_MADE)
+_FUNCTIONS: dict[str, Any] = {function.__name__.rpartition(".")[2]: function for function in [*_AS_TODAY, *_RENAMED]} | _REFUSED
+globals().update(_FUNCTIONS)
 __all__ = [
-    *_MADE,
+    *_FUNCTIONS,
     *("data", "assign", "shape", "mean", "mul", "matmul", "pow", "topk", "embedding", "pool2d"),
     *("dropout", "relu", "relu6", "swish", "cross_entropy", "softmax_with_cross_entropy"),
     *("sigmoid_cross_entropy_with_logits", "smooth_l1", "one_hot", "label_smooth", "l2_normalize", "lrn", "reshape"),

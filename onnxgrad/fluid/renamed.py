@@ -1,4 +1,4 @@
-"""What makes a function of Paddle 1 out of one of today: the old arguments, and which is which."""
+"""Make functions of Paddle 1 out of today's: the old arguments, and which is which."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from onnxgrad.internal.signatures import bound, signature_of
+from onnxgrad.internal.signatures import bind_arguments, signature_of
 
 __all__ = ["renamed"]
 
@@ -31,7 +31,7 @@ def renamed(signature: str, function: Callable[..., Any], about: str = "", /, **
     assert old_names.keys() <= taken.keys() and new_names.keys() <= arguments.parameters.keys(), signature
 
     def old(*args: Any, **kwargs: Any) -> Any:
-        values = {new_names.get(key, key): value for key, value in bound(name, arguments, args, kwargs).items()}
+        values = {new_names.get(key, key): value for key, value in bind_arguments(name, arguments, args, kwargs).items()}
         return function(**{key: value for key, value in values.items() if key in taken})
 
     old.__name__ = old.__qualname__ = name

@@ -47,7 +47,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those that it is in, if they are not there.
+    """Make a folder and its parents, if they are not there.
 
     Raises:
         FileError: naming it and the reason.

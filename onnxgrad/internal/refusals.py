@@ -1,4 +1,4 @@
-"""What stands for the names that are not where Paddle has them: another name, or a reason, which those raise that are called.
+"""Provide the names that are not where Paddle has them: another name, or a function that raises the reason.
 
 Tests: tests/test_compat.py.
 """

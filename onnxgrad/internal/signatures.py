@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Taken", "bound", "signature_of"]
+__all__ = ["Taken", "bind_arguments", "signature_of"]
 
 
 def signature_of(text: str) -> tuple[str, inspect.Signature]:
@@ -28,7 +28,7 @@ def signature_of(text: str) -> tuple[str, inspect.Signature]:
     return definition.name, inspect.Signature(parameters)
 
 
-def bound(name: str, signature: inspect.Signature, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+def bind_arguments(name: str, signature: inspect.Signature, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call by name, with defaults.
 
     Raises:
@@ -51,8 +51,8 @@ class Taken:
         >>> from onnxgrad.internal.signatures import Taken
         >>> class Line(Taken):
         ...     takes = "slope, offset=0.0"
-        ...     def _begin(self, arguments):
-        ...         self.slope, self.offset = arguments.slope, arguments.offset
+        ...     def _begin(self, options):
+        ...         self.slope, self.offset = options.slope, options.offset
         >>> Line(2.0).offset, str(inspect.signature(Line))
         (0.0, '(slope, offset=0.0)')
     """
@@ -70,7 +70,7 @@ class Taken:
         if "takes" in vars(cls):
             cls.__init__ = _constructor(cls.takes)  # type: ignore[method-assign]
 
-    def _begin(self, arguments: Any) -> None:
+    def _begin(self, options: Any) -> None:
         raise NotImplementedError
 
 
@@ -78,7 +78,7 @@ def _constructor(arguments: str) -> Callable[..., None]:
     _, signature = signature_of(f"__init__(self, {arguments})")
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        values = bound(type(self).__name__, signature, (self, *args), kwargs)
+        values = bind_arguments(type(self).__name__, signature, (self, *args), kwargs)
         self._begin(SimpleNamespace(**{key: value for key, value in values.items() if key != "self"}))
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What guards and modes change: name counters, default programs, scope, gradient mode, mixed precision, seeds.
+"""Hold the state that guards and modes change: name counters, default programs, scope, gradient mode, mixed precision, seeds.
 
 There is one set of defaults in a process. A guard (``program_guard``, ``scope_guard``, ``no_grad``, ``auto_cast``, ...) lays its
 values over them for the thread, or the asynchronous task, that entered it and for no other.
@@ -48,7 +48,7 @@ class NameCounters:
 
 
 class _Layer(NamedTuple):
-    """What the guards that a thread is inside of have set, and the layer before the innermost one."""
+    """The settings of the guards that a thread is inside of, and the layer before the innermost one."""
 
     outer: _Layer | None
     values: dict[str, Any]
@@ -58,7 +58,7 @@ _INNERMOST: ContextVar[_Layer | None] = ContextVar("onnxgrad.internal.state", de
 
 
 class _Defaults:
-    """What every thread sees outside of guards."""
+    """The settings that every thread sees outside of guards."""
 
     def __init__(self) -> None:
         self.names = NameCounters()
@@ -140,8 +140,8 @@ def leave_guard() -> None:
 def set_here(**values: Any) -> None:
     """Set fields for this thread: until the guard that it is inside of ends, or for good outside of guards."""
     layer = _INNERMOST.get()
-    outer, held = (None, {}) if layer is None else layer
-    _INNERMOST.set(_Layer(outer, {**held, **values}))
+    outer, settings = (None, {}) if layer is None else layer
+    _INNERMOST.set(_Layer(outer, {**settings, **values}))
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class Layer:
         own["_full_name"] = state.generate_name(name_scope or type(self).__name__.lower())
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """What the layer computes."""
+        """Compute the result of the layer."""
         raise NotImplementedError(f"{type(self).__name__} has no forward().")
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
@@ -330,7 +330,7 @@ class Layer:
             parameter.clear_gradient()
 
     def extra_repr(self) -> str:
-        """What the printed form says in parentheses."""
+        """Return the text in parentheses of the printed form."""
         return ""
 
     def __repr__(self) -> str:
@@ -344,9 +344,9 @@ class Layer:
 class MadeLayer(Taken, Layer):
     """Base of layers whose constructor is written down as text, and which ``_make`` their members from what it is given."""
 
-    def _begin(self, args: Any) -> None:
+    def _begin(self, options: Any) -> None:
         Layer.__init__(self)
-        self._make(args)
+        self._make(options)
 
     def _make(self, args: Any) -> None:
         raise NotImplementedError

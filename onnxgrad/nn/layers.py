@@ -49,7 +49,7 @@ _OF_FOUR = "CTCLoss ctc_loss : blank reduction"
 class _OfFunction(MadeLayer):
     """A function that takes ``_known``: behind the tensors ``_options``, attributes of the layer by name, and ``_fixed`` values."""
 
-    _kind: str
+    _layer_name: str
     _function: Any
     _known: Any
     _options: ClassVar[dict[str, str]]
@@ -57,8 +57,8 @@ class _OfFunction(MadeLayer):
     _layout: str | None
 
     def _make(self, args: Any) -> None:
-        name, options = self._kind, vars(args)
-        self._given_name = options.pop("name")
+        name, options = self._layer_name, vars(args)
+        self._user_name = options.pop("name")
         if options.get("reduction", "mean") not in ("mean", "sum", "none", "batchmean"):
             raise ArgumentError(f"{name}: the reduction is 'mean', 'sum' or 'none', not {options['reduction']!r}.")
         for option, value in options.items():
@@ -69,15 +69,15 @@ class _OfFunction(MadeLayer):
         arguments = {argument: getattr(self, option) for option, argument in self._options.items()}
         if "training" in self._known:
             arguments["training"] = self.training
-        if self._given_name is not None and "name" in self._known:
-            arguments["name"] = self._given_name
+        if self._user_name is not None and "name" in self._known:
+            arguments["name"] = self._user_name
         return self._function(*inputs, **arguments, **self._fixed, **kwargs)
 
     def extra_repr(self) -> str:
         shown = {option: getattr(self, option) for option in self._options}
         if shown.get("data_format") == self._layout:
             shown.pop("data_format", None)
-        shown |= {} if self._given_name is None else {"name": self._given_name}
+        shown |= {} if self._user_name is None else {"name": self._user_name}
         return ", ".join(f"{option}={value}" for option, value in shown.items())
 
 
@@ -103,7 +103,7 @@ def _layer_class(entry: str, tensors: int) -> type[Layer]:
         "__doc__": f"The layer of ``nn.functional.{function_name}``: {(function.__doc__ or '').splitlines()[0]}",
         "__module__": __name__,
         "takes": ", ".join([*takes, "name=None"]),
-        "_kind": name,
+        "_layer_name": name,
         "_function": staticmethod(function),
         "_known": known,
         "_options": arguments,
@@ -145,10 +145,10 @@ class Softmax2D(Layer):
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
-        self._given_name = name
+        self._user_name = name
 
     def extra_repr(self) -> str:
-        return "" if self._given_name is None else f"name={self._given_name}"
+        return "" if self._user_name is None else f"name={self._user_name}"
 
     def forward(self, x: Any) -> Any:
         if x.ndim not in (3, 4):

@@ -156,15 +156,15 @@ class RNN(Layer):
             y, new = self.cell(x, states, **kwargs)
             if sequence_length is not None:
                 alive = sequence_length > t
-                y, new = _kept(alive, y, y * 0.0), _kept(alive, new, states)
+                y, new = _where_alive(alive, y, y * 0.0), _where_alive(alive, new, states)
             states = new
             outputs.append(y)
         return stack(outputs[::-1] if self.is_reverse else outputs, axis), states
 
 
-def _kept(alive: Any, new: Any, old: Any) -> Any:
+def _where_alive(alive: Any, new: Any, old: Any) -> Any:
     if isinstance(new, (list, tuple)):
-        return tuple(_kept(alive, a, b) for a, b in zip(new, old, strict=True))
+        return tuple(_where_alive(alive, a, b) for a, b in zip(new, old, strict=True))
     return where(alive.reshape([-1] + [1] * (new.ndim - 1)), new, old)
 
 

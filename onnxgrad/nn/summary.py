@@ -10,7 +10,7 @@ from onnxgrad.autograd.modes import no_grad
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.internal.text_table import table_lines
+from onnxgrad.internal.text_table import SummaryTable
 from onnxgrad.nn.container import LayerList, Sequential
 from onnxgrad.nn.layer import Layer
 from onnxgrad.tensor.creation import zeros
@@ -46,7 +46,7 @@ def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any =
     if not isinstance(net, Layer):
         raise ArgumentTypeError(f"summary takes a Layer, not {type(net).__name__}.")
     example = input if input is not None else [zeros(shape, dtype) for shape, dtype in _described(input_size, dtypes)]
-    rows: list[tuple[str, str, str, str]] = []
+    rows: list[tuple[str, str, str, int]] = []
     results = 0
 
     def note(layer: Layer, inputs: Any, output: Any) -> None:
@@ -56,7 +56,7 @@ def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any =
         outputs = tensors_in(output)
         results += sum(math.prod(x.shape) * x.dtype.numpy.itemsize for x in outputs)
         own = [x for x in (*layer._parameters.values(), *layer._buffers.values()) if x is not None]
-        rows.append((f"{layer_name}-{number}", _shapes(tensors_in(inputs)), _shapes(outputs), f"{_count(own):,}"))
+        rows.append((f"{layer_name}-{number}", _shapes(tensors_in(inputs)), _shapes(outputs), _count(own)))
 
     leaves = [layer for layer in net.sublayers() if not isinstance(layer, (Sequential, LayerList))] or [net]
     hooks = [layer.register_forward_post_hook(note) for layer in leaves]
@@ -73,7 +73,7 @@ def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any =
     weights = list({id(p): p for p in (*net.parameters(), *net.buffers())}.values())
     total, trained = _count(weights), _count([p for p in weights if not p.stop_gradient])
     size = sum(math.prod(p.shape) * p.dtype.numpy.itemsize for p in weights)
-    print(*table_lines([("Layer", "Input", "Output", "Parameters"), *rows], left=3), sep="\n")
+    print(SummaryTable(("Layer", "Input", "Output", "Parameters"), rows).text())
     print(f"\n{total:,} parameters ({size / 1e6:.1f} MB), {trained:,} of them trained; {results / 1e6:.1f} MB of results")
     return {"total_params": total, "trainable_params": trained}
 

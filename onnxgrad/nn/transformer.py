@@ -92,7 +92,7 @@ def _added(mask: Any, dtype: Any) -> Any:
 
 
 class _Block(MadeLayer):
-    """What layers of encoders and decoders share: attentions and a feed-forward part, each with its norm and residual."""
+    """Base of the layers of encoders and decoders: attentions and a feed-forward part, each with its norm and residual."""
 
     attentions: tuple[str, ...] = ("self_attn",)
 

@@ -17,7 +17,7 @@ __all__ = ["Adam", "AdamW", "Adamax", "Lamb", "NAdam", "RAdam"]
 
 
 class _Moments(Optimizer):
-    """Base of those that average the gradient (beta1) and its square (beta2)."""
+    """Base of the optimizers that average the gradient (beta1) and its square (beta2)."""
 
     _powers = 2
     """How many of the betas have their power corrected for."""
@@ -26,8 +26,8 @@ class _Moments(Optimizer):
         "learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, parameters=None, weight_decay=None, grad_clip=None, name=None"
     )
 
-    def _begin(self, given: Any) -> None:
-        super()._begin(given)
+    def _begin(self, options: Any) -> None:
+        super()._begin(options)
         for label in ("beta1", "beta2", "epsilon"):
             number = getattr(self, f"_{label}")
             if not number >= 0 or (number >= 1 and label != "epsilon"):
@@ -54,40 +54,40 @@ class _Moments(Optimizer):
         for p in parameters:
             state.append([self._filled(p, name) for name in moments])
             powers.append([self._number(p, name, beta) for name, beta in betas])
-        found: dict[int, _Scale] = {}
+        scales: dict[int, _Scale] = {}
         for dtype in dict.fromkeys(p.dtype for p in parameters):
             chosen = [i for i, p in enumerate(parameters) if p.dtype == dtype]
             joined = [self._next_power(op, [powers[i][k] for i in chosen], beta) for k, (_, beta) in enumerate(betas)]
-            alike = all(rates[i] is rates[chosen[0]] for i in chosen)
-            together = rates[chosen[0]] if alike else _joined(op, [op.Unsqueeze(rates[i], [0]) for i in chosen])
+            same_rate = all(rates[i] is rates[chosen[0]] for i in chosen)
+            together = rates[chosen[0]] if same_rate else _joined(op, [op.Unsqueeze(rates[i], [0]) for i in chosen])
             columns = [_apart(op, column, [parameters[i] for i in chosen]) for column in self._corrections(op, together, *joined)]
             for i, *corrections in zip(chosen, *columns, strict=True):
-                found[i] = _Scale(rates[i], state[i], corrections)
-        return [found[i] for i in range(len(parameters))]
+                scales[i] = _Scale(rates[i], state[i], corrections)
+        return [scales[i] for i in range(len(parameters))]
 
-    def _next_power(self, op: Builder, held: list[Variable], beta: float) -> Variable:
+    def _next_power(self, op: Builder, accumulators: list[Variable], beta: float) -> Variable:
         """beta^t of several parameters, whose accumulators start as beta"""
-        power = _joined(op, held)
-        for accumulator, new in zip(held, _split(op, op.Mul(power, beta), len(held)), strict=True):
+        power = _joined(op, accumulators)
+        for accumulator, new in zip(accumulators, _split(op, op.Mul(power, beta), len(accumulators)), strict=True):
             self._replace(accumulator, new)
         return power
 
     def _corrections(self, op: Builder, rate: Variable, *powers: Variable) -> list[Variable]:
-        """What the step of a parameter needs, for all: from the learning rates and the powers of beta."""
+        """Compute the bias corrections of all parameters from the learning rates and the powers of beta."""
         raise NotImplementedError
 
     def _next_powers(self, op: Builder, p: Variable, names: tuple[str, ...], factors: tuple[float, ...]) -> list[Variable]:
         """Products of t factors, from accumulators of p's shape that start as 1"""
-        found = []
+        powers = []
         for name, factor in zip(names, factors, strict=True):
             power = self._filled(p, name, 1.0)
-            found.append(op.Mul(power, factor))
-            self._replace(power, found[-1])
-        return found
+            powers.append(op.Mul(power, factor))
+            self._replace(power, powers[-1])
+        return powers
 
 
 class _Scale(NamedTuple):
-    """What the step of one parameter needs."""
+    """The rate, moments and corrections for the step of one parameter."""
 
     rate: Variable
     state: list[Variable]
@@ -161,10 +161,10 @@ class AdamW(Adam):
         "apply_decay_param_fun=None, grad_clip=None, lazy_mode=False, multi_precision=False, amsgrad=False, name=None"
     )
 
-    def _begin(self, given: Any) -> None:
-        if not isinstance(given.weight_decay, float):
-            raise ArgumentTypeError(f"AdamW: weight_decay is a float, not {given.weight_decay!r}.")
-        super()._begin(given)
+    def _begin(self, options: Any) -> None:
+        if not isinstance(options.weight_decay, float):
+            raise ArgumentTypeError(f"AdamW: weight_decay is a float, not {options.weight_decay!r}.")
+        super()._begin(options)
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
         return g

@@ -57,14 +57,14 @@ class RMSProp(Optimizer):
         "grad_clip=None, name=None"
     )
 
-    def _begin(self, given: Any) -> None:
-        super()._begin(given)
+    def _begin(self, options: Any) -> None:
+        super()._begin(options)
         for label, value in (("rho", self._rho), ("epsilon", self._epsilon), ("momentum", self._momentum)):
             if not value >= 0.0:
                 raise ArgumentError(f"RMSProp: {label} is at least 0, not {value}.")
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
-        momentum, squares, average = (self._filled(p, kind) for kind in ("momentum", "mean_square", "mean_grad"))
+        momentum, squares, average = (self._filled(p, role) for role in ("momentum", "mean_square", "mean_grad"))
         rho = self._rho
         new = op.Add(op.Mul(squares, rho), op.Mul(op.Mul(g, g), 1.0 - rho))
         self._replace(squares, new)

@@ -86,8 +86,8 @@ class ExponentialMovingAverage:
         """The parameter after its update; of a 16-bit one the master weight, if an optimizer has made one"""
         updates = p.block.program.updates
         master = master_of(p) if is_narrow(p) else None
-        found = updates.get(p, p) if master is None else updates.get(master, master)
-        wide: Variable = op.Cast(found, to=1) if is_narrow(found) else found
+        value = updates.get(p, p) if master is None else updates.get(master, master)
+        wide: Variable = op.Cast(value, to=1) if is_narrow(value) else value
         return wide
 
     def _state(self, name: str, shape: list[int], value: float, dtype: Any) -> Variable:

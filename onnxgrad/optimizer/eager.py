@@ -52,10 +52,10 @@ class EagerSteps:
     clear_gradients = clear_grad
 
     def _eager_parameters(self) -> list[Tensor]:
-        found = [p for p in self._parameters or () if isinstance(p, Tensor)]
-        if not found:
+        tensors = [p for p in self._parameters or () if isinstance(p, Tensor)]
+        if not tensors:
             raise ArgumentError("this optimizer holds no eager tensors. Pass parameters=model.parameters() when making it.")
-        return found
+        return tensors
 
 
 class _Updates:
@@ -98,15 +98,15 @@ class _Updates:
         block = program.global_block()
         pairs: list[tuple[Variable, Variable]] = []
         for p in parameters:
-            twin = block.create_parameter(p.name, p.dims, p.dtype)
+            copy = block.create_parameter(p.name, p.dims, p.dtype)
             for attribute in ("optimize_attr", "regularizer", "need_clip"):
                 if hasattr(p, attribute):
-                    setattr(twin, attribute, getattr(p, attribute))
+                    setattr(copy, attribute, getattr(p, attribute))
             gradient = Variable(block, f"{p.name}@GRAD", TensorType(p.dtype, p.dims))
             gradient.is_data = True
             block.register(gradient)
             block.inputs.append(gradient)
-            pairs.append((twin, gradient))
+            pairs.append((copy, gradient))
         with state.fresh_names():
             self.optimizer.apply_gradients(pairs, Program())
         return program

@@ -47,7 +47,7 @@ def own_group(groups: Sequence[Group], p: Variable) -> Group | None:
 def read_groups(
     parameters: Sequence[Variable | str | dict[str, Any]] | None, decay: Any, clip: GradientClip | None, own_options: set[str]
 ) -> tuple[list[Variable | str] | None, list[Group]]:
-    """What an optimizer was given as ``parameters``: all members, and the groups among them.
+    """Read the ``parameters`` of an optimizer: all members, and the groups among them.
 
     Raises:
         ArgumentTypeError: if it is not a list.

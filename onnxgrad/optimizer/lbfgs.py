@@ -54,10 +54,10 @@ class LBFGS(Optimizer):
         "line_search_fn=None, parameters=None, weight_decay=None, grad_clip=None, name=None"
     )
 
-    def _begin(self, given: Any) -> None:
-        if given.weight_decay is not None or given.grad_clip is not None:
+    def _begin(self, options: Any) -> None:
+        if options.weight_decay is not None or options.grad_clip is not None:
             raise ArgumentError("LBFGS takes no weight_decay or grad_clip. Write them into the closure's loss.")
-        super()._begin(given)
+        super()._begin(options)
         if self._line_search_fn not in (None, "strong_wolfe"):
             raise ArgumentError(f"LBFGS: line_search_fn is None or 'strong_wolfe', not {self._line_search_fn!r}.")
         self._limits = (self._max_iter, self._max_iter * 5 // 4 if self._max_eval is None else self._max_eval)
@@ -200,7 +200,7 @@ def _zoomed(along: Callable[[float], Point], start: Point, low: Point, high: Poi
 
 
 def _cubic_minimum(a: Point, b: Point, least: float, most: float) -> float:
-    """Where the cubic through the losses and slopes of two points is smallest, between two limits; else halfway between these."""
+    """Find the minimum of the cubic through the losses and slopes of two points, between two limits; else halfway between these."""
     if a[0] > b[0]:
         a, b = b, a
     width = b[0] - a[0]
@@ -209,5 +209,5 @@ def _cubic_minimum(a: Point, b: Point, least: float, most: float) -> float:
     if not np.isfinite(square) or square < 0.0:
         return 0.5 * (least + most)
     d2 = float(np.sqrt(square))
-    found = b[0] - width * (b[3] + d2 - d1) / (b[3] - a[3] + 2.0 * d2) if b[3] - a[3] + 2.0 * d2 else 0.5 * (least + most)
-    return min(max(found, least), most)
+    minimum = b[0] - width * (b[3] + d2 - d1) / (b[3] - a[3] + 2.0 * d2) if b[3] - a[3] + 2.0 * d2 else 0.5 * (least + most)
+    return min(max(minimum, least), most)

@@ -37,8 +37,8 @@ class LRScheduler(Taken):
 
     takes = "learning_rate=0.1, last_epoch=-1, verbose=False"
 
-    def _begin(self, given: Any) -> None:
-        vars(self).update(vars(given))
+    def _begin(self, options: Any) -> None:
+        vars(self).update(vars(options))
         learning_rate = self._start()
         if not isinstance(learning_rate, (int, float)):
             raise ArgumentTypeError(f"the learning rate is a number, not {type(learning_rate).__name__}.")
@@ -50,8 +50,8 @@ class LRScheduler(Taken):
 
     def _start(self) -> float:
         """The rate to start from; here subclasses look whether their arguments make sense."""
-        found: float = self.learning_rate
-        return found
+        rate: float = self.learning_rate
+        return rate
 
     def __call__(self) -> float:
         return self.last_lr
@@ -83,7 +83,7 @@ class LRScheduler(Taken):
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
-        """What is needed to continue: the step and the last rate."""
+        """Return the state to continue from: the step and the last rate."""
         return {key: getattr(self, key) for key in self._keys}
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -180,8 +180,8 @@ class LinearWarmup(LRScheduler):
 
     def _start(self) -> float:
         if not isinstance(self.learning_rate, (int, float, LRScheduler)):
-            kind = type(self.learning_rate).__name__
-            raise ArgumentTypeError(f"LinearWarmup: learning_rate is a number or a schedule, not {kind}.")
+            type_name = type(self.learning_rate).__name__
+            raise ArgumentTypeError(f"LinearWarmup: learning_rate is a number or a schedule, not {type_name}.")
         if self.end_lr < self.start_lr:
             raise ArgumentError(f"LinearWarmup: end_lr {self.end_lr} is below start_lr {self.start_lr}.")
         return float(self.start_lr)
@@ -195,10 +195,10 @@ class LinearWarmup(LRScheduler):
         return float(self.learning_rate)
 
     def state_dict(self) -> dict[str, Any]:
-        found = super().state_dict()
+        state = super().state_dict()
         if isinstance(self.learning_rate, LRScheduler):
-            found["LinearWarmup_LR"] = self.learning_rate.state_dict()
-        return found
+            state["LinearWarmup_LR"] = self.learning_rate.state_dict()
+        return state
 
     def attributes_of(self, state_dict: dict[str, Any]) -> list[tuple[LRScheduler, dict[str, Any]]]:
         pairs = super().attributes_of(state_dict)
@@ -259,7 +259,7 @@ class StepDecay(LRScheduler):
 
 
 class _OfFunction(LRScheduler):
-    """Base of those that multiply the rate by what a function of the step gives."""
+    """Base of the schedules that multiply the rate by a function of the step."""
 
     takes = "learning_rate, lr_lambda, last_epoch=-1, verbose=False"
 
@@ -305,18 +305,18 @@ class ReduceOnPlateau(LRScheduler):
         "epsilon=1e-8, verbose=False"
     )
 
-    def _begin(self, given: Any) -> None:
-        given.mode, given.threshold_mode = given.mode.lower(), given.threshold_mode.lower()
-        if given.mode not in ("min", "max") or given.threshold_mode not in ("rel", "abs"):
+    def _begin(self, options: Any) -> None:
+        options.mode, options.threshold_mode = options.mode.lower(), options.threshold_mode.lower()
+        if options.mode not in ("min", "max") or options.threshold_mode not in ("rel", "abs"):
             raise ArgumentError("ReduceOnPlateau: mode is 'min' or 'max', threshold_mode is 'rel' or 'abs'.")
-        if given.factor >= 1.0:
-            raise ArgumentError(f"ReduceOnPlateau: factor is below 1, not {given.factor}.")
-        if not isinstance(given.learning_rate, (int, float)):
-            raise ArgumentTypeError(f"ReduceOnPlateau: the learning rate is a number, not {type(given.learning_rate).__name__}.")
-        vars(self).update(vars(given))
+        if options.factor >= 1.0:
+            raise ArgumentError(f"ReduceOnPlateau: factor is below 1, not {options.factor}.")
+        if not isinstance(options.learning_rate, (int, float)):
+            raise ArgumentTypeError(f"ReduceOnPlateau: the learning rate is a number, not {type(options.learning_rate).__name__}.")
+        vars(self).update(vars(options))
         self.cooldown_counter = self.num_bad_epochs = 0
         self.best: float | None = None
-        self.base_lr = self.last_lr = float(given.learning_rate)
+        self.base_lr = self.last_lr = float(options.learning_rate)
         self.last_epoch = 0
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
@@ -472,8 +472,8 @@ class CyclicLR(LRScheduler):
         self.cycle_size = float(up + down)
         self.step_up_pct = up / self.cycle_size
         self.max_lr = float(top)
-        found: float = self.base_learning_rate
-        return found
+        rate: float = self.base_learning_rate
+        return rate
 
     def get_lr(self) -> float:
         cycle = 1 + self.last_epoch // self.cycle_size

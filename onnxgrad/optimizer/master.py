@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["MASTER", "Master", "is_narrow", "master_of", "master_value", "widened"]
+__all__ = ["MASTER", "Master", "float32_gradients", "is_narrow", "master_of", "master_value"]
 
 Pairs: TypeAlias = "list[tuple[Variable, Variable]]"
 
@@ -40,14 +40,14 @@ def master_of(p: Variable) -> Variable | None:
 
 
 def master_value(op: Builder, p: Variable, master: Variable) -> Variable:
-    """The master weight at this point of the program, where it is still that of the parameter; else the parameter"""
+    """Return the master weight at this point of the program where the parameter still is its rounded value; else the parameter"""
     updates = p.block.program.updates
     wide, present = updates.get(master, master), op.Cast(updates.get(p, p), to=_FLOAT32)
     rounded = op.Cast(op.Cast(wide, to=p.dtype.number), to=_FLOAT32)
-    found: Variable = op.Where(op.Equal(rounded, present), wide, present)
-    return found
+    value: Variable = op.Where(op.Equal(rounded, present), wide, present)
+    return value
 
 
-def widened(op: Builder, pairs: Pairs) -> Pairs:
+def float32_gradients(op: Builder, pairs: Pairs) -> Pairs:
     """The gradients of 16-bit parameters in float32, in which their norms do not overflow"""
     return [(p, op.Cast(g, to=_FLOAT32) if is_narrow(p) and is_narrow(g) else g) for p, g in pairs]

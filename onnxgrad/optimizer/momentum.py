@@ -58,8 +58,8 @@ class ASGD(Optimizer):
 
     takes = "learning_rate=0.001, batch_num=1, parameters=None, weight_decay=None, grad_clip=None, multi_precision=False, name=None"
 
-    def _begin(self, given: Any) -> None:
-        super()._begin(given)
+    def _begin(self, options: Any) -> None:
+        super()._begin(options)
         if self._batch_num <= 0:
             raise ArgumentError(f"ASGD: batch_num is positive, not {self._batch_num}.")
 
@@ -95,8 +95,8 @@ class Rprop(Optimizer):
         "multi_precision=False, name=None"
     )
 
-    def _begin(self, given: Any) -> None:
-        super()._begin(given)
+    def _begin(self, options: Any) -> None:
+        super()._begin(options)
         (low, high), etas = self._learning_rate_range, self._etas
         if not 0.0 < low <= self.get_lr() <= high:
             raise ArgumentError(f"Rprop: the learning rate lies within learning_rate_range {self._learning_rate_range}.")

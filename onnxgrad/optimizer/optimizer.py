@@ -1,4 +1,4 @@
-"""What all optimizers share: learning rate, clipping, decay, state, and appending the update.
+"""Base of all optimizers: learning rate, clipping, decay, state, and appending the update.
 
 Tests: tests/optimizer/test_optimizers.py.
 """
@@ -27,7 +27,7 @@ from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.eager import EagerSteps
 from onnxgrad.optimizer.groups import Group, own_group, read_groups
 from onnxgrad.optimizer.lr import LRScheduler
-from onnxgrad.optimizer.master import MASTER, Master, is_narrow, master_of, master_value, widened
+from onnxgrad.optimizer.master import MASTER, Master, float32_gradients, is_narrow, master_of, master_value
 from onnxgrad.optimizer.regularizer import as_decay
 
 __all__ = ["Optimizer", "Parameters"]
@@ -53,11 +53,11 @@ class Optimizer(EagerSteps, Taken):
 
     takes = "learning_rate=0.001, parameters=None, weight_decay=None, grad_clip=None, name=None"
 
-    def _begin(self, given: Any) -> None:
+    def _begin(self, options: Any) -> None:
         """Options that not all optimizers have become attributes, such as ``_beta1``: where the usual value is a number, a Variable
         counts with the value that it has now.
         """
-        learning_rate, grad_clip = given.learning_rate, given.grad_clip
+        learning_rate, grad_clip = options.learning_rate, options.grad_clip
         if learning_rate is None:
             raise ArgumentError("the learning rate is missing. Give a number or a scheduler.")
         if not isinstance(learning_rate, (int, float, LRScheduler)):
@@ -65,19 +65,19 @@ class Optimizer(EagerSteps, Taken):
         if grad_clip is not None and not isinstance(grad_clip, GradientClip):
             raise ArgumentTypeError(f"grad_clip is a ClipGradBy... object, not {type(grad_clip).__name__}.")
         self._learning_rate: float | LRScheduler = learning_rate
-        self._decay = as_decay(vars(given).get("weight_decay"))
+        self._decay = as_decay(vars(options).get("weight_decay"))
         self._clip = grad_clip
-        if isinstance(given.parameters, dict):
+        if isinstance(options.parameters, dict):
             raise ArgumentTypeError(f"{type(self).__name__}: parameters is a list. Give groups as a list of dicts, not one dict.")
-        self._parameters, self._groups = read_groups(given.parameters, self._decay, grad_clip, self._own_options())
+        self._parameters, self._groups = read_groups(options.parameters, self._decay, grad_clip, self._own_options())
         self._rates: dict[Program, Variable] = {}
         self._accumulators: dict[Program, list[Variable]] = {}
         self._masters: dict[Variable, Master] = {}
         self.in_transaction = False
         self._startup: Program | None = None
-        self.name = given.name
+        self.name = options.name
         for key, usual in signature_of(f"options({self.takes})")[1].parameters.items():
-            value, number = getattr(given, key), type(usual.default)
+            value, number = getattr(options, key), type(usual.default)
             if key in inspect.signature(Optimizer).parameters:
                 continue
             if number in (int, float):
@@ -120,14 +120,14 @@ class Optimizer(EagerSteps, Taken):
             program.plan.schedulers = [*others, (variable, scheduler)]
 
     def _rate(self, program: Program) -> Variable:
-        found = self._rates.get(program)
-        if found is None:
-            found = self._state(program, "learning_rate", np.array(self.get_lr(), np.float32))
-            found.doc = LEARNING_RATE
-            self._rates[program] = found
+        rate = self._rates.get(program)
+        if rate is None:
+            rate = self._state(program, "learning_rate", np.array(self.get_lr(), np.float32))
+            rate.doc = LEARNING_RATE
+            self._rates[program] = rate
             if isinstance(self._learning_rate, LRScheduler):
-                program.plan.schedulers.append((found, self._learning_rate))
-        return found
+                program.plan.schedulers.append((rate, self._learning_rate))
+        return rate
 
     # Minimising --------------------------------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class Optimizer(EagerSteps, Taken):
         with self._changing(params_grads[0][0], startup_program):
             self._startup = startup_program
             op = Builder(block, role=Role.OPTIMIZE, key=f"{type(self).__name__.lower()}")
-            pairs = self._clipped(op, widened(op, sorted(params_grads, key=lambda pair: pair[0].name)))
+            pairs = self._clipped(op, float32_gradients(op, sorted(params_grads, key=lambda pair: pair[0].name)))
             rate = self._rate(program)
             own_options = [group for group in self._groups if group.options]
             for group in [None, *own_options]:
@@ -227,7 +227,7 @@ class Optimizer(EagerSteps, Taken):
                 self._replace(p, op.Cast(new, to=p.dtype.number))
 
     def _own_options(self) -> set[str]:
-        """The numbers that the constructor of this kind of optimizer takes beside those of all, such as ``beta1``."""
+        """Return the numbers that only this optimizer's constructor takes, such as ``beta1``."""
         return set(inspect.signature(type(self).__init__).parameters) - set(inspect.signature(Optimizer.__init__).parameters)
 
     @contextmanager
@@ -241,17 +241,17 @@ class Optimizer(EagerSteps, Taken):
             vars(self).update(before)
 
     def _updated(self, op: Builder, p: Variable) -> Variable:
-        """What the formula of the optimizer updates: the parameter, or of a 16-bit one its float32 master weight."""
+        """Return the variable that the optimizer's formula updates: the parameter, or of a 16-bit one its float32 master weight."""
         if not is_narrow(p):
             return p
-        found = master_of(p)
-        if found is None:
+        master = master_of(p)
+        if master is None:
             assert p.static_shape is not None
-            found = self._state(p.block.program, f"{p.name}{MASTER}", np.zeros(p.static_shape, np.float32))
-        self._accumulators.setdefault(p.block.program, []).append(found)
+            master = self._state(p.block.program, f"{p.name}{MASTER}", np.zeros(p.static_shape, np.float32))
+        self._accumulators.setdefault(p.block.program, []).append(master)
         op.key = f"{p.name}@UPDATE"
-        self._masters[found] = Master(p, master_value(op, p, found))
-        return found
+        self._masters[master] = Master(p, master_value(op, p, master))
+        return master
 
     def _owner(self, p: Variable) -> Variable:
         """The parameter that a master weight belongs to; a parameter itself."""
@@ -259,13 +259,13 @@ class Optimizer(EagerSteps, Taken):
 
     def _clipped(self, op: Builder, pairs: Pairs) -> Pairs:
         """Pairs with clipped gradients: those of each group together, and the others."""
-        found: dict[Variable, tuple[Variable, Variable]] = {}
+        clipped: dict[Variable, tuple[Variable, Variable]] = {}
         for group in [*self._groups, None]:
             members = [(p, g) for p, g in pairs if own_group(self._groups, p) is group]
             clip = self._clip if group is None else group.clip
             for p, g in clip.apply(op, members) if clip is not None and members else members:
-                found[p] = (p, g)
-        return [found[p] for p, _ in pairs]
+                clipped[p] = (p, g)
+        return [clipped[p] for p, _ in pairs]
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
         owner = self._owner(p)
@@ -275,17 +275,17 @@ class Optimizer(EagerSteps, Taken):
         return g if decay is None else decay.apply(op, self._present(p), g)
 
     def _scales(self, op: Builder, parameters: list[Variable], rate: Variable) -> list[Any]:
-        """What ``_update`` gets for each parameter besides its gradient: here the learning rate in its type."""
-        made: dict[Any, Variable] = {}
+        """Return an argument of ``_update`` for each parameter besides its gradient: here the learning rate in its type."""
+        scales: dict[Any, Variable] = {}
         for p in parameters:
             key = (p.dtype, self._factor(p))
-            if key not in made:
+            if key not in scales:
                 scaled = op.Cast(rate, to=p.dtype.number)
-                made[key] = scaled if key[1] == 1.0 else op.Mul(scaled, key[1])
-        return [made[p.dtype, self._factor(p)] for p in parameters]
+                scales[key] = scaled if key[1] == 1.0 else op.Mul(scaled, key[1])
+        return [scales[p.dtype, self._factor(p)] for p in parameters]
 
     def _factor(self, p: Variable) -> float:
-        """What the learning rate of this parameter is multiplied by."""
+        """Return the factor on the learning rate of this parameter."""
         group, owner = self._group(p), self._owner(p)
         own = owner.optimize_attr["learning_rate"] if isinstance(owner, Parameter) else 1.0
         return float(own) * (1.0 if group is None else group.rate)
@@ -302,10 +302,10 @@ class Optimizer(EagerSteps, Taken):
 
     def state_dict(self) -> dict[str, Any]:
         """The accumulators by name, as numpy, and the schedule's state under ``LR_Scheduler``."""
-        found = {v.name: v.get_value() for state in self._accumulators.values() for v in state}
+        entries = {v.name: v.get_value() for state in self._accumulators.values() for v in state}
         if isinstance(self._learning_rate, LRScheduler):
-            found["LR_Scheduler"] = self._learning_rate.state_dict()
-        return found
+            entries["LR_Scheduler"] = self._learning_rate.state_dict()
+        return entries
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Set the accumulators that ``state_dict`` names, and the schedule.
@@ -330,23 +330,23 @@ class Optimizer(EagerSteps, Taken):
         """The value of ``p`` at this point of the program: as earlier updates left it."""
         return self._masters[p].value if p in self._masters else p.block.program.updates.get(p, p)
 
-    def _accumulator(self, p: Variable, kind: str, value: np.ndarray[Any, Any]) -> Variable:
-        """A state variable of one parameter, ``<parameter>_<kind>_0``."""
-        variable = self._state(p.block.program, f"{p.name}_{kind}", value)
+    def _accumulator(self, p: Variable, role: str, value: np.ndarray[Any, Any]) -> Variable:
+        """A state variable of one parameter, ``<parameter>_<role>_0``."""
+        variable = self._state(p.block.program, f"{p.name}_{role}", value)
         self._accumulators.setdefault(p.block.program, []).append(variable)
         return variable
 
-    def _filled(self, p: Variable, kind: str, value: float = 0.0) -> Variable:
+    def _filled(self, p: Variable, role: str, value: float = 0.0) -> Variable:
         """An accumulator of the parameter's shape."""
         shape = p.static_shape
         assert shape is not None
         # Zeros that nobody touches take no memory.
         start = np.full(shape, value, p.dtype.numpy) if value else np.zeros(shape, p.dtype.numpy)
-        return self._accumulator(p, kind, start)
+        return self._accumulator(p, role, start)
 
-    def _number(self, p: Variable, kind: str, value: float) -> Variable:
+    def _number(self, p: Variable, role: str, value: float) -> Variable:
         """An accumulator of one element."""
-        return self._accumulator(p, kind, np.array([value], p.dtype.numpy))
+        return self._accumulator(p, role, np.array([value], p.dtype.numpy))
 
     def _state(self, program: Program, key: str, value: np.ndarray[Any, Any]) -> Variable:
         """A persistable variable ``<key>_N`` with a start value, which the startup program sets again whenever it runs."""
@@ -354,10 +354,10 @@ class Optimizer(EagerSteps, Taken):
         program.names.pop(name)
         variable = program.create_global_var(name, value)
         startup = self._startup if self._startup is not None else default_startup_program()
-        twin = startup.create_global_var(variable.name, value)
+        initial = startup.create_global_var(variable.name, value)
         build = Builder(startup.global_block(), key=f"{variable.name}.init")
         fill = build.constant(value.reshape(-1)[0]) if value.size else build.constant(np.zeros((), value.dtype))
-        startup.updates[twin] = build.Expand(fill, np.array(value.shape, np.int64))
+        startup.updates[initial] = build.Expand(fill, np.array(value.shape, np.int64))
         return variable
 
     def _replace(self, old: Variable, new: Variable) -> None:

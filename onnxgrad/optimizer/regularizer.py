@@ -39,14 +39,14 @@ class L1Decay(WeightDecay):
         return op.Add(g, op.Mul(op.Sign(p), self.coeff))
 
 
-def as_decay(given: Any) -> WeightDecay | None:
-    """What an optimizer was given as ``weight_decay``: a number means L2.
+def as_decay(decay: Any) -> WeightDecay | None:
+    """Read the ``weight_decay`` of an optimizer: a number means L2.
 
     Raises:
         ArgumentTypeError: if it is something else.
     """
-    if given is None or isinstance(given, WeightDecay):
-        return given
-    if isinstance(given, (int, float)):
-        return L2Decay(given)
-    raise ArgumentTypeError(f"weight_decay is a number, an L1Decay or an L2Decay, not {type(given).__name__}.")
+    if decay is None or isinstance(decay, WeightDecay):
+        return decay
+    if isinstance(decay, (int, float)):
+        return L2Decay(decay)
+    raise ArgumentTypeError(f"weight_decay is a number, an L1Decay or an L2Decay, not {type(decay).__name__}.")

@@ -63,9 +63,9 @@ def _parts(g: Variable) -> tuple[Variable | None, Variable | None]:
     scatter, sources = g.op, list[Variable]()
     if scatter is None or scatter.type != "ScatterElements" or scatter.attr("axis") or scatter.attr("reduction") != "add":
         return None, None
-    for kind in ("Expand", "Unsqueeze"):
+    for op_type in ("Expand", "Unsqueeze"):
         v = sources[-1] if sources else scatter.inputs[1]
-        if v is None or v.op is None or v.op.type != kind or v.op.inputs[0] is None:
+        if v is None or v.op is None or v.op.type != op_type or v.op.inputs[0] is None:
             return None, None
         sources.append(v.op.inputs[0])
     return sources[-1], scatter.inputs[2]

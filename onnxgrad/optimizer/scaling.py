@@ -16,7 +16,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.origin import SCALED_LOSS, Origin
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.optimizer.master import widened
+from onnxgrad.optimizer.master import float32_gradients
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 
 __all__ = ["LossScaler", "ScalePolicy"]
@@ -41,13 +41,16 @@ class LossScaler:
         start: the first scale.
         policy: how it changes.
         is_dynamic: whether it does.
+        parts: runs whose gradients are added up. The scaled loss of each is its part of theirs, so that a part does not overflow
+            where the whole batch does not.
 
     Attributes:
         scale: the state that holds it, [1]; None before ``begin``.
         found_inf: whether an element of a gradient is infinite or NaN; None before gradients are unscaled.
     """
 
-    def __init__(self, optimizer: Optimizer, start: float, policy: ScalePolicy, is_dynamic: bool = True) -> None:
+    def __init__(self, optimizer: Optimizer, start: float, policy: ScalePolicy, is_dynamic: bool = True, parts: int = 1) -> None:
+        self.parts = parts
         self._optimizer, self._start, self.policy, self._is_dynamic = optimizer, start, policy, is_dynamic
         self.scale: Variable | None = None
         self.found_inf: Variable | None = None
@@ -62,7 +65,10 @@ class LossScaler:
         assert self.scale is not None
         op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
         wide = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
-        scaled: Variable = op.Mul(wide, op.Cast(op.Squeeze(self.scale, [0]), to=wide.dtype.number))
+        factor = op.Cast(op.Squeeze(self.scale, [0]), to=wide.dtype.number)
+        if self.parts > 1:
+            factor = op.Div(factor, float(self.parts))
+        scaled: Variable = op.Mul(wide, factor)
         assert scaled.op is not None
         scaled.op.origin = Origin("LossScale", SCALED_LOSS, loss)
         return scaled
@@ -95,8 +101,10 @@ class LossScaler:
         op = Builder(pairs[0][0].block.program.global_block(), role=Role.OPTIMIZE, key="loss_scaling")
         self.found_inf = overflow(op, [g for _, g in pairs])
         inverse = op.Reciprocal(op.Squeeze(self.scale, [0]))
+        if self.parts > 1:
+            inverse = op.Mul(inverse, float(self.parts))
         unscaled: Pairs = []
-        for p, g in widened(op, pairs):
+        for p, g in float32_gradients(op, pairs):
             op.key = f"{p.name}@UNSCALED"
             unscaled.append((p, op.Mul(g, op.Cast(inverse, to=g.dtype.number))))
         op.key = "loss_scaling"

@@ -12,11 +12,11 @@ from onnx import ModelProto
 
 from onnxgrad.core.autodiff.explain import Fate, fates, key_of
 from onnxgrad.core.interop.onnx_import import from_onnx
-from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.printing import type_text
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.internal.drawing import Drawing, draw_nodes
 from onnxgrad.internal.files import write_whole
 from onnxgrad.pages.page import asset, page
 from onnxgrad.pages.repeats import Repeat, repeats_in
@@ -76,10 +76,8 @@ def view_program(model: Model, path: str | Path | None = None, *, values: Mappin
 
 def describe(program: Program, name: str, values: Mapping[str, Array] | None = None) -> dict[str, Any]:
     """Return the contents of the page: lists of operators, tensors and groups that refer to each other by position."""
-    description = _Description(fates(program), values or {})
-    description.block(program.global_block(), None, ())
-    for v in program.outputs:
-        description.end(v)
+    description = _Description(draw_nodes(program), fates(program), values or {})
+    description.block(None, None, ())
     weights = sum(int(np.prod(p.static_shape or (0,))) for p in program.parameters)
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in program.opset_imports)
     counts = Counter(node["state"] for node in description.nodes if node["kind"] == "operator")
@@ -92,28 +90,31 @@ def describe(program: Program, name: str, values: Mapping[str, Array] | None = N
 
 
 class _Description:
-    """Numbers operators, tensors and groups as they come up."""
+    """Numbers operators, tensors and groups of a drawing as they come up."""
 
-    def __init__(self, states: dict[tuple[str, ...], Fate], values: Mapping[str, Array]) -> None:
-        self.states, self.values = states, values
+    def __init__(self, drawing: Drawing, states: dict[tuple[str, ...], Fate], values: Mapping[str, Array]) -> None:
+        self.drawing, self.states, self.values = drawing, states, values
         self.nodes: list[dict[str, Any]] = []
         self.tensors: list[dict[str, Any]] = []
         self.groups: list[dict[str, Any]] = []
         self._numbers: dict[Variable, int] = {}
         self._read = 0
 
-    def block(self, block: Block, group: int | None, around: tuple[str, ...]) -> None:
-        for v in block.inputs:
-            if v.value is None:
+    def block(self, body: int | None, group: int | None, around: tuple[str, ...]) -> None:
+        """Add the nodes of a body, None for the program's own; ``around`` are the keys of the operators that it lies in."""
+        entries = [(number, self.drawing.nodes[number]) for number in self.drawing.inside.get(body, ())]
+        for _, (kind, v, _) in entries:
+            if kind == "input" and v.value is None:
                 self._node("input", v.name, group, results=[self._tensor(v, "input", len(self.nodes))])
-        operators = [op for op in block.ops if op.replaces is None]
+        numbers = [number for number, node in entries if node.kind == "operator" and node.shown.replaces is None]
+        operators = [self.drawing.nodes[number].shown for number in numbers]
         homes: list[int | None] = [group] * len(operators)
         self._fold(repeats_in([_kind(op) for op in operators], _crossing(operators)), 0, group, homes)
-        for op, home in zip(operators, homes, strict=True):
-            self._operator(op, home, around)
-
-    def end(self, v: Variable, group: int | None = None) -> None:
-        self._node("output", v.name, group, operands=[self._tensor(v, "result", None)])
+        for number, op, home in zip(numbers, operators, homes, strict=True):
+            self._operator(number, op, home, around)
+        for _, (kind, v, _) in entries:
+            if kind == "output":
+                self._node("output", v.name, group, operands=[self._tensor(v, "result", None)])
 
     def _fold(self, repeats: list[Repeat] | tuple[Repeat, ...], offset: int, group: int | None, homes: list[int | None]) -> None:
         for repeat in repeats:
@@ -132,7 +133,7 @@ class _Description:
         self.nodes.append(entry)
         return len(self.nodes) - 1
 
-    def _operator(self, op: Operator, group: int | None, around: tuple[str, ...]) -> None:
+    def _operator(self, drawn: int, op: Operator, group: int | None, around: tuple[str, ...]) -> None:
         key = (*around, key_of(op))
         fate = self.states.get(key)
         state, reason = _state(op, fate)
@@ -140,17 +141,15 @@ class _Description:
         node = self.nodes[number]
         node["advice"] = fate.advice if fate is not None else ""
         node["unreached"] = fate is not None and not fate.matters
-        node["attributes"] = [[name, _short(value)] for name, value in sorted(op.attrs.items()) if not _bodies_in(value)]
+        bodies = sorted(self.drawing.held.get(drawn, ()), key=lambda body: self.drawing.bodies[body].attribute)
+        held = {self.drawing.bodies[body].attribute for body in bodies}
+        node["attributes"] = [[name, _short(value)] for name, value in sorted(op.attrs.items()) if name not in held]
         node["operands"] = [None if v is None else self._tensor(v, "result", None) for v in op.inputs]
         node["results"] = [None if v is None else self._tensor(v, "result", number) for v in op.outputs]
-        bodies = [(name, body) for name, value in sorted(op.attrs.items()) for body in _bodies_in(value)]
-        if bodies:
-            outer = self._group(op.type, group, "body", number)
-            for name, body in bodies:
-                inner = self._group(name, outer, "body") if len(bodies) > 1 else outer
-                self.block(body, inner, key)
-                for v in body.outputs:
-                    self.end(v, inner)
+        outer = self._group(op.type, group, "body", number) if bodies else None
+        for body in bodies:
+            inner = self._group(self.drawing.bodies[body].attribute, outer, "body") if len(bodies) > 1 else outer
+            self.block(body, inner, key)
 
     def _tensor(self, v: Variable, kind: str, maker: int | None) -> int:
         number = self._numbers.get(v)
@@ -206,11 +205,6 @@ def _crossing(operators: list[Operator]) -> Any:
         change[end + 1] -= 1
     alive = np.cumsum(change)
     return lambda at: int(alive[at])
-
-
-def _bodies_in(value: Any) -> list[Block]:
-    entries = value if isinstance(value, list) else [value]
-    return [body for body in entries if isinstance(body, Block)]
 
 
 def _short(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What only steers Paddle's own compiler or devices: accepted, so that a script runs, and without effect here.
+"""Accept the options of Paddle's own compiler and devices, so that a script runs: they have no effect here.
 
 Tests: tests/static/test_static.py.
 """

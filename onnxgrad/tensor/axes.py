@@ -18,7 +18,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.tensor.common import known_dim, normal_axis
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
-__all__ = ["axes_moved", "count", "dim", "flat_if_none", "neighbours", "running", "sizes_from", "without_axes_too"]
+__all__ = ["count", "dim", "flat_if_none", "moved_order", "neighbours", "prefix_scan", "sizes_from", "without_axes_too"]
 
 _Along = TypeVar("_Along", bound=Callable[..., Any])
 _FAR = np.iinfo(np.int64).max
@@ -53,7 +53,7 @@ def flat_if_none(layer: LayerHelper, x: Variable, axis: int | None) -> tuple[Var
     return x, normal_axis(axis, x.ndim, layer.name)
 
 
-def axes_moved(x: Variable, sources: Sequence[int], targets: Sequence[int]) -> list[int]:
+def moved_order(x: Variable, sources: Sequence[int], targets: Sequence[int]) -> list[int]:
     """The order of axes in which those of ``sources`` stand at ``targets``, and the others as they stood."""
     others = iter(axis for axis in range(x.ndim) if axis not in sources)
     return [sources[targets.index(axis)] if axis in targets else next(others) for axis in range(x.ndim)]
@@ -91,7 +91,7 @@ def without_axes_too(function: _Along) -> _Along:
     return form  # type: ignore[return-value]
 
 
-def running(op: Builder, x: Variable, axis: int, combine: Any, neutral: float, function: str) -> Variable:
+def prefix_scan(op: Builder, x: Variable, axis: int, combine: Any, neutral: float, function: str) -> Variable:
     """All prefixes along ``axis`` combined by an associative operation, in log2(n) steps (Hillis and Steele 1986)."""
     size, rank = known_dim(x, axis, function), x.ndim
     shift = 1

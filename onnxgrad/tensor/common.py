@@ -1,4 +1,4 @@
-"""What tensor functions share: operands of one element type, axes, shapes known now or only at run time.
+"""Helpers of tensor functions: operands of one element type, axes, shapes known now or only at run time.
 
 Tests: tests/tensor/test_math.py.
 """
@@ -21,9 +21,28 @@ from onnxgrad.internal import state
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
 __all__ = [
-    "Axes", "Shape", "as_dtype", "axes_of", "binary", "extreme_of", "float_dtype", "floating", "index_dtype",
-    "integers", "known", "known_dim", "log_add_exp", "normal_axis", "open_layer_for", "positive", "promoted",
-    "scalar", "shape_of", "shape_operand", "sizes_of", "unary",
+    "Axes",
+    "Shape",
+    "as_dtype",
+    "axes_of",
+    "binary",
+    "extreme_of",
+    "float_dtype",
+    "floating",
+    "index_dtype",
+    "integers",
+    "known_dim",
+    "known_value",
+    "log_add_exp",
+    "normal_axis",
+    "open_layer_for",
+    "positive",
+    "promote_operands",
+    "scalar",
+    "shape_of",
+    "shape_operand",
+    "sizes_of",
+    "unary",
 ]  # fmt: skip
 
 Axes = int | Sequence[int] | None
@@ -39,7 +58,7 @@ def unary(layer_name: str, op_type: str, x: Variable, name: str | None = None, *
 def binary(layer_name: str, op_type: str, x: Any, y: Any, name: str | None = None) -> Variable:
     """One operator of two operands, which are promoted to one element type and broadcast."""
     layer, op = open_layer_for(layer_name, x, y, name=name)
-    return layer.result(op_type, *promoted(op, x, y))
+    return layer.result(op_type, *promote_operands(op, x, y))
 
 
 def open_layer_for(layer_name: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
@@ -62,7 +81,7 @@ def as_dtype(op: Builder, x: Variable, dtype: Any) -> Variable:
     return op.Cast(x, to=dtype_of(dtype).number)
 
 
-def promoted(op: Builder, *items: Any) -> list[Variable]:
+def promote_operands(op: Builder, *items: Any) -> list[Variable]:
     """Operands in their common element type. A number takes that of the tensors; a float among integers makes float32."""
     target: DType = functools.reduce(promote, (v.dtype for v in variables_in(*items)))
     for item in items:
@@ -89,7 +108,7 @@ def normal_axis(axis: Any, rank: int, function: str) -> int:
     Raises:
         AxisError: if there is no such axis.
     """
-    axis = known(axis)
+    axis = known_value(axis)
     if not isinstance(axis, (int, np.integer)):
         raise AxisError(f"{function}: an axis is an int, not {type(axis).__name__}.")
     if not -max(rank, 1) <= axis < max(rank, 1):
@@ -99,17 +118,17 @@ def normal_axis(axis: Any, rank: int, function: str) -> int:
 
 def axes_of(axis: Axes) -> list[int] | None:
     """An axis, several, or None for all, as a list or None."""
-    axis = known(axis)
+    axis = known_value(axis)
     if axis is None:
         return None
     if isinstance(axis, (int, np.integer)):
         return [int(axis)]
     if not isinstance(axis, (Sequence, np.ndarray)) or is_variable(axis):
         raise AxisError(f"an axis is an int or a list of ints, known when the program is built, not {axis!r}.")
-    return [int(known(a)) for a in axis] or None
+    return [int(known_value(a)) for a in axis] or None
 
 
-def known(value: Any) -> Any:
+def known_value(value: Any) -> Any:
     """A tensor whose numbers are known now as a Python number, or a list of them; anything else as it is."""
     if not is_variable(value):
         return value
@@ -163,7 +182,7 @@ def shape_of(op: Builder, x: Variable) -> Any:
 
 def integers(value: Any, function: str) -> list[int]:
     """A list of ints from an int, a list, an integer array, or tensors whose values are known."""
-    value = [known(item) for item in value] if isinstance(value, (list, tuple)) else known(value)
+    value = [known_value(item) for item in value] if isinstance(value, (list, tuple)) else known_value(value)
     if is_variable(value):
         raise ArgumentTypeError(f"{function}: this argument must be known when the program is built, not a Variable.")
     try:
@@ -174,7 +193,7 @@ def integers(value: Any, function: str) -> list[int]:
 
 def positive(value: Any, function: str, what: str) -> int:
     """An int above 0."""
-    value = known(value)
+    value = known_value(value)
     if not isinstance(value, (int, np.integer)):
         raise ArgumentTypeError(f"{function}: {what} is an int, not {type(value).__name__}.")
     if value < 1:

@@ -13,7 +13,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
-from onnxgrad.tensor.axes import axes_moved, dim
+from onnxgrad.tensor.axes import dim, moved_order
 from onnxgrad.tensor.common import Shape, float_dtype, index_dtype, normal_axis, scalar, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 
@@ -328,7 +328,7 @@ def diagonal_scatter(
         raise ArgumentError("diagonal_scatter: the sizes of both axes must be known. Reshape first.")
     row, column = max(-offset, 0), max(offset, 0)
     steps = np.arange(max(min(rows - row, columns - column), 0))
-    order = axes_moved(x, [first, second], [0, 1])
+    order = moved_order(x, [first, second], [0, 1])
     wanted = [*(x.shape[axis] for axis in order[2:]), len(steps)]
     if len(wanted) != y.ndim or any(a != b and min(a, b) >= 0 for a, b in zip(wanted, y.shape, strict=True)):
         raise Mismatch(f"diagonal_scatter: the diagonal has shape {wanted}, not that of {y!r}.")
@@ -391,7 +391,7 @@ def diag_embed(input: Variable, offset: int = 0, dim1: int = -2, dim2: int = -1)
     if (first, second) == (rank - 2, rank - 1):
         return layer.result("Where", *_on_diagonal(layer, input, offset, 0))
     matrices = layer.op.Where(*_on_diagonal(layer, input, offset, 0))
-    return layer.result("Transpose", matrices, perm=axes_moved(matrices, [rank - 2, rank - 1], [first, second]))
+    return layer.result("Transpose", matrices, perm=moved_order(matrices, [rank - 2, rank - 1], [first, second]))
 
 
 def _on_diagonal(layer: LayerHelper, x: Variable, offset: int, padding: float) -> tuple[Any, Any, Any]:

@@ -14,7 +14,7 @@ from onnxgrad.core.ir.bodies import loop_times
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.common import as_dtype, binary, floating, log_add_exp, open_layer_for, promoted
+from onnxgrad.tensor.common import as_dtype, binary, floating, log_add_exp, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
 from onnxgrad.tensor.tables import of_two
 
@@ -64,7 +64,7 @@ minimum = of_two(
 def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """The largest integer not above ``x / y``."""
     layer, op = open_layer_for("elementwise_floordiv", x, y, name=name)
-    a, b = promoted(op, x, y)
+    a, b = promote_operands(op, x, y)
     if a.dtype.is_float:
         return layer.result("Floor", op.Div(a, b))
     return layer.result("Div", op.Sub(a, op.Mod(a, b)), b)
@@ -73,7 +73,7 @@ def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> V
 def remainder(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """``x - y * floor(x / y)``: the remainder has the sign of ``y``."""
     layer, op = open_layer_for("elementwise_mod", x, y, name=name)
-    a, b = promoted(op, x, y)
+    a, b = promote_operands(op, x, y)
     if a.dtype.is_float:
         return layer.result("Sub", a, op.Mul(b, op.Floor(op.Div(a, b))))
     return layer.result("Mod", a, b)
@@ -104,7 +104,7 @@ def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Vari
     if cast(Variable, y).dtype != x.dtype:
         raise ArgumentError(f"heaviside takes one element type, not {x!r} and {y!r}. Cast one.")
     layer, op = open_layer_for("elementwise_heaviside", x, y, name=name)
-    a, b = promoted(op, x, y)
+    a, b = promote_operands(op, x, y)
     zero = op.constant(0, a.dtype)
     step = op.Relu(op.Sign(a)) if a.dtype.is_float else op.Cast(op.Greater(a, zero), to=a.dtype.number)
     return layer.result("Where", op.Equal(a, zero), b, step)
@@ -154,7 +154,7 @@ logaddexp = of_two(
 def lerp(x: Variable, y: Variable, weight: float | Variable, name: str | None = None) -> Variable:
     """``x + weight * (y - x)``."""
     layer, op = open_layer_for("lerp", x, y, weight, name=name)
-    a, b, w = promoted(op, x, y, weight)
+    a, b, w = promote_operands(op, x, y, weight)
     return layer.result("Add", a, op.Mul(w, op.Sub(b, a)))
 
 

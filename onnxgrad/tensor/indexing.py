@@ -15,7 +15,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
-from onnxgrad.tensor.common import as_dtype, extreme_of, known, normal_axis, open_layer_for, scalar, shape_of, shape_operand
+from onnxgrad.tensor.common import as_dtype, extreme_of, known_value, normal_axis, open_layer_for, scalar, shape_of, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 from onnxgrad.tensor.rows import summed_at, written_at
 
@@ -44,7 +44,7 @@ def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = No
 
 def _check_positions(function: str, index: Variable) -> None:
     """Refuse negative positions, which count from the end in ONNX and are errors in Paddle, where their values are known."""
-    positions = known(index)
+    positions = known_value(index)
     if not is_variable(positions) and np.min(positions, initial=0) < 0:
         raise ArgumentError(f"{function}: an index is negative: {np.min(positions)}. Count from the front.")
 
@@ -350,7 +350,7 @@ def masked_scatter(x: Variable, mask: Variable, value: Variable, name: str | Non
     layer, op = open_layer("masked_scatter", x, mask, value, name=name)
     if mask.dtype != "bool" or x.dtype != value.dtype:
         raise Mismatch(f"masked_scatter takes a bool mask and values of one element type, not {x!r}, {mask!r}, {value!r}.")
-    wanted = known(op.ReduceSum(op.Cast(op.Expand(mask, shape_of(op, x)), to=7), keepdims=0)) if mask.is_eager else None
+    wanted = known_value(op.ReduceSum(op.Cast(op.Expand(mask, shape_of(op, x)), to=7), keepdims=0)) if mask.is_eager else None
     if wanted is not None and value.static_shape is not None and wanted > math.prod(value.static_shape):
         raise Mismatch(f"masked_scatter: the mask asks for {wanted} values, of which there are {math.prod(value.static_shape)}.")
     x, mask = _both_expanded(op, x, mask)
@@ -533,7 +533,7 @@ class _Index:
 
 def _bounds(part: builtins.slice) -> tuple[Any, Any, int]:
     """Start, end and step of a slice as ONNX wants them; bounds may be variables"""
-    step = 1 if part.step is None else known(part.step)
+    step = 1 if part.step is None else known_value(part.step)
     if is_variable(step):
         raise ArgumentTypeError("the step of a slice must be known when the program is built, not a Variable.")
     if step == 0:

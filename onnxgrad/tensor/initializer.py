@@ -39,8 +39,8 @@ class Initializer(Taken):
         [3.0, 3.0]
     """
 
-    def _begin(self, args: Any) -> None:
-        vars(self).update(vars(args))
+    def _begin(self, options: Any) -> None:
+        vars(self).update(vars(options))
 
     def __call__(self, param: Variable, block: Any = None) -> None:
         shape = [int(n) for n in param.shape]
@@ -88,8 +88,8 @@ class Assign(Initializer):
 
     takes = "value, name=None"
 
-    def _begin(self, args: Any) -> None:
-        value = args.value
+    def _begin(self, options: Any) -> None:
+        value = options.value
         self.value = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
@@ -147,7 +147,7 @@ class _ScaledNormal(_Scaled):
 
 
 class _Xavier(_Scaled):
-    """Base of those that scale with the number of inputs and outputs."""
+    """Base of the initializers that scale with the number of inputs and outputs."""
 
     takes = "fan_in=None, fan_out=None, gain=1.0, name=None"
 
@@ -165,12 +165,12 @@ class XavierNormal(_Xavier, _ScaledNormal):
 
 
 class _Kaiming(_Scaled):
-    """Base of those that scale with the number of inputs and the gain of an activation."""
+    """Base of the initializers that scale with the number of inputs and the gain of an activation."""
 
     takes = "fan_in=None, negative_slope=0.0, nonlinearity='relu', name=None"
 
-    def _begin(self, args: Any) -> None:
-        self.fan_in, self.gain = args.fan_in, calculate_gain(args.nonlinearity, args.negative_slope)
+    def _begin(self, options: Any) -> None:
+        self.fan_in, self.gain = options.fan_in, calculate_gain(options.nonlinearity, options.negative_slope)
 
     def _std(self, shape: list[int]) -> float:
         return self.gain / math.sqrt(_fans(shape)[0] if self.fan_in is None else self.fan_in)

@@ -16,7 +16,7 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.tensor import creation, elementwise, indexing, linalg, logic, manipulation, math, random, reduction, search, special
-from onnxgrad.tensor.layer import overwritten, require_variables
+from onnxgrad.tensor.layer import in_place_result, require_variables
 
 _FORMS = {
     math: "abs acos acosh asin asinh atan atanh ceil clip cos cosh erf exp expm1 floor frac increment log log10 log1p log2 logit "
@@ -44,7 +44,7 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def form(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        return overwritten(name, args[0] if args else kwargs[first], result, reshapes)
+        return in_place_result(name, args[0] if args else kwargs[first], result, reshapes)
 
     form.__name__ = form.__qualname__ = name
     form.__doc__ = f"In-place form of ``{function.__name__}``."
@@ -54,19 +54,19 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
 def where_(condition: Any, x: Any, y: Any, name: str | None = None) -> Any:
     """In-place form of ``where``, on ``x``."""
     require_variables("where_", condition, x, y)
-    return overwritten("where_", x, search.where(condition, x, y, name))
+    return in_place_result("where_", x, search.where(condition, x, y, name))
 
 
 def zero_(x: Any, name: str | None = None) -> Any:
     """Zeros in place of all elements."""
-    return overwritten("zero_", x, creation.zeros_like(x))
+    return in_place_result("zero_", x, creation.zeros_like(x))
 
 
 def fill_(x: Any, value: Any, name: str | None = None) -> Any:
     """One value in place of all elements."""
     if isinstance(value, (list, tuple)):
         raise ArgumentTypeError(f"fill_ takes a number or a variable of one element, not {value!r}.")
-    return overwritten("fill_", x, creation.full_like(x, value))
+    return in_place_result("fill_", x, creation.full_like(x, value))
 
 
 def fill_diagonal_tensor(x: Any, y: Any, offset: int = 0, dim1: int = 0, dim2: int = 1, name: str | None = None) -> Any:
@@ -90,13 +90,13 @@ def fill_diagonal_(x: Any, value: float, offset: int = 0, wrap: bool = False, na
     columns = (rows % (wide + 1) if wrap and x.ndim == 2 else rows) + offset
     inside = (columns >= 0) & (columns < wide)
     index = (*[rows[inside]] * (x.ndim - 1), columns[inside])
-    return overwritten("fill_diagonal_", x, indexing.setitem(x, index, value))
+    return in_place_result("fill_diagonal_", x, indexing.setitem(x, index, value))
 
 
 def _sampled(function: str, x: Any, of_uniform: Callable[[Any], Any], seed: int = 0) -> Any:
     """Replace all elements by a formula of random numbers in (0, 1)"""
     numbers = random.uniform(manipulation.shape(x), "float32", 1e-7, 1.0, seed)
-    return overwritten(function, x, manipulation.cast(of_uniform(numbers), x.dtype))
+    return in_place_result(function, x, manipulation.cast(of_uniform(numbers), x.dtype))
 
 
 def uniform_(x: Any, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None) -> Any:
@@ -121,12 +121,14 @@ def geometric_(x: Any, probs: float, name: str | None = None) -> Any:
 
 def normal_(x: Any, mean: float = 0.0, std: float = 1.0, name: str | None = None) -> Any:
     """Normally distributed numbers in place of all elements."""
-    return overwritten("normal_", x, manipulation.cast(random.gaussian(manipulation.shape(x), mean, std), x.dtype))
+    return in_place_result("normal_", x, manipulation.cast(random.gaussian(manipulation.shape(x), mean, std), x.dtype))
 
 
 def log_normal_(x: Any, mean: float = 1.0, std: float = 2.0, name: str | None = None) -> Any:
     """Exponentials of normally distributed numbers in place of all elements."""
-    return overwritten("log_normal_", x, manipulation.cast(math.exp(random.gaussian(manipulation.shape(x), mean, std)), x.dtype))
+    return in_place_result(
+        "log_normal_", x, manipulation.cast(math.exp(random.gaussian(manipulation.shape(x), mean, std)), x.dtype)
+    )
 
 
 _MADE = {f"{name}_": in_place(getattr(module, name)) for module, names in _FORMS.items() for name in names.split()}

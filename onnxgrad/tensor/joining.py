@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.tensor.common import Shape, integers, known, known_dim, normal_axis, positive, shape_operand
+from onnxgrad.tensor.common import Shape, integers, known_dim, known_value, normal_axis, positive, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
 
@@ -82,7 +82,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variabl
         [(-1, 1), (-1, 5)]
     """
     layer = LayerHelper("split", x, name=name)
-    num_or_sections = known(num_or_sections)
+    num_or_sections = known_value(num_or_sections)
     if not isinstance(num_or_sections, (int, np.integer, Sequence)):
         raise ArgumentTypeError(f"split takes a number of parts or a list of their sizes, not {type(num_or_sections).__name__}.")
     axis = normal_axis(axis, x.ndim, "split")
@@ -93,7 +93,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variabl
         if num_or_sections == 1:
             return [layer.result("Identity", x)]
         return layer.results(num_or_sections, "Split", x, axis=axis, num_outputs=num_or_sections)
-    listed = [known(size) for size in num_or_sections]
+    listed = [known_value(size) for size in num_or_sections]
     if any(is_variable(size) for size in listed) and -1 not in [size for size in listed if not is_variable(size)]:
         return layer.results(len(listed), "Split", x, shape_operand(layer.op, listed), axis=axis)
     sizes = integers(listed, "split")

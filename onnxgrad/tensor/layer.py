@@ -1,4 +1,4 @@
-"""What every layer and tensor function does: find its block, name its results as Paddle does, make parameters.
+"""Helpers of every layer and tensor function: find its block, name its results as Paddle does, create parameters.
 
 Tests: tests/tensor/test_math.py.
 """
@@ -32,7 +32,16 @@ if TYPE_CHECKING:
     from onnxgrad.tensor.initializer import Initializer
     from onnxgrad.tensor.param_attr import WeightNormParamAttr
 
-__all__ = ["LayerHelper", "given", "is_variable", "open_layer", "overwritten", "program_of", "require_variables", "variables_in"]
+__all__ = [
+    "LayerHelper",
+    "in_place_result",
+    "is_variable",
+    "open_layer",
+    "present_operands",
+    "program_of",
+    "require_variables",
+    "variables_in",
+]
 
 
 def is_variable(item: Any) -> TypeGuard[Variable]:
@@ -47,7 +56,7 @@ def require_variables(function: str, *items: Any) -> None:
             raise NotAVariable(f"{function} takes Variables, not {type(item).__name__}.")
 
 
-def overwritten(function: str, x: Any, result: Variable, reshapes: bool = False) -> Variable:
+def in_place_result(function: str, x: Any, result: Variable, reshapes: bool = False) -> Variable:
     """The result of an in-place function, which has another shape only where it ``reshapes``.
 
     A program's variables are never overwritten: their result is a new one, as in Paddle.
@@ -60,7 +69,7 @@ def overwritten(function: str, x: Any, result: Variable, reshapes: bool = False)
 
 
 def program_of(variables: Sequence[Variable], static: bool = False) -> Program:
-    """Where a function appends: to the program of its first static Variable, else it computes eagerly.
+    """Return the program to which a function appends: that of its first static Variable, else EAGER, which computes at once.
 
     Without tensors the mode decides: static after ``enable_static``, inside ``program_guard``, or where ``static`` says so.
     """
@@ -176,7 +185,7 @@ def open_layer(layer_name: str, *operands: Any, name: str | None = None) -> tupl
     return layer, layer.op
 
 
-def given(*optional: Any) -> list[Any]:
+def present_operands(*optional: Any) -> list[Any]:
     """Drop the optional operands of a function that are None."""
     return [operand for operand in optional if operand is not None]
 

@@ -13,8 +13,18 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, Mismatch, NotOffered
 from onnxgrad.tensor.axes import dim
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, integers, known, known_dim, normal_axis, promoted
-from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer
+from onnxgrad.tensor.common import (
+    Axes,
+    as_dtype,
+    axes_of,
+    floating,
+    integers,
+    known_dim,
+    known_value,
+    normal_axis,
+    promote_operands,
+)
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, present_operands
 
 __all__ = [
     "addmm", "baddbmm", "bmm", "cdist", "corrcoef", "cov", "cross", "dist", "dot", "einsum", "inner", "kron", "matmul",
@@ -38,7 +48,7 @@ def matmul(x: Variable, y: Variable, transpose_x: bool = False, transpose_y: boo
         (-1, 4)
     """
     layer = LayerHelper("matmul_v2", x, y, name=name)
-    x, y = promoted(layer.op, x, y)
+    x, y = promote_operands(layer.op, x, y)
     x = transposed(layer, x) if transpose_x and x.ndim > 1 else x
     y = transposed(layer, y) if transpose_y and y.ndim > 1 else y
     return layer.result("MatMul", x, y)
@@ -88,7 +98,7 @@ def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     layer = LayerHelper("dot", x, y, name=name)
     if max(x.ndim, y.ndim) > 2:
         raise ArgumentError(f"dot takes vectors or matrices, not {x.ndim} and {y.ndim} axes. Use vecdot for others.")
-    return layer.result("ReduceSum", layer.op.Mul(*promoted(layer.op, x, y)), [-1], keepdims=0)
+    return layer.result("ReduceSum", layer.op.Mul(*promote_operands(layer.op, x, y)), [-1], keepdims=0)
 
 
 def _integers(axes: Any) -> list[int]:
@@ -104,7 +114,7 @@ def _listed(axes: Any) -> Any:
 def vecdot(x: Variable, y: Variable, axis: int = -1, name: str | None = None) -> Variable:
     """Sum of products along ``axis``; the other axes broadcast."""
     layer = LayerHelper("vecdot", x, y, name=name)
-    return layer.result("ReduceSum", layer.op.Mul(*promoted(layer.op, x, y)), [axis], keepdims=0)
+    return layer.result("ReduceSum", layer.op.Mul(*promote_operands(layer.op, x, y)), [axis], keepdims=0)
 
 
 def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
@@ -115,7 +125,7 @@ def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
         (3, 4)
     """
     layer, op = open_layer("outer", x, y, name=name)
-    a, b = promoted(op, x, y)
+    a, b = promote_operands(op, x, y)
     return layer.result("Mul", op.Reshape(a, np.array([-1, 1])), op.Reshape(b, np.array([1, -1])))
 
 
@@ -179,7 +189,7 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
         right[b] = left[a]
     kept = [c for i, c in enumerate(left) if i not in first] + [c for i, c in enumerate(right) if i not in second]
     equation = f"{''.join(left)},{''.join(right)}->{''.join(kept)}"
-    return layer.result("Einsum", *promoted(layer.op, x, y), equation=equation)
+    return layer.result("Einsum", *promote_operands(layer.op, x, y), equation=equation)
 
 
 def einsum(equation: str, *operands: Variable) -> Variable:
@@ -205,8 +215,8 @@ def einsum(equation: str, *operands: Variable) -> Variable:
     terms, arrow, wanted = _spelled_out(equation, operands).partition("->")
     once = "".join(dict.fromkeys(wanted.replace("...", "")))
     if len(once) == len(wanted.replace("...", "")):
-        return layer.result("Einsum", *promoted(layer.op, *operands), equation=terms + arrow + wanted)
-    product = layer.op.Einsum(*promoted(layer.op, *operands), equation=f"{terms}->{'...' * ('...' in wanted)}{once}")
+        return layer.result("Einsum", *promote_operands(layer.op, *operands), equation=terms + arrow + wanted)
+    product = layer.op.Einsum(*promote_operands(layer.op, *operands), equation=f"{terms}->{'...' * ('...' in wanted)}{once}")
     return _on_diagonals(layer, product, once, wanted)
 
 
@@ -266,7 +276,7 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """
     layer, op = open_layer("kron", x, y, name=name)
     rank = max(x.ndim, y.ndim)
-    x, y = (op.Unsqueeze(v, list(range(rank - v.ndim))) if v.ndim < rank else v for v in promoted(op, x, y))
+    x, y = (op.Unsqueeze(v, list(range(rank - v.ndim))) if v.ndim < rank else v for v in promote_operands(op, x, y))
     if x.static_shape is not None and y.static_shape is not None:
         target: Any = np.array(x.static_shape) * np.array(y.static_shape)
     else:
@@ -282,7 +292,7 @@ def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> V
         ArgumentError: if there is no such axis.
     """
     layer, op = open_layer("cross", x, y, name=name)
-    a, b = promoted(op, x, y)
+    a, b = promote_operands(op, x, y)
     if axis != 9:
         return layer.result("Sub", *_cross_terms(op, a, b, normal_axis(axis, x.ndim, "cross")))
     if 3 not in x.shape and -1 not in x.shape:
@@ -469,7 +479,7 @@ def cov(
     Raises:
         ArgumentError: for more than two axes, or weights that are negative, or not one for each observation.
     """
-    layer, op = open_layer("cov", x, *given(fweights, aweights), name=name)
+    layer, op = open_layer("cov", x, *present_operands(fweights, aweights), name=name)
     if x.ndim > 2:
         raise ArgumentError(f"cov takes a vector or a matrix, not {x!r}.")
     if x.ndim == 1:
@@ -477,8 +487,8 @@ def cov(
     elif not rowvar:
         x = op.Transpose(x, perm=[1, 0])
     weights = op.Expand(op.constant(1.0, x.dtype), op.Shape(x, start=1, end=2))
-    for weight in given(fweights, aweights):
-        numbers = known(weight)
+    for weight in present_operands(fweights, aweights):
+        numbers = known_value(weight)
         if weight.ndim != 1 or (weight.shape[0] != x.shape[1] and min(weight.shape[0], x.shape[1]) >= 0):
             raise ArgumentError(f"cov: a vector of one weight for each observation is needed, not {weight!r}.")
         if not is_variable(numbers) and np.min(numbers, initial=0) < 0:

@@ -12,9 +12,9 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError
-from onnxgrad.tensor.common import as_dtype, binary, open_layer_for, promoted
+from onnxgrad.tensor.common import as_dtype, binary, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
-from onnxgrad.tensor.tables import described, of_one, of_two
+from onnxgrad.tensor.tables import named_function, of_one, of_two
 
 __all__ = [
     "allclose", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
@@ -77,7 +77,7 @@ def isclose(
     for what, value, types in (("rtol", rtol, (int, float)), ("atol", atol, (int, float)), ("equal_nan", equal_nan, bool)):
         if not isinstance(value, types) or (what != "equal_nan" and isinstance(value, bool)):
             raise ArgumentTypeError(f"isclose: {what} cannot be {value!r}.")
-    a, b = promoted(op, x, y)
+    a, b = promote_operands(op, x, y)
     near = op.LessOrEqual(op.Abs(op.Sub(a, b)), op.Add(op.Mul(op.Abs(b), rtol), atol)) if a.dtype.is_float else op.Equal(a, b)
     near = op.Or(near, op.Equal(a, b))
     if equal_nan and a.dtype.is_float:
@@ -97,7 +97,7 @@ def allclose(
 def isin(x: Variable, test_x: Variable, assume_unique: bool = False, invert: bool = False, name: str | None = None) -> Variable:
     """Whether each element of ``x`` occurs in ``test_x``; with ``invert``, whether it does not."""
     layer, op = open_layer("isin", x, test_x, name=name)
-    a, b = promoted(op, x, test_x)
+    a, b = promote_operands(op, x, test_x)
     same = op.Cast(op.Equal(op.Unsqueeze(a, [-1]), op.Reshape(b, np.array([-1]))), to=6)
     contained = op.Cast(op.ReduceMax(same, [-1], keepdims=0), to=9)
     return layer.result("Not" if invert else "Identity", contained)
@@ -151,12 +151,12 @@ def _of_bits(layer_name: str, op_type: str, logical: str, doc: str) -> _OfBits:
     def function(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
         _refuse_out(layer_name, out)
         layer, op = open_layer_for(layer_name, x, y, name=name)
-        a, b = promoted(op, x, y) if op_type else (as_dtype(op, item, "bool") for item in (x, y))
+        a, b = promote_operands(op, x, y) if op_type else (as_dtype(op, item, "bool") for item in (x, y))
         if a.dtype.is_float:
             raise ArgumentTypeError(f"{layer_name} takes integers or booleans, not {a.dtype.name}.")
         return layer.result(logical if a.dtype == "bool" else op_type, a, b)
 
-    return described(function, layer_name, doc)
+    return named_function(function, layer_name, doc)
 
 
 def _refuse_out(layer_name: str, out: Any) -> None:
@@ -171,7 +171,7 @@ def _of_one_bit(layer_name: str, op_type: str, doc: str) -> _OfOneBit:
         y = x if op_type else as_dtype(layer.op, x, "bool")
         return layer.result("Not" if y.dtype == "bool" else op_type, y)
 
-    return described(function, layer_name, doc)
+    return named_function(function, layer_name, doc)
 
 
 logical_and = _of_bits("logical_and", "", "And", "Whether both elements are true (not 0).")
@@ -199,7 +199,7 @@ def bitwise_right_shift(
 def _shifted(layer_name: str, direction: str, x: Any, y: Any, name: str | None, signed: bool = False) -> Variable:
     """Bits as uint64, where a shift by 63 is the widest that is defined; those of a negative number inverted before and after"""
     layer, op = open_layer_for(layer_name, x, y, name=name)
-    a, b = promoted(op, x, y)
+    a, b = promote_operands(op, x, y)
     width, negatives = 8 * a.dtype.numpy.itemsize, not a.dtype.name.startswith("u")
     signed = signed and negatives
     wide = op.Cast(a, to=7)

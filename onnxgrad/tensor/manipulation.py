@@ -15,8 +15,19 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped, Mismatch
-from onnxgrad.tensor.axes import axes_moved, dim, flat_if_none, sizes_from
-from onnxgrad.tensor.common import Axes, Shape, as_dtype, axes_of, integers, known, known_dim, normal_axis, shape_of, shape_operand
+from onnxgrad.tensor.axes import dim, flat_if_none, moved_order, sizes_from
+from onnxgrad.tensor.common import (
+    Axes,
+    Shape,
+    as_dtype,
+    axes_of,
+    integers,
+    known_dim,
+    known_value,
+    normal_axis,
+    shape_of,
+    shape_operand,
+)
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
 __all__ = [
@@ -209,7 +220,7 @@ def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = No
     sources, targets = ([a % max(x.ndim, 1) for a in axes] for axes in pairs)
     if len(set(sources)) != len(sources) or len(set(targets)) != len(targets) or len(sources) != len(targets):
         raise Mismatch("moveaxis: source and destination must name as many axes, each once.")
-    return layer.result("Transpose", x, perm=axes_moved(x, sources, targets))
+    return layer.result("Transpose", x, perm=moved_order(x, sources, targets))
 
 
 def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Variable:
@@ -370,7 +381,7 @@ def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = N
     """
     layer, op = open_layer("repeat_interleave", x, *variables_in(repeats), name=name)
     x, axis = flat_if_none(layer, x, axis)
-    repeats = known(repeats)
+    repeats = known_value(repeats)
     if isinstance(repeats, list):
         repeats = op.constant(np.array(repeats))
     if not is_variable(repeats):
@@ -426,7 +437,7 @@ def roll(x: Variable, shifts: Any, axis: Axes = None, name: str | None = None) -
         (-1, 3)
     """
     layer, op = open_layer("roll", x, name=name)
-    shifts, axes = known(shifts), axes_of(axis)
+    shifts, axes = known_value(shifts), axes_of(axis)
     if is_variable(shifts):
         number = known_dim(shifts, 0, "roll") if shifts.ndim else 1
         flat_shifts = op.Reshape(as_dtype(op, shifts, "int64"), np.array([-1]))

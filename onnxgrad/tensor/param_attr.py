@@ -33,12 +33,12 @@ class ParamAttr(Taken):
         "name=None, initializer=None, learning_rate=1.0, regularizer=None, trainable=True, do_model_average=True, need_clip=True"
     )
 
-    def _begin(self, args: Any) -> None:
-        vars(self).update(vars(args))
+    def _begin(self, options: Any) -> None:
+        vars(self).update(vars(options))
 
     @staticmethod
     def of(attr: Any) -> ParamAttr | None:
-        """What a layer was given as ParamAttr: None for the default, a name, an initializer, or False for no parameter."""
+        """Read the ParamAttr of a layer: None for the default, a name, an initializer, or False for no parameter."""
         if attr is None or attr is True:
             return ParamAttr()
         if attr is False:

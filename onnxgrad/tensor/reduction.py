@@ -11,10 +11,10 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.axes import flat_if_none, neighbours, running, without_axes_too
+from onnxgrad.tensor.axes import flat_if_none, neighbours, prefix_scan, without_axes_too
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, index_dtype, log_add_exp, normal_axis
 from onnxgrad.tensor.layer import LayerHelper, open_layer
-from onnxgrad.tensor.tables import described
+from onnxgrad.tensor.tables import named_function
 
 __all__ = [
     "all", "amax", "amin", "any", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum", "diff", "logcumsumexp", "logsumexp",
@@ -97,7 +97,7 @@ def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Re
         flags = op.Cast(as_dtype(op, x, "bool"), to=6)
         return layer.result("Cast", reduce(layer_name, op_type, flags, axis, keepdim, name), to=9)
 
-    return described(function, name, doc)
+    return named_function(function, name, doc)
 
 
 max = _reduction("max", "ReduceMax", "Largest element over ``axis``; the gradient is shared evenly over ties.")
@@ -163,7 +163,7 @@ def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | 
     """Products of all elements up to each one along ``dim``, which must have a known size."""
     layer, op = open_layer("cumprod", x, name=name)
     x, axis = flat_if_none(layer, as_dtype(op, x, "int64" if dtype is None and not x.is_float else dtype), dim)
-    return layer.result("Identity", running(op, x, axis, op.Mul, 1.0, "cumprod"))
+    return layer.result("Identity", prefix_scan(op, x, axis, op.Mul, 1.0, "cumprod"))
 
 
 @without_axes_too
@@ -193,11 +193,11 @@ def _running_extreme(
     layer, op = open_layer(layer_name, x, name=name)
     x, axis = flat_if_none(layer, x, axis)
     dtype = index_dtype(dtype, layer_name)
-    best = running(op, x, axis, getattr(op, op_type), extreme_of(x.dtype, op_type == "Min"), layer_name)
+    best = prefix_scan(op, x, axis, getattr(op, op_type), extreme_of(x.dtype, op_type == "Min"), layer_name)
     size = x.shape[axis]
     position = np.arange(size).reshape([size if i == axis else 1 for i in range(x.ndim)])
     reached = op.Where(getattr(op, comparison)(x, best), op.constant(position, None), np.int64(-1))
-    index = running(op, reached, axis, op.Max, -1, layer_name)
+    index = prefix_scan(op, reached, axis, op.Max, -1, layer_name)
     return layer.result("GatherElements", x, index, axis=axis), as_dtype(op, index, dtype)
 
 
@@ -207,7 +207,7 @@ def logcumsumexp(x: Variable, axis: int | None = None, dtype: Any = None, name: 
     layer, op = open_layer("logcumsumexp", x, name=name)
     x, axis = flat_if_none(layer, as_dtype(op, x, dtype), axis)
     neutral = float(np.finfo(x.dtype.numpy).min) / 4
-    y = running(op, x, axis, lambda now, earlier: log_add_exp(op, now, earlier), neutral, "logcumsumexp")
+    y = prefix_scan(op, x, axis, lambda now, earlier: log_add_exp(op, now, earlier), neutral, "logcumsumexp")
     return layer.result("Identity", y)
 
 

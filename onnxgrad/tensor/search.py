@@ -12,7 +12,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
 from onnxgrad.tensor.axes import dim, flat_if_none, neighbours, without_axes_too
-from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promoted
+from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 
 __all__ = [
@@ -153,7 +153,7 @@ def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = 
         raise ArgumentError("where takes both x and y, or neither.")
     layer, op = open_layer_for("where", condition, x, y, name=name)
     if is_variable(x) or is_variable(y):
-        a, b = promoted(op, x, y)
+        a, b = promote_operands(op, x, y)
     else:
         dtype = "float32" if any(isinstance(item, float) for item in (x, y)) else "int64"
         a, b = (op.constant(np.asarray(item, dtype)) for item in (x, y))
@@ -178,7 +178,7 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
 def searchsorted(
     sorted_sequence: Variable, values: Variable, out_int32: bool = False, right: bool = False, name: str | None = None
 ) -> Variable:
-    """Where each value would be inserted in an ordered sequence along the last axis; NaN comes after all numbers, as in numpy.
+    """Find where each value would be inserted in an ordered sequence along the last axis; NaN comes after all numbers, as in numpy.
 
     Args:
         sorted_sequence: a vector, or one row for each row of ``values``.
@@ -191,7 +191,7 @@ def searchsorted(
         (2, 3)
     """
     layer, op = open_layer("searchsorted", sorted_sequence, values, name=name)
-    a, b = promoted(op, sorted_sequence, values)
+    a, b = promote_operands(op, sorted_sequence, values)
     if a.ndim > 1 and (a.ndim != b.ndim or any(m != n for m, n in zip(a.shape[:-1], b.shape[:-1], strict=True) if min(m, n) >= 0)):
         raise IllTyped(f"searchsorted takes a row of numbers for each row of values, not {a!r} for {b!r}. Give one vector for all.")
     row, wanted = op.Unsqueeze(a, [-2]) if a.ndim > 1 else a, op.Unsqueeze(b, [-1])

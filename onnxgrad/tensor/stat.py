@@ -14,8 +14,8 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.tensor.axes import count, neighbours
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, known, known_dim, normal_axis, open_layer_for
-from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, known_dim, known_value, normal_axis, open_layer_for
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, present_operands
 
 __all__ = [
     "bincount", "cumulative_trapezoid", "histogram", "median", "nanmedian", "nanquantile", "quantile", "std", "trapezoid",
@@ -243,7 +243,7 @@ def histogram(
     Returns:
         int64 counts; float32 with ``weight`` or ``density``.
     """
-    layer, op = open_layer("histogram", input, *given(weight), name=name)
+    layer, op = open_layer("histogram", input, *present_operands(weight), name=name)
     if not (math.isfinite(min) and math.isfinite(max)):
         raise ArgumentTypeError(f"histogram: min and max are finite numbers, not {min} and {max}.")
     if bins < 1 or max < min:
@@ -271,14 +271,14 @@ def histogram(
 
 def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, name: str | None = None) -> Variable:
     """How often each integer from 0 up to the largest occurs in a vector; with weights, the sum of theirs."""
-    layer, op = open_layer("bincount", x, *given(weights), name=name)
-    minlength = known(minlength)
+    layer, op = open_layer("bincount", x, *present_operands(weights), name=name)
+    minlength = known_value(minlength)
     if not is_variable(minlength) and minlength < 0:
         raise ArgumentError(f"bincount: minlength is at least 0, not {minlength}.")
     if weights is not None and weights.shape != x.shape:
         raise ArgumentError(f"bincount: {weights!r} does not have the shape of {x!r}.")
     indices = as_dtype(op, x, "int64")
-    if x.is_eager and 0 not in x.shape and known(op.ReduceMin(indices, keepdims=0)) < 0:
+    if x.is_eager and 0 not in x.shape and known_value(op.ReduceMin(indices, keepdims=0)) < 0:
         raise ArgumentError("bincount counts integers from 0 on; one is negative.")
     least = op.Reshape(as_dtype(op, minlength, "int64"), np.array([1])) if is_variable(minlength) else np.array([minlength])
     size = op.Max(op.Add(op.ReduceMax(indices, keepdims=1), np.array([1])), least)
@@ -291,7 +291,7 @@ def trapezoid(
     y: Variable, x: Variable | None = None, dx: Variable | float | None = None, axis: int = -1, name: str | None = None
 ) -> Variable:
     """Integral of ``y`` along ``axis`` by the trapezoidal rule, at points ``x`` or at distances ``dx`` (1)."""
-    layer, op = open_layer_for("trapezoid", y, *given(x, dx), name=name)
+    layer, op = open_layer_for("trapezoid", y, *present_operands(x, dx), name=name)
     return layer.result("ReduceSum", _trapezoids(op, y, x, dx, axis), [axis], keepdims=0)
 
 
@@ -299,7 +299,7 @@ def cumulative_trapezoid(
     y: Variable, x: Variable | None = None, dx: Variable | float | None = None, axis: int = -1, name: str | None = None
 ) -> Variable:
     """Integrals of ``y`` from the first point up to each later one along ``axis``."""
-    layer, op = open_layer_for("cumulative_trapezoid", y, *given(x, dx), name=name)
+    layer, op = open_layer_for("cumulative_trapezoid", y, *present_operands(x, dx), name=name)
     return layer.result("CumSum", _trapezoids(op, y, x, dx, axis), np.array(axis % y.ndim))
 
 

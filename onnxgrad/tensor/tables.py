@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.tensor.common import floating, open_layer_for, promoted
+from onnxgrad.tensor.common import floating, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, open_layer
 
-__all__ = ["OfOne", "OfTwo", "described", "of_one", "of_two"]
+__all__ = ["OfOne", "OfTwo", "named_function", "of_one", "of_two"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -33,7 +33,7 @@ def of_one(
         return layer.result(formula, x) if isinstance(formula, str) else formula(layer, x)
 
     layer_name = layer_name or name
-    return described(function, name, doc)
+    return named_function(function, name, doc)
 
 
 class OfTwo(Protocol):
@@ -56,16 +56,16 @@ def of_two(
 
     def function(x: Any, y: Any, name: str | None = None) -> Variable:
         layer, op = (open_layer_for if numbers else open_layer)(layer_name, x, y, name=name)
-        a, b = promoted(op, x, y)
+        a, b = promote_operands(op, x, y)
         if floats:
             a, b = floating(op, a), floating(op, b)
         return layer.result(formula, a, b) if isinstance(formula, str) else formula(layer, a, b)
 
     layer_name = layer_name or name
-    return described(function, name, doc)
+    return named_function(function, name, doc)
 
 
-def described(function: Function, name: str, doc: str) -> Function:
+def named_function(function: Function, name: str, doc: str) -> Function:
     """A function that was made from a table, under its name."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc

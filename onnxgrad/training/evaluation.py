@@ -32,13 +32,15 @@ _KINDS = ("Sigmoid", "HardSigmoid", "Softmax", "LogSoftmax")
 
 
 def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: Scope) -> Row:
-    """Mean loss and metrics of a trainer's model over data; metrics of all examples together are computed at the end.
+    """Loss and metrics of a trainer's model over data, which do not depend on how the data is cut into batches.
 
+    Each term of the loss, and each metric, is a mean by what it counts; metrics of all examples together are computed at the end.
     ``scope`` is where the weights are.
     """
     means = Means()
     model = trainer.model
-    fetch = [model.loss.name, *(v.name for v in model.reads)]
+    read = model.loss_values()
+    fetch = [v.name for v in (*read, *model.reads)]
     activation = activation_before(model.outputs[0], _KINDS)[0]
     steps_first = model.layouts[0] == "TNC"
     whole = {name: epoch_metric(name, "" if activation is None else activation.type, steps_first) for name in model.whole}
@@ -46,18 +48,23 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: S
     # Metrics of all examples together need all outputs, so every rank computes them.
     for batch in batches if whole else trainer.ranks.shard(batches):
         feed = model.feed_of(batch, trainer.executor)
-        loss, *outputs = trainer.executor.run(model.evaluation, feed, fetch, scope=scope)
-        measured = {label: float(np.mean(value)) for label, value in model.measure(outputs, feed).items()}
-        means.add({"loss": float(loss), **measured}, len(next(iter(feed.values()))))
+        values = trainer.executor.run(model.evaluation, feed, fetch, scope=scope)
+        outputs = values[len(read) :]
+        examples = len(next(iter(feed.values())))
+        row, weights = model.loss_parts(dict(zip(read, values, strict=False)), examples)
+        for label, value in model.measure(outputs, feed).items():
+            weights[label] = np.size(value)
+            row[label] = float(np.mean(value)) if weights[label] else 0.0
+        means.add(row, examples, weights)
         if whole:
             y, target = model.classes_second(outputs[0], feed[model.terms[0].target])
             for metric in whole.values():
                 metric.add(y, target)
     if not whole:
-        means = trainer.ranks.reduce_means(means, ["loss", *(label for label, _ in model.metrics)])
+        means = trainer.ranks.reduce_means(means, [*model.loss_names, *(label for label, _ in model.metrics)])
     if means.count == 0:
         raise DataError("there is nothing to evaluate: the data has no batch.")
-    return {**means.now(), **{name: metric.value() for name, metric in whole.items()}}
+    return {**model.with_loss(means.now()), **{name: metric.value() for name, metric in whole.items()}}
 
 
 def predicted(

@@ -6,14 +6,20 @@ Tests: tests/training/test_trainer.py.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.step.loss_terms import loss_terms
+from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.derived_inputs import DerivedInputs, read_by_loss
 from onnxgrad.training.data.feed import check_labels, checked_batch, output_shapes
 from onnxgrad.training.data.rows import Batch
@@ -21,8 +27,12 @@ from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.losses.distillation import COLUMN, Teacher
 from onnxgrad.training.losses.terms import Term, attach
 from onnxgrad.training.metrics.batch import classes_second, is_whole, metric_named
+from onnxgrad.training.run.plan import Row
 
 __all__ = ["Model"]
+
+_PART = "loss/{}"
+"""The name of a term of the loss among means."""
 
 
 class Model:
@@ -37,6 +47,7 @@ class Model:
 
     Attributes:
         evaluation: the program with its losses, in inference mode.
+        evaluated_terms: of its loss, which add up over batches by their weights; none where the formula does not say.
         loss: the sum of the terms, a scalar.
         inputs, targets: that are fed; inputs that the loss does not need are left out.
         outputs: that the terms read, in their order.
@@ -52,7 +63,7 @@ class Model:
         self, program: Program, inference: Program, terms: Sequence[Term], teacher: Teacher | None, metrics: Sequence[Any]
     ) -> None:
         self.program, self.inference, self.terms, self.teacher = program, inference, list(terms), teacher
-        self.inputs = list(program.inputs)
+        self.inputs = [v for v in program.inputs if v.name != PART]  # which ranks feed
         attached = attach(program, self.terms)
         self.loss, self.targets, self.remarks = attached.loss, attached.targets, attached.remarks
         unneeded: list[str] = []
@@ -61,6 +72,8 @@ class Model:
         self.remarks += [f"the loss does not need the input {name!r}: the data may leave it out." for name in unneeded]
         self.outputs, self.layouts, self.doubts = attached.outputs, attached.layouts, attached.as_logits
         self.evaluation = program.clone(for_test=True)
+        self.evaluated_terms, told = _terms_in_evaluation(self.evaluation, attached.loss.name)
+        self.remarks += told
         self.whole = [metric for metric in metrics if is_whole(metric)]
         self.metrics = [metric_named(metric, self.outputs[0]) for metric in metrics if not is_whole(metric)]
         self.reads = self.outputs if metrics or any(self.doubts) else []
@@ -126,6 +139,44 @@ class Model:
         check_labels(feed, self.terms, self._shapes)
         return feed
 
+    # The loss of several batches -------------------------------------------------------------------------------------
+
+    def loss_values(self) -> list[Variable]:
+        """What ``loss_parts`` reads of the evaluation form: the loss, or its terms and their weights."""
+        if not self.evaluated_terms:
+            return [self.evaluation.find(self.loss.name)]
+        values = [v for term in self.evaluated_terms for v in (term.value, term.weight) if v is not None]
+        return list(dict.fromkeys(values))
+
+    def loss_parts(self, values: Mapping[Variable, Any], examples: int) -> tuple[Row, dict[str, float]]:
+        """The terms of the loss of a batch, by name, and their weights: over several batches each is a mean by its own weights.
+
+        Args:
+            values: of ``loss_values``.
+            examples: in the batch. A term that is a sum counts as its mean over examples.
+        """
+        if not self.evaluated_terms:
+            (loss,) = values.values()
+            return {_PART.format(0): float(loss)}, {}
+        parts: Row = {}
+        weights: dict[str, float] = {}
+        for number, term in enumerate(self.evaluated_terms):
+            name, value = _PART.format(number), float(np.asarray(values[term.value]).reshape(()))
+            parts[name] = value if term.reduction == "mean" else value / examples
+            if term.weight is not None:
+                weights[name] = float(np.asarray(values[term.weight]).reshape(()))
+        return parts, weights
+
+    @property
+    def loss_names(self) -> list[str]:
+        """The names of the terms of the loss among means."""
+        return [_PART.format(number) for number in range(max(len(self.evaluated_terms), 1))]
+
+    def with_loss(self, means: Row) -> Row:
+        """A row of means in which the loss stands for its terms."""
+        names = self.loss_names
+        return {"loss": sum(means[name] for name in names), **{name: value for name, value in means.items() if name not in names}}
+
     # Metrics ---------------------------------------------------------------------------------------------------------
 
     def measure(self, outputs: list[Any], feed: Batch) -> dict[str, Any]:
@@ -138,3 +189,12 @@ class Model:
     def classes_second(self, output: Any, target: Any) -> tuple[Any, Any]:
         """The first output and its target with examples along the first axis and classes along the second."""
         return classes_second(output, target, self.terms[0].loss, self.layouts[0])
+
+
+def _terms_in_evaluation(evaluation: Program, loss: str) -> tuple[list[LossTerm], list[str]]:
+    """The terms of a loss, or none and a line that says so"""
+    build = Builder(evaluation.global_block(), role=Role.BACKWARD, key="loss_weight")
+    try:
+        return loss_terms(evaluation.find(loss), build), []
+    except ArgumentError as error:
+        return [], [f"the loss of validation data is the mean of those of its batches, whatever their size: {error}"]

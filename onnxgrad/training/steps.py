@@ -10,7 +10,7 @@ from typing import Any
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.step.counted import counted
+from onnxgrad.core.step.accumulated import accumulated_step
 from onnxgrad.core.step.export import save_training_step, to_training_step
 from onnxgrad.core.step.split import Split, save_split, split_step
 from onnxgrad.training.ranks.ranks import Ranks
@@ -71,7 +71,7 @@ class TrainingSteps:
         return list(dict.fromkeys(v.name for v in (self.loss, *self.outputs)))
 
     def _step(self) -> Program:
-        return counted(self.program, self.state.step % self.accumulate)
+        return accumulated_step(self.program, self.state.step % self.accumulate)
 
     def _split(self, lowering: str | None, batch_norm: str | None) -> Split:
         split = split_step(self.program, self._fetch(), None, lowering, self.loss.name, None, batch_norm)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -12,20 +13,24 @@ import numpy as np
 
 from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import program_guard
+from onnxgrad.core.ir.operator import Role
+from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
 from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
-from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, TrainingError
 from onnxgrad.internal import state
 from onnxgrad.internal.tensor_file import damaged, read_tensors
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
+from onnxgrad.optimizer.optimizer import Pairs
 from onnxgrad.training.accumulation import add_up
 from onnxgrad.training.data.feed import doubted_logits
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
@@ -40,7 +45,7 @@ from onnxgrad.training.losses.loss_scale import LossScale
 from onnxgrad.training.losses.terms import Term, as_terms
 from onnxgrad.training.metrics.batch import check_metrics
 from onnxgrad.training.model import Model
-from onnxgrad.training.optimizers import clipping, grouped, make_optimizer
+from onnxgrad.training.options import EngineOptions, RecomputeOptions, UpdateOptions, WeightOptions
 from onnxgrad.training.quantized.frozen import compute_in_integers
 from onnxgrad.training.quantized.learned import prepare_quantized
 from onnxgrad.training.ranks.ranks import EpochBatch, examples_of, ranks_of
@@ -52,7 +57,6 @@ from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.loop import TrainingLoop
 from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_course
 from onnxgrad.training.run.position import check_position, check_schedule, position_of
-from onnxgrad.training.run.schedules import planned
 from onnxgrad.training.run.state import RunState
 from onnxgrad.training.steps import TrainingSteps
 from onnxgrad.training.surgery.adapters import save_adapters
@@ -167,20 +171,16 @@ class Trainer(TrainingSteps):
         threads: int | None = None,
         distributed: bool | Strategy | None = None,
     ) -> None:
+        weights = WeightOptions(trainable, freeze, batch_norm, sample, quantized, frozen)
+        updates = UpdateOptions(
+            optimizer, learning_rate, schedule, warmup, weight_decay, clip_norm, clip_value, groups, accumulate, loss_scale, ema
+        )
+        recompute = RecomputeOptions(checkpoints, memory_budget, sizes)
+        engine = EngineOptions(place, threads, memory, precision)
         self.ranks = ranks_of(distributed)
-        if accumulate < 1:
-            raise ArgumentError(f"accumulate counts micro-batches; it is at least 1, not {accumulate}.")
+        self.accumulate, self.seed = accumulate, seed
         self.program = model if isinstance(model, Program) else from_onnx(model)
-        opened = open_batch(self.program)
-        self.inputs = list(self.program.inputs)
-        self.program.random_seed = seed
-        rounded = prepare_quantized(self.program, quantized)
-        self.batch_norm, notes = prepare_batch_norm(self.program, batch_norm, sample)
-        split_statistics(self.program)
-        self.inference = self.program.clone(for_test=True)
-        self.chosen = choose_trainable(self.program, trainable, freeze)
-        for text in find_ties(self.chosen).warnings():
-            warnings.warn(text, stacklevel=2)
+        notes = self._prepare(weights)
         self.ranks.prepare(self.program, checkpoints=checkpoints, memory_budget=memory_budget, frozen=frozen)
         self.program.train(self.batch_norm)
         self.terms = as_terms(loss, target)
@@ -188,29 +188,43 @@ class Trainer(TrainingSteps):
         if taught is not None:
             self.terms = [*self.terms, taught.term]
         check_metrics(metrics)  # an unknown one is refused before anything is appended
-        rate = planned(learning_rate, schedule, warmup)
-        self.optimizer = make_optimizer(
-            optimizer, rate, weight_decay, clipping(clip_norm, clip_value), grouped(self.chosen, groups)
-        )
-        self.accumulate, self.seed = accumulate, seed
+        self.optimizer = updates.make_optimizer(self.chosen)
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
-        kept: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with state.fresh_names():
             self.model = Model(self.program, self.inference, self.terms, taught, metrics)
-            self._append(loss_scale, ema, kept)
-        self.remarks += [*opened, *rounded, *notes, *kept_tables(self.program), *self.model.derived.remarks]
-        self.executor = Executor(place, threads=self.ranks.threads(threads), memory=memory, precision=precision)
+            self._append(updates, recompute)
+        self.remarks += [*notes, *kept_tables(self.program), *self.model.derived.remarks]
+        self.executor = engine.make_executor(self.ranks.threads(threads))
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
         self._state = RunState()
         self.interrupt = Interrupt(self.ranks.are_many)
         self.gradient_norms: Any = None
         self._norms: Variable | None = None
+        self.step_weights: dict[str, float] = {}
+        """What the loss and the metrics of the last step count, where these are not its examples."""
         self._class_names: Mapping[str, Sequence[str]] = {}
 
     # Building --------------------------------------------------------------------------------------------------------
 
-    def _append(self, loss_scale: float | None, ema: float | None, kept: dict[str, Any]) -> None:
+    def _prepare(self, weights: WeightOptions) -> list[str]:
+        """Give the program the forms that train, and choose what trains; return lines on what was decided"""
+        opened = open_batch(self.program)
+        self.inputs = list(self.program.inputs)
+        self.program.random_seed = self.seed
+        rounded = prepare_quantized(self.program, weights.quantized)
+        self.batch_norm, notes = prepare_batch_norm(self.program, weights.batch_norm, weights.sample)
+        split_statistics(self.program)
+        self.inference = self.program.clone(for_test=True)
+        self.chosen = choose_trainable(self.program, weights.trainable, weights.freeze)
+        for text in find_ties(self.chosen).warnings():
+            warnings.warn(text, stacklevel=3)
+        return [*opened, *rounded, *notes]
+
+    def _append(self, updates: UpdateOptions, recompute: RecomputeOptions) -> None:
+        """Append the backward pass and the updates of what trains"""
         self.average: ExponentialMovingAverage | None = None
+        self._loss_weight: Variable | None = None
+        """What the loss is divided by, where that is not the number of examples."""
         model = self.model
         self.inputs, self.outputs, self.targets, self.loss = model.inputs, model.outputs, model.targets, model.loss
         self.evaluation, self.metrics, self.whole, self.remarks = model.evaluation, model.metrics, model.whole, model.remarks
@@ -218,22 +232,67 @@ class Trainer(TrainingSteps):
             p.do_model_average = False
         for p in self.chosen:
             p.trainable, p.stop_gradient, p.do_model_average = True, False, True
-        scale = LossScale(self.program, self.optimizer, loss_scale)
+        scale = LossScale(self.program, self.optimizer, updates.loss_scale, self.accumulate)
         self.remarks += scale.remarks
-        pairs = self.optimizer.backward(scale.of(self.loss), parameters=self.chosen, **kept)
+        terms = self._loss_terms()
+        gradients = [self._backward(scale.of(term.value), recompute) for term in terms]
+        pairs = [pair for each in gradients for pair in each]
         if not pairs:
             raise ArgumentError("no parameter that may be trained reaches the loss. Check trainable=, freeze= and the output.")
-        self.trained = [p for p, _ in pairs]
-        self._gradients, self._scaling = [g for _, g in pairs], scale
+        self.trained = list(dict.fromkeys(p for p, _ in pairs))
+        self._gradients, self._scaling = gradients, scale
         if self.accumulate == 1:
             scale.apply(pairs)
         else:
-            add_up(self.program, scale.finite(pairs), self.optimizer, self.accumulate)
-        if ema is not None:
-            self.average = ExponentialMovingAverage(ema)
+            finite = iter(scale.finite(pairs))
+            counted = [list(islice(finite, len(each))) for each in gradients]
+            add_up(self.program, terms, counted, self.optimizer, self.accumulate, scale.overflows)
+        if updates.ema is not None:
+            self.average = ExponentialMovingAverage(updates.ema)
             with program_guard(self.program, Program()):
                 self.average.update()
-        self.ranks.attach(self.program, self.loss, bool(scale.start), self.average)
+        self.ranks.attach(self.program, self._step_loss, bool(scale.start), self.average)
+
+    def _loss_terms(self) -> list[LossTerm]:
+        """What is differentiated: the loss, or of micro-batches and ranks its terms, which parts of a batch count differently"""
+        self._step_loss = self.loss
+        whole = [LossTerm(self.loss, "mean")]
+        has_parts = self.accumulate > 1 or (self.ranks.are_many and self.ranks.strategy.pipeline == 1)
+        op = Builder(self.program.global_block(), role=Role.BACKWARD, key="loss_weight")
+        try:
+            terms = loss_terms(self.loss, op, of_parts=has_parts)
+        except ArgumentError:
+            if self.accumulate > 1:
+                raise
+            return whole
+        if len(terms) == 1 and not counts_examples(terms[0]) and self.ranks.strategy.pipeline == 1:
+            self._loss_weight = terms[0].weight
+        if not has_parts:
+            return whole
+        if self.accumulate > 1:
+            values = [op.Reshape(term.value, []) for term in terms]
+            self._step_loss = values[0] if len(values) == 1 else op.Sum(*values)
+            return terms
+        try:
+            for term in terms:
+                check_from_data(term)
+        except ArgumentError:
+            if len(terms) > 1:
+                raise
+            return whole  # gradients of one term are weighed when they are there
+        self._step_loss, weights = loss_of_part(terms, op)
+        self.ranks.weigh(weights)
+        return [LossTerm(self._step_loss, "sum")]
+
+    def _backward(self, loss: Variable, recompute: RecomputeOptions) -> Pairs:
+        """Append the backward pass of a loss, or of a term of it"""
+        return self.optimizer.backward(
+            loss,
+            parameters=self.chosen,
+            checkpoints=recompute.checkpoints,
+            memory_budget=recompute.memory_budget,
+            sizes=recompute.sizes,
+        )
 
     def __repr__(self) -> str:
         losses = " + ".join(term.loss if isinstance(term.loss, str) else "a function" for term in self.terms)
@@ -329,7 +388,8 @@ class Trainer(TrainingSteps):
         feed = self.model.feed_of(batch, self.executor)
         examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
         self.ranks.feed(batch)
-        fetches = [self.loss, *self.model.reads, *([] if self._norms is None else [self._norms])]
+        watched = [v for v in (self._loss_weight, self._norms) if v is not None]
+        fetches = [self._step_loss, *self.model.reads, *watched]
         self.ranks.begin(self.executor, feed, fetches)
         try:
             row, outputs = self.program.active_scope().change(lambda: self._advance(feed, fetches, examples))
@@ -348,9 +408,11 @@ class Trainer(TrainingSteps):
         scope, state = self.program.active_scope(), self._state
         loss, *outputs = self.ranks.run(self.executor, feed, fetches, state.step)
         norms = None if self._norms is None else outputs.pop()
+        loss_weight = None if self._loss_weight is None else float(np.asarray(outputs.pop()).reshape(()))
         if not np.isfinite(loss):
             raise _NotFinite(loss)
-        row = {"loss": float(loss), **self.ranks.means(self.model.measure(outputs, feed), self.interrupt)}
+        metrics, weights = self.ranks.means(self.model.measure(outputs, feed), self.interrupt, loss_weight)
+        row = {"loss": float(loss), **metrics}
         state = replace(state, step=state.step + 1)
         # Last, as ranks may send sums until they are applied.
         if state.step % self.accumulate == 0:
@@ -360,8 +422,8 @@ class Trainer(TrainingSteps):
                 for owner, attributes in schedule.moved():
                     scope.follow(owner, **attributes)
         if examples:
-            state = replace(state, batch=state.batch + 1, means=state.means.plus(row, examples))
-        scope.follow(self, _state=state, gradient_norms=norms)
+            state = replace(state, batch=state.batch + 1, means=state.means.plus(row, examples, weights))
+        scope.follow(self, _state=state, gradient_norms=norms, step_weights=weights)
         return row, outputs
 
     def watch_gradients(self) -> None:
@@ -370,7 +432,15 @@ class Trainer(TrainingSteps):
         Of several ranks, these are norms of the gradients of this one's part; stages of a pipeline do not tell.
         """
         if self._norms is None and self.ranks.strategy.pipeline == 1:
-            self._norms = append_norms(self.program, self._gradients, self._scaling.scale)
+            self._norms = append_norms(self.program, self._gradients_of_all_terms(), self._scaling.scale)
+
+    def _gradients_of_all_terms(self) -> list[Variable]:
+        """The gradient of each of ``trained``"""
+        parts: dict[Variable, list[Variable]] = {p: [] for p in self.trained}
+        for p, g in (pair for pairs in self._gradients for pair in pairs):
+            parts[p].append(g)
+        op = Builder(self.program.global_block(), role=Role.BACKWARD, key="gradient_norms")
+        return [each[0] if len(each) == 1 else op.Sum(*each) for each in parts.values()]
 
     @property
     def watches_gradients(self) -> bool:
@@ -482,8 +552,21 @@ class Trainer(TrainingSteps):
             begun = self.state.begun if folder is not None and resume else self.epoch
             self.go_to(replace(self.state, begun=begun, files=files))
             goal = count if total_epochs is not None else self.state.begun + count
-            plan = FitPlan(goal, batch_size, shuffle, drop_last, patience, checkpoint_every, callbacks, prefetch, verbose, curves)
-            plan = replace(plan, monitor=monitor, max_steps=max_steps, evaluate_every=evaluate_every)
+            plan = FitPlan(
+                epochs=goal,
+                batch_size=batch_size,
+                shuffle=shuffle,
+                drop_last=drop_last,
+                prefetch=prefetch,
+                max_steps=max_steps,
+                patience=patience,
+                monitor=monitor,
+                evaluate_every=evaluate_every,
+                checkpoint_every=checkpoint_every,
+                callbacks=callbacks,
+                verbose=verbose,
+                curves=curves,
+            )
             if count and self.epoch >= goal:
                 message = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
                 warnings.warn(f"{message}. Give a larger total_epochs (--epochs).", stacklevel=2)

@@ -5,14 +5,16 @@ Tests: tests/utils/test_utils.py.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
-from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.printing import type_text
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.internal.drawing import DrawnEdge, DrawnNode, dot_label, draw_nodes
 from onnxgrad.internal.files import write_whole
 
 __all__ = ["draw_program"]
@@ -47,76 +49,65 @@ def draw_program(program: Program, path: str | Path | None = None) -> str:
         "digraph program {",
         '  rankdir=TB; node [fontname="Helvetica", fontsize=10]; edge [fontname="Helvetica", fontsize=8];',
     ]
-    lines += _Drawing(program).lines()
+    lines += _Dot(program).lines()
     text = "\n".join([*lines, "}"])
     if path is not None:
         write_whole(Path(path), f"{text}\n".encode())
     return text
 
 
-class _Drawing:
-    """Numbers operators and values as they come up."""
+class _Dot:
+    """The lines of a program in the dot language: each node with the edges that lead to it, behind it the bodies that it holds."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
-        self.makers: dict[Variable, str] = {}
-        self.operators = 0
-        self.values = 0
+        self.program, self.drawing = program, draw_nodes(program)
+        counters = {"o": count(), "v": count()}
+        self.names: dict[int, str] = {}
+        for number, node in enumerate(self.drawing.nodes):
+            if node.kind != "output":  # what they lead out is drawn where it is made
+                letter = "o" if node.kind == "operator" else "v"
+                self.names[number] = f"{letter}{next(counters[letter])}"
+        self.edges: dict[int, list[DrawnEdge]] = defaultdict(list)
+        for edge in self.drawing.edges:
+            self.edges[edge.target].append(edge)
 
     def lines(self) -> Iterator[str]:
-        yield from self._block(self.program.global_block(), "  ")
+        yield from self._block(None, "  ")
+        makers = self.drawing.makers
         for old, new in self.program.updates.items():
-            if new in self.makers and old in self.makers:
-                yield f'  {self.makers[new]} -> {self.makers[old]} [style=dashed, constraint=false, label="replaces"];'
+            if new in makers and old in makers:
+                ends = f"{self.names[makers[new]]} -> {self.names[makers[old]]}"
+                yield f'  {ends} [style=dashed, constraint=false, label="replaces"];'
 
-    def _block(self, block: Block, indent: str) -> Iterator[str]:
-        read: set[Variable] = set()
-        for v in block.inputs:
-            yield self._leaf(v, indent)
-        for op in block.ops:
-            operands = [v for v in op.inputs if v is not None]
-            for v in operands:
-                if v not in self.makers and not _is_small_constant(v):
-                    yield self._leaf(v, indent)
-            name = f"o{self.operators}"
-            self.operators += 1
-            colour = _COLOURS[op.role]
-            yield f'{indent}{name} [label="{_escaped(op.type)}", shape=box, style=filled, fillcolor="{colour}"];'
-            for v in operands:
-                if v in self.makers:
-                    read.add(v)
-                    yield f"{indent}{self.makers[v]} -> {name}{self._label(v)};"
-            self.makers.update((v, name) for v in op.outputs if v is not None)
-            for number, body in enumerate(op.blocks()):
-                yield f'{indent}subgraph cluster_{name}_{number} {{ label="{_escaped(op.type)}: {_escaped(body.name)}";'
-                yield from self._block(body, indent + "  ")
+    def _block(self, body: int | None, indent: str) -> Iterator[str]:
+        for number in self.drawing.inside.get(body, ()):
+            if number not in self.names:
+                continue
+            node, name = self.drawing.nodes[number], self.names[number]
+            yield f"{indent}{name} [{_style(node)}];"
+            for edge in self.edges[number]:
+                label = "" if node.kind == "unread" else _edge_label(edge.value)
+                yield f"{indent}{self.names[edge.source]} -> {name}{label};"
+            for at, inner in enumerate(self.drawing.held.get(number, ())):
+                label = dot_label(f"{node.shown.type}: {self.drawing.bodies[inner].block.name}")
+                yield f"{indent}subgraph cluster_{name}_{at} {{ {label};"
+                yield from self._block(inner, indent + "  ")
                 yield f"{indent}}}"
-        inside = {v for op in block.ops for body in op.blocks() for inner in body.ops for v in inner.inputs}
-        for op in block.ops:
-            for result in op.outputs:
-                if result is not None and result not in read and result not in inside:
-                    maker, end = self.makers[result], f"v{self.values}"
-                    self.values += 1
-                    yield f'{indent}{end} [label="{_described(result)}", shape=plaintext];'
-                    yield f"{indent}{maker} -> {end};"
-
-    def _leaf(self, v: Variable, indent: str) -> str:
-        name = self.makers[v] = f"v{self.values}"
-        self.values += 1
-        style = ", style=filled, fillcolor=lightgrey" if isinstance(v, Parameter) else ""
-        return f'{indent}{name} [label="{_described(v)}", shape=ellipse{style}];'
-
-    def _label(self, v: Variable) -> str:
-        return "" if v.op is None or v.value is not None else f' [label="{_described(v)}"]'
 
 
-def _is_small_constant(v: Variable) -> bool:
-    return v.value is not None and not v.persistable and v.value.size <= 16
+def _style(node: DrawnNode) -> str:
+    if node.kind == "operator":
+        return f'{dot_label(node.shown.type)}, shape=box, style=filled, fillcolor="{_COLOURS[node.shown.role]}"'
+    if node.kind == "unread":
+        return f"{_label(node.shown)}, shape=plaintext"
+    return (
+        f"{_label(node.shown)}, shape=ellipse{', style=filled, fillcolor=lightgrey' if isinstance(node.shown, Parameter) else ''}"
+    )
 
 
-def _described(v: Variable) -> str:
-    return f"{_escaped(v.name)}\\n{_escaped(type_text(v.type))}"
+def _label(v: Variable) -> str:
+    return dot_label(v.name, type_text(v.type))
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+def _edge_label(v: Variable) -> str:
+    return "" if v.op is None or v.value is not None else f" [{_label(v)}]"

@@ -11,7 +11,7 @@ from onnxgrad.core.runtime import application
 from onnxgrad.core.step import cut, make as making
 from onnxgrad.distributed import DistributedBatchSampler, Strategy, fleet, run_local
 from onnxgrad.distributed.buckets import ALIGNMENT, Buckets
-from onnxgrad.distributed.monitor import Standing, verdict
+from onnxgrad.distributed.monitor import RankStatus, failure_reason
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.training import load_checkpoint, save_checkpoint
 
@@ -298,7 +298,7 @@ def test_a_sampler_refuses_more_ranks_than_examples():
     ],
 )
 def test_the_watch_names_the_rank(ranks, said):
-    found = verdict([Standing(**{"heard": 100.0, **rank}) for rank in ranks], 100.0, timeout=10.0, lost_after=60.0)
+    found = failure_reason([RankStatus(**{"heard": 100.0, **rank}) for rank in ranks], 100.0, timeout=10.0, lost_after=60.0)
     assert found is None if said is None else (found or "").startswith(said)
 
 

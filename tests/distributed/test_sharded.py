@@ -126,7 +126,7 @@ def test_gradients_that_are_sent_to_one_rank_alone_make_the_same_step(make):
 
 
 def shared(loss):
-    """The phases of what several updates read, where rank 0 of two has the gradients of its share alone"""
+    """The phases of what several updates read, where rank 0 of two has the gradients of its shard alone"""
     program = loss.block.program
     exchange = distribute(program, loss, Counting(Alone()), Strategy(sharding=2))
     exchange.transport.world_size = 2

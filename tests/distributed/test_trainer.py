@@ -185,8 +185,8 @@ def test_an_overflow_on_one_rank_leaves_the_step_out_on_all(accumulate):
     def work(transport):
         t = trainer(line(), loss="mse", metrics=[], loss_scale=1024.0, accumulate=accumulate, distributed=True)
         before = {name: value for name, value in weights(t).items() if name in ("w", "b")}
-        # The gradient is 5e38, the loss on that rank 6e34.
-        x = np.full((1, 2), 1e18 if transport.rank else 1.0, "f4")
+        # The gradient is 2e39, the loss on that rank 2e35.
+        x = np.full((1, 2), 2e18 if transport.rank else 1.0, "f4")
         t.step({"x": x, "target": np.zeros((1, 1), "f4")})
         after = weights(t)
         (scale,) = [value for name, value in after.items() if name.startswith("loss_scaling")]
@@ -258,7 +258,7 @@ def test_gradients_travel_once_an_update():
     for weighed, sent in on_ranks(2, work):
         assert weighed.steps == weighed.bytes == 0
         assert sent.steps == 1
-        assert sent.bytes == 4 * (8 * 4 + 8 + 8 + 8 + 3 * 8 + 3)
+        assert sent.bytes == 4 * (8 * 4 + 8 + 8 + 8 + 3 * 8 + 3 + 1)  # gradients, and the number of labels
 
 
 def test_statistics_of_a_batch_need_a_choice():

@@ -231,7 +231,7 @@ def test_an_overflow_and_a_nan_on_one_rank_are_those_of_all(sharding, accumulate
         options = {"loss": "mse", "metrics": [], "accumulate": accumulate, "distributed": Strategy(sharding=sharding)}
         t = trainer(line(), loss_scale=1024.0, **options)
         before = weights(t)
-        x = np.full((1, 2), 1e18 if transport.rank else 1.0, "f4")
+        x = np.full((1, 2), 2e18 if transport.rank else 1.0, "f4")
         t.step({"x": x, "target": np.zeros((1, 1), "f4")})  # the gradient is 5e38, the loss on that rank 6e34
         after = whole(t)
         (scale,) = [value for name, value in after.items() if name.startswith("loss_scaling")]
@@ -303,7 +303,8 @@ def test_sums_of_micro_batches_are_compressed_when_they_travel(sharding):
         for first in range(0, 24, 8):
             t.step({k: v[first + 4 * transport.rank : first + 4 * transport.rank + 4] for k, v in data().items()})
             kept.append(exchange_of(t).rests())
-        return kept, [v.name for v in t.program.updates if "ACCUMULATED" in v.name]
+        divisors = t.program.plan.accumulation.divisors  # which travel as they are
+        return kept, [v.name for v in t.program.updates if "ACCUMULATED" in v.name and v not in divisors]
 
     for kept, sums in on_ranks(2, work):
         assert kept[0] == kept[1] == {}

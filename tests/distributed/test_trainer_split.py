@@ -117,7 +117,8 @@ def test_statistics_are_marked_where_they_are_held(tmp_path):
     assert kinds == {"mean", "same"}  # statistics, and the step of Dropout
     summed = trained(batch_norm="train", accumulate=2).save_training_step(tmp_path / "summed", split=True, batch_norm="local")
     assert statistics(summed["gradients"]) == ["body.mean", "body.var"]
-    assert summed["accumulated"] == sorted(f"{e['parameter']}@ACCUMULATED" for e in summed["exchange"])
+    owners = [e["parameter"] or "loss_weight" for e in summed["exchange"]]
+    assert summed["accumulated"] == sorted(f"{owner}@ACCUMULATED" for owner in owners)
 
 
 def test_what_batch_norm_is_to_do_must_be_said(tmp_path):

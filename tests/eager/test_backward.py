@@ -484,6 +484,13 @@ class TestDump:
         assert "node_1: MatMul -> float32[2, 2]" in files["call_stack.log"]
         assert "in TestDump.test_three_readable_files" in files["call_stack.log"]
 
+    def test_quotes_in_names_are_escaped(self, tmp_path):
+        x = leaf([1.0])
+        x.name = 'a "b"'
+        backward([x * x], dump_backward_graph_path=str(tmp_path))
+        for path in tmp_path.glob("*.dot"):
+            assert 'a \\"b\\"' in path.read_text() and '"b"\\n' not in path.read_text()
+
     def test_the_path_must_be_a_folder_name(self, tmp_path):
         x = leaf([1.0])
         (tmp_path / "file").write_text("")

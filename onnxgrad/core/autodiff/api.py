@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from onnxgrad.core.autodiff.backward import Walk, ones_like
-from onnxgrad.core.autodiff.checkpoints import Recompute, crossing, cuts_after
+from onnxgrad.core.autodiff.checkpoints import Recompute, crossing_variables, cuts_after
 from onnxgrad.core.autodiff.memory import MemoryPlan, measure, plan_memory
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.manager import run_program_pass
@@ -255,7 +255,7 @@ class Automatic(NamedTuple):
 
 
 def _automatic(checkpoints: Checkpoints, budget: int | None, sizes: SizesGiven) -> Automatic | None:
-    """What to choose checkpoints by, or None where the user names them"""
+    """Return the mode by which checkpoints are chosen, or None where the user names them"""
     if isinstance(checkpoints, str) and checkpoints != "auto":
         raise ArgumentError(f"checkpoints is a list of tensors or 'auto', not {checkpoints!r}.")
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, (int, np.integer))):
@@ -353,7 +353,7 @@ class BackwardPass:
         between = [v for v in self.checkpoints if v.block is block]
         operators = _before_expansion(walk)
         if self.cuts:
-            walk.recompute = Recompute(operators, self.cuts, crossing(operators, self.cuts), walk.stage)
+            walk.recompute = Recompute(operators, self.cuts, crossing_variables(operators, self.cuts), walk.stage)
         elif between:
             walk.recompute = Recompute(operators, cuts_after(operators, between), between, walk.stage)
         walk.run()
@@ -527,7 +527,7 @@ def _is_random_or_counts(op: Operator) -> bool:
 
 
 def _on_path(walk: Walk, targets: list[Variable], through_bodies: bool = True) -> list[Variable]:
-    """What the targets depend on through floating-point values and what depends on a leaf that requires a gradient itself.
+    """List the floating-point variables on a path from leaves that require a gradient to the targets.
 
     Paddle computes a gradient for each of these, also a zero one and one that nobody asked for. Of an operator with bodies it is
     not known which result depends on which operand.
@@ -550,7 +550,7 @@ def _on_path(walk: Walk, targets: list[Variable], through_bodies: bool = True) -
 
 
 def _check_inside(checkpoints: list[Variable], operators: list[Operator]) -> None:
-    """A checkpoint in a body must be in that of a Loop or Scan of the main graph."""
+    """Refuse a checkpoint in a body that does not belong to a Loop or Scan of the main graph."""
     bodies = {body for op in operators if op.type in ("Loop", "Scan") for body in op.blocks()}
     for v in checkpoints:
         if v.block not in bodies:

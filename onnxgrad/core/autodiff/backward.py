@@ -19,11 +19,11 @@ from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import drop_unread, map_sequence, reads_of
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.copying import copy_block
-from onnxgrad.core.ir.forms import blaming, check_form
-from onnxgrad.core.ir.infer import infer_leniently, settle_ranks
+from onnxgrad.core.ir.forms import check_form, naming_operator
+from onnxgrad.core.ir.infer import infer_leniently, infer_window_ranks
 from onnxgrad.core.ir.operator import Expansion, Operator, Role
 from onnxgrad.core.ir.origin import Origin
-from onnxgrad.core.ir.traverse import captured, needed_operators, substitute
+from onnxgrad.core.ir.traverse import captured_variables, needed_operators, substitute
 from onnxgrad.core.ir.types import OptionalType, SequenceType, TensorType, merge_types
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.accumulate import add_up, conform, unbroadcast
@@ -114,7 +114,7 @@ class Walk:
                 stage: list[Operator] = []
                 builder = Builder(self.block, stage, Role.BACKWARD, _label(op))
                 check_form(op)
-                with blaming(op, "write it as others"):
+                with naming_operator(op, "write it as others"):
                     expansion = expand_operator(op, builder, self.tapes, self.segmented)
                 self.expansions[op] = expansion
                 self._redirect(op, expansion)
@@ -180,9 +180,9 @@ class Walk:
         return total
 
     def _step(self, op: Operator) -> None:
-        settle_ranks(op)
+        infer_window_ranks(op)
         gradients = [None if v is None else self._ranked(v, self._finish(v)) for v in op.outputs]
-        captures = captured(op) if any(True for _ in op.blocks()) else []
+        captures = captured_variables(op) if any(True for _ in op.blocks()) else []
         operands: list[Variable | None] = [*op.inputs, *captures]
         wanted = [v is not None and self.key(v) in self.active and self._can_receive(v) for v in operands]
         if not any(wanted):
@@ -203,7 +203,7 @@ class Walk:
         builder = self.builder(label, Origin(op.type, of=next((v for v in op.outputs if v is not None), None)))
         node = Node(op, self, wanted, captures, next(g for g in gradients if g is not None))
         check_form(op)
-        with blaming(op, "write its gradient"):
+        with naming_operator(op, "write its gradient"):
             results = function(builder, node, *gradients)
         if not isinstance(results, (tuple, list)):
             results = (results,)

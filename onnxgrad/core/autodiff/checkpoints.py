@@ -19,7 +19,7 @@ from onnxgrad.core.ir.traits import RANDOM
 from onnxgrad.core.ir.types import SequenceType, TensorType
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["Recompute", "crossing", "cuts_after", "is_recomputed", "sampled_masks"]
+__all__ = ["Recompute", "crossing_variables", "cuts_after", "is_recomputed", "sampled_masks"]
 
 
 class Recompute:
@@ -81,7 +81,7 @@ def cuts_after(operators: list[Operator], checkpoints: Iterable[Variable]) -> li
     return [i + 1 for i, op in enumerate(operators) if op in producers]
 
 
-def crossing(operators: list[Operator], cuts: Iterable[int]) -> list[Variable]:
+def crossing_variables(operators: list[Operator], cuts: Iterable[int]) -> list[Variable]:
     """Return the variables that are computed before one of the cuts and read after it."""
     produced_at = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
     ends = sorted(set(cuts))

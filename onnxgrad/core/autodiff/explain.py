@@ -17,7 +17,7 @@ from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.traverse import captured
+from onnxgrad.core.ir.traverse import captured_variables
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.dimensions import NAME_DIMENSIONS
 from onnxgrad.core.passes.lift import lift
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """What becomes of a gradient at one operator: ``state``, ``reason``, ``advice`` and ``matters`` as in ``Row``."""
+    """The treatment of a gradient at one operator: ``state``, ``reason``, ``advice`` and ``matters`` as in ``Row``."""
 
     state: str
     reason: str
@@ -150,7 +150,7 @@ def fates(model: Model) -> dict[tuple[str, ...], Fate]:
 
 
 def key_of(op: Operator) -> str:
-    """What tells an operator from others of its block: the name of its first result."""
+    """Return the key of an operator within its block: the name of its first result."""
     return next((v.name for v in op.outputs if v is not None), "")
 
 
@@ -202,10 +202,10 @@ def _reached(program: Program, forward: list[Operator]) -> set[Operator]:
 
 
 def _may_carry(v: Variable) -> bool:
-    return v.type is None or not hasattr(v.type, "dtype") or v.is_float or _stands_for_reals(v)
+    return v.type is None or not hasattr(v.type, "dtype") or v.is_float or _is_quantized(v)
 
 
-def _stands_for_reals(v: Variable) -> bool:
+def _is_quantized(v: Variable) -> bool:
     """Return whether a value is integers that a quantised operator computed"""
     entry = find_entry(v.op) if v.op is not None else None
     return entry is not None and entry.quantizes
@@ -271,7 +271,7 @@ def _refusal(around: Walk, op: Operator) -> OnnxGradError | None:
 
 def _moving(op: Operator) -> list[Variable]:
     """Operands that a gradient may be wanted of: not the constants, unless there is nothing else"""
-    operands = [v for v in [*op.inputs, *captured(op)] if v is not None and _may_carry(v)]
+    operands = [v for v in [*op.inputs, *captured_variables(op)] if v is not None and _may_carry(v)]
     return [v for v in operands if v.value is None or v.persistable] or operands
 
 

@@ -155,7 +155,7 @@ def _as_list(value: Variable | tuple[Variable, ...]) -> list[Variable]:
 
 
 class _Moved:
-    """What results need and depends on a variable without a value: taken out of a block, to be put into the body of a Loop."""
+    """Operators to move into the body of a Loop: results need them, and they depend on a variable without a value."""
 
     def __init__(self, appended: Appended, free: Variable, results: list[Variable]) -> None:
         self._block, self._free, self._results = appended.block, free, results

@@ -34,7 +34,7 @@ _NEVER = np.inf
 
 
 class MemoryPlan(NamedTuple):
-    """Where to cut the forward pass, and what that does to the bytes of a step by the model."""
+    """The cuts of a forward pass, and the bytes that a step takes with them by the model."""
 
     cuts: tuple[int, ...]
     """Numbers of operators: what crosses the cut point before one of these is kept. After the last, nothing is recomputed."""

@@ -32,7 +32,7 @@ class ShapeFinder:
         self.op = op
         self.avoided = avoided
         self.same = same
-        self.found: dict[Variable, Variable | None] = {}
+        self.shapes: dict[Variable, Variable | None] = {}
         self.source_of: dict[str, tuple[Variable, int]] = {}
         for v in sources:
             for axis, dim in enumerate(v.dims or ()):
@@ -41,9 +41,9 @@ class ShapeFinder:
 
     def shape(self, v: Variable) -> Variable | None:
         """Return a variable that holds the shape of ``v``; None where there is none."""
-        if v not in self.found:
-            self.found[v] = self._find(v)
-        return self.found[v]
+        if v not in self.shapes:
+            self.shapes[v] = self._find(v)
+        return self.shapes[v]
 
     def _find(self, v: Variable) -> Variable | None:
         if v not in self.avoided or v.static_shape is not None:

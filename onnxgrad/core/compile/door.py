@@ -21,6 +21,7 @@ from onnxgrad.core.graph_passes.ceil_pools import CEIL_POOLS
 from onnxgrad.core.graph_passes.empty import EMPTY
 from onnxgrad.core.graph_passes.float64 import FLOAT64
 from onnxgrad.core.graph_passes.fold import FOLD
+from onnxgrad.core.graph_passes.label_range import LABEL_RANGE
 from onnxgrad.core.graph_passes.running_stats import RUNNING_STATS
 from onnxgrad.core.graph_passes.sink_dequantize import SINK_DEQUANTIZE
 from onnxgrad.core.graph_passes.tile_updates import TILE_UPDATES
@@ -41,11 +42,12 @@ def compile(
     *,
     state_as_inputs: bool = False,
     updates: bool | Mapping[Variable, Variable] = True,
-    given: Sequence[Variable] = (),
+    inputs: Sequence[Variable] = (),
     ordered: bool = False,
     runs: bool = False,
     fast: bool = False,
     chunk: int = 0,
+    checks_labels: bool = False,
 ) -> Graph:
     """The graph that computes some outputs of a program, pruned to what they need. The program is not changed.
 
@@ -57,18 +59,19 @@ def compile(
         shapes: of inputs, where they are known although the program leaves them open.
         state_as_inputs: whether persistable variables are inputs of the graph instead of initializers.
         updates: with ``state_as_inputs``, whether the new values of all state are outputs, or those that are.
-        given: variables that are inputs, and not computed.
+        inputs: variables that are inputs, and not computed.
         ordered: whether the operators are put in the order in which onnxruntime holds few tensors at a time, and an opset that
             no onnxruntime loads is brought down where that is possible. Implied by ``provider``.
         runs: whether onnxruntime's CPU provider is to run it, so that operators for which it has no float64 kernel are written out.
             Implied by ``ordered``, unless another provider is named.
         fast: whether the provider's forms may round more than the operators they replace.
         chunk: elements of large state that updates take at a time, 0 for all. Such state is then an input of shape [rows, columns].
+        checks_labels: whether whoever runs it checks ``Graph.labels``. Other labels that are no classes give a loss of NaN.
 
     Raises:
         ArgumentError: if the provider is not known, or the program is in an opset that its forms are not written in.
     """
-    graph = _graph_of(program, outputs, state_as_inputs, updates if state_as_inputs else False, given)
+    graph = _graph_of(program, outputs, state_as_inputs, updates if state_as_inputs else False, inputs)
     target = Target(
         provider=provider,
         runs_on_cpu=provider == "cpu" or (provider is None and (runs or ordered)),
@@ -76,6 +79,7 @@ def compile(
         fast=fast,
         shapes=shapes or {},
         chunk=chunk,
+        checks_labels=checks_labels,
     )
     run_passes(graph, _passes_for(target), target)
     if ordered or provider is not None:
@@ -128,6 +132,7 @@ GENERAL_PASSES: list[GraphPass] = [
     BRANCHES,
     CEIL_POOLS,
     EMPTY,
+    LABEL_RANGE,
     RUNNING_STATS,
     FLOAT64,
     BFLOAT16,

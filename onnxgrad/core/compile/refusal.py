@@ -1,4 +1,4 @@
-"""What to say when onnxruntime does not run a graph.
+"""Write the error for a graph that onnxruntime does not run.
 
 Tests: tests/core/graph_passes/test_float64.py.
 """

@@ -1,4 +1,4 @@
-"""What a rewrite of a graph or of a program is: what it does, when, after what, and how its results may differ.
+"""Define a pass over a graph or a program: its name, condition, order, and how far its results may differ.
 
 A rewrite is entered as a ``Pass``, and ``core/graph/manager.py`` runs it. It is a function over the whole graph, or it maps
 types of operators to forms, which are written in one walk together with those of its neighbours. A rewrite with arguments is a
@@ -45,7 +45,7 @@ Rewritten = TypeVar("Rewritten", Graph, Program)
 
 @dataclass(frozen=True)
 class Target:
-    """What a graph is rewritten for.
+    """The machine and the options that a graph is rewritten for.
 
     Attributes:
         provider: whose forms are written; None for plain ones.
@@ -54,6 +54,7 @@ class Target:
         fast: whether forms may round more than the operators they replace.
         shapes: of inputs, where they are known although the program leaves them open.
         chunk: elements of large state that updates take at a time, 0 for all.
+        checks_labels: whether labels that are fed are refused there where they are no classes.
     """
 
     provider: str | None = None
@@ -62,6 +63,7 @@ class Target:
     fast: bool = False
     shapes: Shapes = field(default_factory=dict)
     chunk: int = 0
+    checks_labels: bool = False
 
 
 def _always(rewritten: Graph | Program, target: Target) -> bool:

@@ -24,7 +24,7 @@ def pruned_graph(
     outputs: list[Variable],
     new_values: Mapping[Variable, Variable],
     state_as_inputs: bool,
-    given: Sequence[Variable],
+    inputs: Sequence[Variable],
 ) -> Graph:
     """Prune a program to the operators that some outputs, and the new values of its state, need.
 
@@ -33,11 +33,11 @@ def pruned_graph(
         outputs: variables to compute.
         new_values: for each state variable that is replaced, its new value, which is an output too.
         state_as_inputs: whether persistable variables are inputs of the graph instead of initializers.
-        given: variables that are inputs, and not computed.
+        inputs: variables that are inputs, and not computed.
     """
     graph = Graph(program, hoists=True)
-    plan = make_plan(program, [*outputs, *new_values.values()], given)
-    leaves, fed = set(plan.leaves), set(given)
+    plan = make_plan(program, [*outputs, *new_values.values()], inputs)
+    leaves, fed = set(plan.leaves), set(inputs)
     main = program.global_block()
     for v in main.inputs:
         if v in leaves and not v.persistable and v.value is None:

@@ -42,6 +42,14 @@ class Rewrite(NamedTuple):
         return f"{self.name}: {self.places} {'place' if self.places == 1 else 'places'}, {change}"
 
 
+class FedLabel(NamedTuple):
+    """Labels that are fed as they are: the input, and how many classes there are besides the label that does not count."""
+
+    name: str
+    classes: int
+    ignored: int | None
+
+
 class Graph:
     """Operators, inputs, outputs and constants with their final names, in a program of their own.
 
@@ -54,6 +62,7 @@ class Graph:
         initializers: constants, and weights where they are no inputs.
         updates: for each state variable that a run replaces, its new value.
         own_shapes: of inputs and outputs that hold state as rows of another length: the shape of that state.
+        labels: what is fed as labels of a loss, and is to be checked by whoever feeds it.
         is_whole: whether it is the program's own forward graph, to be written as it was loaded.
         rewrites: what each pass did.
         replacements: how many variables have been replaced so far.
@@ -70,6 +79,7 @@ class Graph:
         self.initializers: list[Variable] = []
         self.updates: dict[Variable, Variable] = {}
         self.own_shapes: dict[Variable, tuple[int, ...]] = {}
+        self.labels: list[FedLabel] = []
         self.is_whole = False
         self.rewrites: list[Rewrite] = []
         self.replacements = 0

@@ -129,7 +129,7 @@ def _first_of(choices: list[tuple[str, Form]], counts: dict[str, int]) -> Form:
 
 
 def in_order_of_passes(passes: Iterable[GraphPass]) -> list[GraphPass]:
-    """Passes such that each follows those that it names, else as they are listed.
+    """Order passes so that each follows the passes that it names, else as they are listed.
 
     Raises:
         ValueError: if two have one name, or some wait for each other.

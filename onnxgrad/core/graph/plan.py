@@ -33,9 +33,9 @@ class Plan:
         return v
 
 
-def make_plan(program: Program, outputs: Iterable[Variable], given: Iterable[Variable] = ()) -> Plan:
-    """Find the operators that ``outputs`` need in the main block; variables that are ``given`` are leaves, and not computed."""
-    outputs, stopped = list(outputs), set(given)
+def make_plan(program: Program, outputs: Iterable[Variable], inputs: Iterable[Variable] = ()) -> Plan:
+    """Find the operators that ``outputs`` need in the main block; ``inputs`` are leaves, and not computed."""
+    outputs, stopped = list(outputs), set(inputs)
     aliases: dict[Variable, Variable] = {}
     while True:
         plan = _sweep(program, outputs, aliases, stopped)
@@ -45,27 +45,27 @@ def make_plan(program: Program, outputs: Iterable[Variable], given: Iterable[Var
         aliases.update(fresh)
 
 
-def _sweep(program: Program, outputs: list[Variable], aliases: dict[Variable, Variable], fed: set[Variable]) -> Plan:
+def _sweep(program: Program, outputs: list[Variable], aliases: dict[Variable, Variable], inputs: set[Variable]) -> Plan:
     plan = Plan([], [], aliases)
     inside = set(program.global_block().ops)
     reads = dict.fromkeys(plan.resolve(v) for v in outputs)
     operands: dict[Operator, list[Variable]] = {}
-    waiting = [v for v in reads if v not in fed]
+    waiting = [v for v in reads if v not in inputs]
     while waiting:
         op = waiting.pop().op
-        if op is None or op in operands or op not in inside or _is_held(op):
+        if op is None or op in operands or op not in inside or _is_stored(op):
             continue
         operands[op] = [plan.resolve(v) for v in op.operands() if v is not None]
-        waiting += (v for v in operands[op] if v.op is not None and v not in fed)
+        waiting += (v for v in operands[op] if v.op is not None and v not in inputs)
     if operands:
         plan.operators = [op for op in program.global_block().ops if op in operands]
     for op in reversed(plan.operators):
         reads.update(dict.fromkeys(operands[op]))
-    plan.leaves = [v for v in reads if v.is_leaf or v.persistable or v in fed]
+    plan.leaves = [v for v in reads if v.is_leaf or v.persistable or v in inputs]
     return plan
 
 
-def _is_held(op: Operator) -> bool:
+def _is_stored(op: Operator) -> bool:
     """Return whether the scope holds the value of this operator"""
     first = op.outputs[0] if op.outputs else None
     return first is not None and first.value is not None and first.persistable

@@ -79,7 +79,7 @@ def _first_name(op: Operator) -> str:
 
 
 def name_results(graph: Graph, stage: list[Operator], key: str) -> None:
-    """Give the operators of a stage, and those of their results that have no final name, names that nothing else has."""
+    """Give the operators of a stage, and their results without a final name, names that nothing else has."""
     program = graph.program
     for op in stage:
         for v in op.outputs:

@@ -1,4 +1,4 @@
-"""What holds of every graph and program between two passes: checked in the tests, and where ``ONNXGRAD_VERIFY=1`` asks for it.
+"""Check the invariants of graphs and programs between two passes: in the tests, and where ``ONNXGRAD_VERIFY=1`` asks for it.
 
 - each variable has one producer, and operators stand behind those whose results they read, in bodies too;
 - types found anew from operators and operands do not contradict those that variables have;

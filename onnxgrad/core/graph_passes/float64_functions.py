@@ -17,12 +17,12 @@ import numpy as np
 from onnxgrad.core.ir.operator import Operator, as_stored
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["AT_18", "FUNCTIONS", "Written", "written"]
+__all__ = ["AT_18", "FUNCTIONS", "Written", "written_form"]
 
 Written = Callable[[Any, Operator], "list[Variable | None] | None"]
 
 
-def written(function: Callable[..., Any], *attributes: str) -> Written:
+def written_form(function: Callable[..., Any], *attributes: str) -> Written:
     """A form of an operator with one result: a function of a builder, its operands and these attributes."""
 
     def form(op: Any, node: Operator) -> list[Variable | None]:
@@ -228,32 +228,32 @@ def _swish(op: Any, x: Any, alpha: float) -> Any:
 
 
 AT_18: dict[str, Written] = {
-    "Elu": written(_elu, "alpha"),
-    "HardSigmoid": written(_hard_sigmoid, "alpha", "beta"),
-    "HardSwish": written(_hard_swish),
-    "LeakyRelu": written(_leaky_relu, "alpha"),
-    "Mish": written(_mish),
-    "PRelu": written(_prelu),
-    "Selu": written(_selu, "alpha", "gamma"),
-    "Softplus": written(_softplus),
-    "Softsign": written(_softsign),
-    "ThresholdedRelu": written(_thresholded_relu, "alpha"),
+    "Elu": written_form(_elu, "alpha"),
+    "HardSigmoid": written_form(_hard_sigmoid, "alpha", "beta"),
+    "HardSwish": written_form(_hard_swish),
+    "LeakyRelu": written_form(_leaky_relu, "alpha"),
+    "Mish": written_form(_mish),
+    "PRelu": written_form(_prelu),
+    "Selu": written_form(_selu, "alpha", "gamma"),
+    "Softplus": written_form(_softplus),
+    "Softsign": written_form(_softsign),
+    "ThresholdedRelu": written_form(_thresholded_relu, "alpha"),
 }
 """What onnxruntime runs in float64 in a file of opset 18 (LeakyRelu and PRelu from 16), as functions, and no later."""
 
 FUNCTIONS: dict[str, Written] = {
     **AT_18,
-    "Acos": written(_acos),
-    "Acosh": written(_acosh),
-    "Asin": written(_asin),
-    "Asinh": written(_asinh),
-    "Atan": written(_atan),
-    "Atanh": written(_atanh),
-    "Cosh": written(_cosh),
-    "Erf": written(_erf),
-    "Gelu": written(_gelu, "approximate"),
-    "Shrink": written(_shrink, "lambd", "bias"),
-    "Sinh": written(_sinh),
-    "Swish": written(_swish, "alpha"),
-    "Tan": written(_tan),
+    "Acos": written_form(_acos),
+    "Acosh": written_form(_acosh),
+    "Asin": written_form(_asin),
+    "Asinh": written_form(_asinh),
+    "Atan": written_form(_atan),
+    "Atanh": written_form(_atanh),
+    "Cosh": written_form(_cosh),
+    "Erf": written_form(_erf),
+    "Gelu": written_form(_gelu, "approximate"),
+    "Shrink": written_form(_shrink, "lambd", "bias"),
+    "Sinh": written_form(_sinh),
+    "Swish": written_form(_swish, "alpha"),
+    "Tan": written_form(_tan),
 }

@@ -1,4 +1,4 @@
-"""What ONNX messages hold, wherever it stands in them.
+"""Walk over the contents of ONNX messages, at any depth.
 
 Tests: tests/core/interop/test_round_trip.py.
 """

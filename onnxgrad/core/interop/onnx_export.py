@@ -34,7 +34,7 @@ from onnxgrad.core.interop.onnx_import import FROZEN_KEY, Imported
 from onnxgrad.core.interop.validate import ORIGIN_KEY, REDUCTION_KEY, ROLE_KEY
 from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.block import Block
-from onnxgrad.core.ir.infer import attribute_kind, fill_attribute, fill_type
+from onnxgrad.core.ir.infer import attribute_type, fill_attribute, fill_type
 from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.newest import fits_newest
 from onnxgrad.core.ir.operator import AttributeReference, Operator, Role
@@ -360,7 +360,7 @@ class _Writer:
             attribute.t.CopyFrom(numpy_helper.from_array(newest))
 
     def _write_attribute(self, proto: AttributeProto, op: Operator, key: str, value: Any) -> None:
-        attr_type = attribute_kind(op, key, value)
+        attr_type = attribute_type(op, key, value)
         if isinstance(value, AttributeReference):
             proto.name, proto.ref_attr_name, proto.type = key, value.name, attr_type  # type: ignore[assignment]
         elif isinstance(value, Block):
@@ -413,6 +413,6 @@ def _write_function(function: Function) -> Any:
     for op in function.body.ops:
         writer._write_node(proto.node.add(), op)
     for key, value in function.attribute_defaults.items():
-        fill_attribute(proto.attribute_proto.add(), key, value, attribute_kind(Operator(function.body, "", [], []), key, value))
+        fill_attribute(proto.attribute_proto.add(), key, value, attribute_type(Operator(function.body, "", [], []), key, value))
     _write_metadata(proto, function.metadata)
     return proto

@@ -32,13 +32,13 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
 from onnxgrad.internal.files import is_file, read_whole
 
-__all__ = ["Imported", "checked", "from_onnx", "read_model", "read_program"]
+__all__ = ["Imported", "checked_model", "from_onnx", "read_model", "read_program"]
 
 FROZEN_KEY = "onnxgrad.frozen"
 
 
 class Imported:
-    """What the file holds beyond the program: written back as it was."""
+    """The parts of a file beyond the program: written back as they were."""
 
     def __init__(self, model: ModelProto, folder: Path | None) -> None:
         self.folder = folder
@@ -112,9 +112,9 @@ def read_model(source: str | Path | bytes | ModelProto) -> tuple[ModelProto, Pat
             model.CopyFrom(source)
         except (DecodeError, EncodeError) as error:
             raise ModelError("the message cannot be copied: its bodies are nested too deep, or it is too large.") from error
-        return checked(model, "the message"), None
+        return checked_model(model, "the message"), None
     if isinstance(source, bytes):
-        return checked(_parse(source, "the given bytes"), "the given bytes"), None
+        return checked_model(_parse(source, "the given bytes"), "the given bytes"), None
     if not isinstance(source, (str, Path)):
         raise ArgumentTypeError(f"from_onnx takes a path, bytes or a ModelProto, not {type(source).__name__}.")
     path = Path(source)
@@ -122,7 +122,7 @@ def read_model(source: str | Path | bytes | ModelProto) -> tuple[ModelProto, Pat
         if os.path.isdir(source):
             raise ModelError(f"{str(source)!r} is a folder. Name an .onnx file.")
         raise ModelError(f"there is no file {str(source)!r}.")
-    return checked(_parse(read_whole(path), str(source)), str(source)), path.parent
+    return checked_model(_parse(read_whole(path), str(source)), str(source)), path.parent
 
 
 def _parse(data: bytes, what: str) -> ModelProto:
@@ -133,7 +133,7 @@ def _parse(data: bytes, what: str) -> ModelProto:
         raise ModelError(f"{what} is not an ONNX model, or it is cut off. Get the file anew.") from error
 
 
-def checked(model: ModelProto, what: str) -> ModelProto:
+def checked_model(model: ModelProto, what: str) -> ModelProto:
     """The message, if the door lets it in."""
     if not model.HasField("graph") or model.ir_version <= 0:
         raise ModelError(f"{what} holds no ONNX graph. Is it an ONNX model?")

@@ -31,9 +31,9 @@ def write_program(program: Program) -> bytes:
     read = {v for op in block.ops for v in op.operands()}
     ends = [v for op in block.ops if op.replaces is None for v in op.outputs if v is not None and v not in read]
     graph = compile(program, list(dict.fromkeys([*block.outputs, *ends])), state_as_inputs=True)
-    held = {v.name for v in graph.inputs}
+    inputs = {v.name for v in graph.inputs}
     # An input or parameter that nothing reads belongs to the program too.
-    graph.inputs += [graph.of(v) for v in [*block.inputs, *program.parameters] if v.name not in held and v.value is None]
+    graph.inputs += [graph.of(v) for v in [*block.inputs, *program.parameters] if v.name not in inputs and v.value is None]
     model = write_model(graph)
     state = [v for v in graph.inputs if v.persistable]
     entry = model.metadata_props.add()

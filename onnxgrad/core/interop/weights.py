@@ -17,7 +17,7 @@ from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
 from onnxgrad.core.ir.traits import VIEWS
-from onnxgrad.core.ir.traverse import all_operators_of
+from onnxgrad.core.ir.traverse import all_operators_of, readers_in
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentTypeError, UnknownName
 
@@ -88,9 +88,9 @@ _MASK = -1e30
 
 
 class Decision(NamedTuple):
-    """``kind`` is ``"weight"``, ``"table"`` (a parameter that stays as it is unless it is named) or ``"constant"``."""
+    """``category`` is ``"weight"``, ``"table"`` (a parameter that stays as it is unless it is named) or ``"constant"``."""
 
-    kind: str
+    category: str
     reason: str
 
 
@@ -102,11 +102,7 @@ def decide(constants: list[Variable], block: Block, choice: Choice | None) -> di
     """
     if choice is not None:
         return _chosen(constants, choice)
-    uses: defaultdict[Variable, Slots] = defaultdict(list)
-    for op in all_operators_of(block):
-        for index, v in enumerate(op.inputs):
-            if v is not None:
-                uses[v].append((op, index))
+    uses = readers_in(all_operators_of(block))
     returned = {v for b in block.program.blocks for v in b.outputs}
     shapes: dict[tuple[int, ...], list[Variable]] = {}
     for v in constants:

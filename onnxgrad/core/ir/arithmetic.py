@@ -1,4 +1,4 @@
-"""What Python's operators mean on variables: each appends one ONNX operator to the current block.
+"""Define Python's operators on variables: each appends one ONNX operator to the current block.
 
 Tests: tests/core/ir/test_variables.py.
 """

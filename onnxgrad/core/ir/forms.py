@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from onnxgrad.core.ir.infer import reason_against
-from onnxgrad.core.ir.operator import AttributeReference, Operator, is_of_kind
+from onnxgrad.core.ir.operator import AttributeReference, Operator, has_attribute_type
 from onnxgrad.errors import IllTyped, OnnxGradError, OutOfMemory, RuleError
 
-__all__ = ["blaming", "check_form"]
+__all__ = ["check_form", "naming_operator"]
 
 
 def check_form(operator: Operator) -> None:
@@ -25,7 +25,7 @@ def check_form(operator: Operator) -> None:
         return
     for name, attr_type in schema.attributes.items():
         value = operator.attrs.get(name)
-        if value is not None and not isinstance(value, AttributeReference) and not is_of_kind(value, attr_type):
+        if value is not None and not isinstance(value, AttributeReference) and not has_attribute_type(value, attr_type):
             raise IllTyped(f"{operator}: the attribute {name!r} cannot be {value!r}. Give it the type that ONNX declares.")
     for name in schema.required:
         if name not in operator.attrs:
@@ -40,7 +40,7 @@ def check_form(operator: Operator) -> None:
 
 
 @contextmanager
-def blaming(operator: Operator, task: str, *, infers: bool = True) -> Iterator[None]:
+def naming_operator(operator: Operator, task: str, *, infers: bool = True) -> Iterator[None]:
     """Name the operator that is being worked on in what goes wrong, and why onnx's inference would refuse it, if it does.
 
     Args:

@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 __all__ = [
     "FOREIGN",
     "Found",
-    "attribute_kind",
+    "attribute_type",
     "check_and_infer",
     "fill_attribute",
     "fill_type",
     "infer_again",
     "infer_leniently",
+    "infer_window_ranks",
     "infer_with_bodies",
     "inferred_types",
     "read_type",
     "reason_against",
-    "settle_ranks",
 ]
 
 Found = list[tuple["Type | None", "Entries | None"]]
@@ -101,7 +101,7 @@ def reason_against(operator: Operator) -> str | None:
 
 
 def infer_again(block: Block, trusted: dict[Variable, Variable]) -> None:
-    """Find the types in a body anew after those of its inputs changed.
+    """Find the types in a body anew after the types of its inputs changed.
 
     ``trusted`` maps originals to the variables of the body; what the original's file declares is kept.
     """
@@ -117,7 +117,7 @@ def _infer_block(block: Block) -> None:
 
 
 def infer_with_bodies(op: Operator) -> None:
-    """Types inside the bodies of an operator, from those of its operands, then of its outputs."""
+    """Infer the types inside the bodies of an operator from its operands, then the types of its outputs."""
     if op.domain == "" and op.type in ("Loop", "Scan"):
         _pass_types_to_body(op)
     for body in op.blocks():
@@ -146,8 +146,8 @@ def _without_axis(dims: tuple[Dim, ...], axis: int) -> tuple[Dim, ...]:
     return tuple(dim for i, dim in enumerate(dims) if i != (axis if axis >= 0 else axis + len(dims)))
 
 
-def settle_ranks(operator: Operator) -> None:
-    """The attributes of a window operator say how many axes its operands have, also where nothing else is known of them."""
+def infer_window_ranks(operator: Operator) -> None:
+    """Set the rank of a window operator's operands from its attributes, also where nothing else is known of them."""
     if operator.type not in _WINDOWS or operator.domain != "":
         return
     lengths = [len(operator.attrs.get(name) or ()) for name in ("kernel_shape", "strides", "dilations", "output_padding")]
@@ -366,7 +366,7 @@ def _as_node(operator: Operator) -> tuple[NodeProto, dict[str, TypeProto], dict[
     node.output.extend("" if v is None else f"y{i}" for i, v in enumerate(operator.outputs))
     for key, value in operator.attrs.items():
         if not isinstance(value, AttributeReference):
-            fill_attribute(node.attribute.add(), key, value, attribute_kind(operator, key, value))
+            fill_attribute(node.attribute.add(), key, value, attribute_type(operator, key, value))
     return node, types, data
 
 
@@ -535,7 +535,7 @@ def fill_type(proto: TypeProto, type: Type) -> TypeProto:
     return proto
 
 
-def attribute_kind(operator: Operator, name: str, value: Any) -> int:
+def attribute_type(operator: Operator, name: str, value: Any) -> int:
     """ONNX attribute type of a value; the schema or the imported file decides where the value does not."""
     if operator.attr_info is not None and name in operator.attr_info:
         return operator.attr_info[name][0]

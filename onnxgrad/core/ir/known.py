@@ -1,4 +1,4 @@
-"""What is known of small integers and booleans before a graph runs: of each element a number, a symbol for one, or nothing.
+"""Propagate small integers and booleans before a graph runs: of each element a number, a symbol for one, or nothing.
 
 This is the one place that computes with them. Inference enters what it finds in ``Variable.entries``, row by row. Shapes, rules,
 the passes that leave arithmetic out and the one that chooses branches read it there.

@@ -14,7 +14,7 @@ from onnx import AttributeProto, SparseTensorProto, TypeProto
 
 from onnxgrad.core.ir.opset import Schema, find_schema
 from onnxgrad.core.ir.tensor import TensorValue
-from onnxgrad.core.ir.traverse import captured
+from onnxgrad.core.ir.traverse import captured_variables
 from onnxgrad.errors import ArgumentTypeError, IllTyped, UnknownName
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from onnxgrad.core.ir.origin import Origin
     from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["AttributeReference", "Expansion", "Operator", "Role", "as_stored", "is_of_kind", "resolve_reference"]
+__all__ = ["AttributeReference", "Expansion", "Operator", "Role", "as_stored", "has_attribute_type", "resolve_reference"]
 
 
 class Role(IntEnum):
-    """What an operator is for; the numbers are Paddle's."""
+    """The purpose of an operator; the numbers are Paddle's."""
 
     FORWARD = 0
     BACKWARD = 1
@@ -64,10 +64,10 @@ def as_stored(value: Any) -> Any:
     return float(np.float32(value)) if isinstance(value, float) else value
 
 
-def is_of_kind(value: Any, kind: int) -> bool:
+def has_attribute_type(value: Any, kind: int) -> bool:
     """Return whether a value may be an attribute of this ONNX type; True for kinds that are not told apart."""
     if kind in _LISTS:
-        return isinstance(value, (list, tuple)) and all(is_of_kind(entry, _LISTS[kind]) for entry in value)
+        return isinstance(value, (list, tuple)) and all(has_attribute_type(entry, _LISTS[kind]) for entry in value)
     if kind == AttributeProto.GRAPH:
         return hasattr(value, "ops")
     return isinstance(value, _KINDS[kind]) if kind in _KINDS else True
@@ -79,7 +79,7 @@ def resolve_reference(value: Any, call: Operator, defaults: dict[str, Any]) -> A
         return value
     if value.name in call.attrs:
         attribute = call.attrs[value.name]
-        if not isinstance(attribute, AttributeReference) and not is_of_kind(attribute, value.kind):
+        if not isinstance(attribute, AttributeReference) and not has_attribute_type(attribute, value.kind):
             raise IllTyped(f"{call}: the attribute {value.name!r} cannot be {attribute!r} in the function. Correct the call.")
         return attribute
     if value.name in defaults:
@@ -268,7 +268,7 @@ class Operator:
         """Inputs, followed by the outer variables that its bodies read."""
         if not self.attrs or next(self.blocks(), None) is None:
             return self.inputs
-        return [*self.inputs, *captured(self)]
+        return [*self.inputs, *captured_variables(self)]
 
     def __str__(self) -> str:
         """``Gemm 'fc1' (-> logits)``: enough to find it in the program."""

@@ -1,4 +1,4 @@
-"""What an operator looks like in an opset: its operands, attributes and type constraints, cached.
+"""Look up the schema of an operator in an opset: its operands, attributes and type constraints, cached.
 
 Tests: tests/core/passes/test_lift.py.
 """

@@ -1,4 +1,4 @@
-"""Who wrote an operator: a gradient rule or a layer, as which piece, and for which result of a forward operator.
+"""Record the origin of an operator: a gradient rule or a layer, as which piece, and for which result of a forward operator.
 
 A form that takes an operator for one that a rule wrote asks for its origin and for its structure: for the origin, since others
 write the same operators, and for the structure, since a file may say anything and a rule may change. Files keep origins in the
@@ -22,10 +22,12 @@ __all__ = [
     "BATCH_VARIANCE",
     "FILTER_GRADIENT",
     "INSIDE_BOUNDS",
+    "LABEL_IN_RANGE",
     "LESS_ONE_AT_LABEL",
     "PIECES",
     "SCALED_LOSS",
     "SUM_AT_MAXIMA",
+    "WEIGHED_GRADIENT",
     "Origin",
     "is_piece",
     "is_written_for",
@@ -37,6 +39,8 @@ SUM_AT_MAXIMA = "sum at maxima"
 """The ScatterElements that adds a gradient up where a MaxPool found its maxima."""
 LESS_ONE_AT_LABEL = "less one at label"
 """The ScatterElements that takes 1 from probabilities at the label of each row: the rule of SoftmaxCrossEntropyLoss."""
+LABEL_IN_RANGE = "label in range"
+"""The Where that gives a loss its labels, with 0 for those that are no classes (``core/graph_passes/label_range.py``)."""
 INSIDE_BOUNDS = "inside bounds"
 """Where the operand of a Clip lies between its bounds."""
 BATCH_MEAN = "batch mean"
@@ -49,22 +53,26 @@ BATCH_STATISTICS_GRADIENT = "batch statistics gradient"
 """A gradient that reaches mean or variance themselves."""
 SCALED_LOSS = "scaled loss"
 """The loss times its scale, for those who differentiate the loss itself, as stages of a pipeline do."""
+WEIGHED_GRADIENT = "weighed gradient"
+"""A gradient times the weight of its micro-batch, as it is added up."""
 
 PIECES = (
     FILTER_GRADIENT,
     SUM_AT_MAXIMA,
     LESS_ONE_AT_LABEL,
+    LABEL_IN_RANGE,
     INSIDE_BOUNDS,
     BATCH_MEAN,
     BATCH_VARIANCE,
     BATCH_MEAN_GRADIENT,
     BATCH_STATISTICS_GRADIENT,
     SCALED_LOSS,
+    WEIGHED_GRADIENT,
 )
 
 
 class Origin(NamedTuple):
-    """Who wrote an operator.
+    """The rule or layer that wrote an operator.
 
     Attributes:
         rule: the type of the operator whose gradient it belongs to, or the name of the layer.

@@ -1,4 +1,4 @@
-"""What a run of a program does besides its operators: schedules, printing, adding gradients up, exchanging them, memory.
+"""Describe the work of a run besides its operators: schedules, printing, adding gradients up, exchanging them, memory.
 
 Tests: tests/core/ir/test_plan.py.
 """
@@ -12,11 +12,33 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["Accumulation", "RunPlan", "Turn"]
+__all__ = ["Accumulation", "LossTerm", "RunPlan", "Turn"]
 
 Turn: TypeAlias = Literal["whole", "run", "apply"]
 """Which state of a program is replaced: all of it, or where gradients are added up what each run replaces, or what is made of the
 sums when they are applied."""
+
+
+@dataclass(frozen=True, eq=False)
+class LossTerm:
+    """A term of a loss, and how those of the parts of a batch make that of the whole batch.
+
+    Attributes:
+        value: the term, a scalar, as it counts in the loss.
+        reduction: ``"sum"`` where the terms of parts add up, ``"mean"`` for their mean by weights.
+        weight: with ``"mean"``, what the sum over the part was divided by, a scalar.
+        measure: two weights with equal measures are in proportion.
+    """
+
+    value: Variable
+    reduction: str
+    weight: Variable | None = None
+    measure: Any = None
+
+    def copy(self, variables: Mapping[Variable, Variable]) -> LossTerm:
+        """Return the term of a copy of the program."""
+        weight = None if self.weight is None else variables[self.weight]
+        return LossTerm(variables[self.value], self.reduction, weight, self.measure)
 
 
 @dataclass(eq=False)
@@ -27,13 +49,22 @@ class Accumulation:
         runs: how many.
         cleared: the state that holds a sum, and what it is when the sum has been applied.
         each: the state that each run replaces, sums among it; what else the program updates is replaced when sums are applied.
+        terms: of the loss. A run multiplies the gradients of a mean by its weight, and adds up the weight as well.
+        divisors: the state that holds sums of weights, among those of gradients.
         exchange: what adds up the sums of several ranks before they are applied; copies have none.
     """
 
     runs: int
     cleared: Mapping[Variable, Variable]
     each: frozenset[Variable]
+    terms: tuple[LossTerm, ...] = ()
+    divisors: frozenset[Variable] = frozenset()
     exchange: Any = None
+
+    @property
+    def weights(self) -> list[Variable]:
+        """The weights of those terms that are means."""
+        return [term.weight for term in self.terms if term.weight is not None]
 
     @property
     def sums(self) -> list[Variable]:
@@ -43,11 +74,13 @@ class Accumulation:
     def copy(self, variables: Mapping[Variable, Variable]) -> Accumulation:
         """Return the accumulation of a copy of the program."""
         cleared = {variables[v]: variables[new] for v, new in self.cleared.items()}
-        return Accumulation(self.runs, cleared, frozenset(variables[v] for v in self.each))
+        each = frozenset(variables[v] for v in self.each)
+        terms = tuple(term.copy(variables) for term in self.terms)
+        return Accumulation(self.runs, cleared, each, terms, frozenset(variables[v] for v in self.divisors))
 
 
 class RunPlan:
-    """What belongs to the runs of a program.
+    """The settings of the runs of a program.
 
     Attributes:
         schedulers: state that a schedule gives before each run, and the schedule.

@@ -70,7 +70,7 @@ def _same_shape(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Var
 
 
 def _expand(op: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Variable | None:
-    """What has no elements is a constant: onnxruntime's optimiser drops an Expand of one row to none, and keeps the row."""
+    """Replace an empty Expand by a constant: onnxruntime's optimiser drops an Expand of one row to none, and keeps the row."""
     x, target = args[0], known_ints(_argument(args, kwargs, 1, "shape"))
     if isinstance(x, Variable) and target is not None and 0 in target and x.static_shape is not None:
         return op.constant(np.zeros(np.broadcast_shapes(x.static_shape, target)), x.dtype)

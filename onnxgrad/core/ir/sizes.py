@@ -31,8 +31,8 @@ class Sizes:
         assumed: names of the dimensions that had to be guessed; ``?`` for one without a name that is not a first one.
     """
 
-    def __init__(self, given: SizesGiven = None) -> None:
-        self.given = given
+    def __init__(self, sizes: SizesGiven = None) -> None:
+        self.sizes = sizes
         self.assumed: set[str] = set()
         self._chosen: dict[str, int] = {}
 
@@ -42,12 +42,12 @@ class Sizes:
         Raises:
             ArgumentError: naming it.
         """
-        sizes = self.given if isinstance(self.given, Mapping) else {"sizes": self.given or 1}
+        sizes = self.sizes if isinstance(self.sizes, Mapping) else {"sizes": self.sizes or 1}
         for name, size in sizes.items():
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise ArgumentError(f"sizes: {size!r} for {name!r} is not a positive int.")
         known = {str(dim) for v in inputs if isinstance(v.type, TensorType) for dim in v.type.dims or ()} | {BATCH}
-        if isinstance(self.given, Mapping) and (wrong := sorted(set(self.given) - known)):
+        if isinstance(self.sizes, Mapping) and (wrong := sorted(set(self.sizes) - known)):
             raise ArgumentError(f"sizes names {wrong[0]!r}, which is no unknown dimension of an input.")
 
     def of(self, dims: Iterable[int | str | None]) -> tuple[int, ...]:
@@ -55,11 +55,11 @@ class Sizes:
         return tuple(dim if isinstance(dim, int) else self._size(dim, i) for i, dim in enumerate(dims))
 
     def _size(self, dim: str | None, axis: int) -> int:
-        if isinstance(self.given, int):
-            return self.given
+        if isinstance(self.sizes, int):
+            return self.sizes
         name = dim if dim is not None and not is_nameless(dim) else "?" if axis else BATCH
-        if self.given is not None and name in self.given:
-            return self.given[name]
+        if self.sizes is not None and name in self.sizes:
+            return self.sizes[name]
         self.assumed.add(name)
         return self._chosen.setdefault(str(dim), _OTHER if axis else _FIRST)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,7 +11,7 @@ from onnxgrad.core.ir.printing import type_text
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.internal.text_table import table_lines
+from onnxgrad.internal.text_table import SummaryTable
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.program import Program
@@ -59,24 +58,16 @@ class Summary:
             ", ".join(f"{what} {_human(size)}" for what, size in self.memory),
         ]
 
+    def _table(self, first: str) -> SummaryTable:
+        return SummaryTable([first, *LayerRow._fields[1:]], self.layers, self.title, self._facts())
+
     def __str__(self) -> str:
-        head = LayerRow("layer", "type", "output", "elements", "trainable")  # type: ignore[arg-type]
-        shown = self.layers if len(self.layers) <= _SHOWN else self.layers[: _SHOWN - 5] + self.layers[-5:]
-        rows = [head, *shown]
-        text = [[row.name[-40:], row.type, row.output, *(f"{n:,}" if isinstance(n, int) else n for n in row[3:])] for row in rows]
-        lines = table_lines(text, left=3)
-        if len(shown) < len(self.layers):
-            lines.insert(len(lines) - 5, f"... {len(self.layers) - len(shown)} more ...")
-        return "\n".join([self.title, *lines, *self._facts()])
+        return self._table("layer").text(most=_SHOWN, longest=_SHOWN)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        cells = [[row.name, row.type, row.output, f"{row.elements:,}", f"{row.trainable:,}"] for row in self.layers]
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
-        head = "".join(f"<th>{name}</th>" for name in LayerRow._fields)
-        facts = "<br>".join(html.escape(fact) for fact in self._facts())
-        return f"<b>{html.escape(self.title)}</b><table><tr>{head}</tr>{body}</table>{facts}"
+        return self._table("name").html()
 
 
 def summarize(program: Program, title: str = "", trained: Iterable[str] | None = None, state: int = 2) -> Summary:

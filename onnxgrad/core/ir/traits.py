@@ -1,4 +1,4 @@
-"""What the standard operators are: one table for all that asks whether an operator may be looked through, moved or tiled.
+"""Classify the standard operators: one table that says whether an operator may be looked through, moved or tiled.
 
 Each set holds names of operators of the domain ''. Whoever needs fewer writes ``TRAIT - {exceptions}`` with the reason, and whoever
 needs more ``TRAIT | {additions}``, so that a new operator of ONNX is entered here once. The test asks the table of every schema of

@@ -45,7 +45,7 @@ _CONTAINERS = {cls: [_FIELDS[cls].index(name) for name in names] for cls, names 
 
 
 class Snapshot:
-    """What a program consists of at one moment; anything else is remembered by its attributes.
+    """The parts of a program at one moment; anything else is remembered by its attributes.
 
     What is noted lies in a few long lists: an object for each operator would make the garbage collector look at all of them, which
     takes four times as long as noting them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "all_operators_of",
-    "captured",
+    "captured_variables",
     "dependent_operators",
     "needed_operators",
+    "readers_in",
     "substitute",
 ]
 
 
-def captured(operator: Operator) -> list[Variable]:
+def captured_variables(operator: Operator) -> list[Variable]:
     """Variables that the bodies of an operator read and do not define, in order of first use, parameters included."""
     captures: dict[Variable, None] = {}
     for body in operator.blocks():
@@ -56,10 +58,20 @@ def all_operators_of(block: Block) -> Iterator[Operator]:
             yield from all_operators_of(body)
 
 
+def readers_in(operators: Iterable[Operator]) -> defaultdict[Variable, list[tuple[Operator, int]]]:
+    """List the operators that read each variable, with the index of the input: an operator that reads it twice stands twice."""
+    readers: defaultdict[Variable, list[tuple[Operator, int]]] = defaultdict(list)
+    for op in operators:
+        for index, v in enumerate(op.inputs):
+            if v is not None:
+                readers[v].append((op, index))
+    return readers
+
+
 def needed_operators(
     operators: list[Operator], outputs: Iterable[Variable | None], known: Container[Variable] = ()
 ) -> list[Operator]:
-    """The operators, in order, that the outputs depend on, without those that only compute what is ``known``."""
+    """List the operators, in order, that the outputs depend on, without operators that only compute ``known`` variables."""
     wanted = {v for v in outputs if v is not None}
     kept: list[Operator] = []
     for op in reversed(operators):

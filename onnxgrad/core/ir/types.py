@@ -1,4 +1,4 @@
-"""What is known of a value before it is computed: element type, dimensions, sequence or optional.
+"""Describe a value before it is computed: element type, dimensions, sequence or optional.
 
 Tests: tests/core/ir/test_infer.py.
 """

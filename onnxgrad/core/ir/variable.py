@@ -212,12 +212,14 @@ class Variable(Arithmetic):
         return self._stop is True
 
     def get_value(self, scope: Any = None) -> Any:
-        """The value in a scope (default: the one the program uses) as numpy.
+        """The value in a scope (default: the one the program uses) as a numpy array of its own.
 
         Raises:
             NotInitialized: if neither the scope nor the program holds one.
         """
-        return present_value(scope or self.block.program.active_scope(), self)
+        scope = scope or self.block.program.active_scope()
+        held = scope.get(self.name)
+        return np.array(present_value(scope, self)) if held is None else held
 
     def set_value(self, value: Any, scope: Any = None) -> None:
         """Set the value in a scope; the shape and dtype must be the variable's."""

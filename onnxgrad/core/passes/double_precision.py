@@ -30,7 +30,7 @@ _WINDOWS = ("HammingWindow", "HannWindow", "BlackmanWindow", "MelWeightMatrix")
 
 
 def in_double_precision(program: Program, keep: Collection[str] = ()) -> Program:
-    """A copy of a forward program whose inputs, weights and results are float64; values are those of now.
+    """Copy a forward program with float64 inputs, weights and results; it takes the present values.
 
     Args:
         program: without a backward pass; it is not changed.

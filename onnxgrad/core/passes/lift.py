@@ -16,7 +16,7 @@ import numpy as np
 from onnxgrad.core.graph.contract import ProgramPass, Target
 from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.ir.block import Block
-from onnxgrad.core.ir.forms import blaming
+from onnxgrad.core.ir.forms import naming_operator
 from onnxgrad.core.ir.infer import infer_leniently
 from onnxgrad.core.ir.newest import fits_newest
 from onnxgrad.core.ir.operator import Operator
@@ -114,7 +114,7 @@ def _lift_block(block: Block, version: int) -> int:
             for before, adapt in adapters:
                 if version < before:
                     rewrites += 1
-                    with blaming(op, f"bring it from opset {version} to {OLDEST_WITH_RULES}", infers=False):
+                    with naming_operator(op, f"bring it from opset {version} to {OLDEST_WITH_RULES}", infers=False):
                         adapt(rewriter, op)
             block.ops.append(op)
             block.ops.extend(rewriter.after)

@@ -21,7 +21,7 @@ COLUMNS = 512
 _BITS = 2**11
 _ROUNDS = 3
 _LANES = 3
-_PLACES = (1, _BITS, _BITS**2)
+_DIGIT_VALUES = (1, _BITS, _BITS**2)
 
 
 def _constants(key: int, count: int) -> np.ndarray[Any, Any]:
@@ -59,11 +59,11 @@ def column_numbers(build: Any, seed: Variable, step: Variable, name: str) -> Var
         name: of the result.
     """
     digits = build.Concat(build.Reshape(seed, [1, 1]), build.Reshape(step, [1, 1]), axis=0)
-    lower = build.Div(digits, np.array(_PLACES))
+    lower = build.Div(digits, np.array(_DIGIT_VALUES))
     above = build.Mul(build.Div(lower, np.array(_BITS)), np.array(_BITS))
     # Negative seeds have negative digits.
     digits_of_seed = build.Cast(build.Add(build.Sub(lower, above), np.array(_BITS)), to=6)
-    count = 2 * len(_PLACES)
+    count = 2 * len(_DIGIT_VALUES)
     size = (_LANES + 1) * COLUMNS
     positions = build.Range(_int(0), _int((count + _ROUNDS) * size), _int(1))
     high, low = _divided(build, positions)

@@ -172,7 +172,7 @@ class _Rewrite:
     # Deciding --------------------------------------------------------------------------------------------------------
 
     def _computes_low(self, op: Operator) -> bool:
-        """Whether an operator is to compute in 16 bits; notes the results of those that are not."""
+        """Return whether an operator is to compute in 16 bits; notes the results of the others."""
         listed = self._listed(op)
         if listed is None:
             return False

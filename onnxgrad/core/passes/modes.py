@@ -24,7 +24,13 @@ from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.masks import column_numbers
-from onnxgrad.core.passes.training_forms import BodyWriter, draws, nested, train_batch_normalization, train_dropout
+from onnxgrad.core.passes.training_forms import (
+    BodyWriter,
+    draws_masks,
+    nested_training_operators,
+    train_batch_normalization,
+    train_dropout,
+)
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.internal.late import provides
@@ -92,7 +98,7 @@ def _trains_statistics(op: Operator, batch_norm: str) -> bool:
 
 
 def take_parts(program: Program) -> None:
-    """Let a program be fed parts of a batch, whose masks are those that Dropout draws for the whole batch.
+    """Let a program be fed parts of a batch, with the masks that Dropout draws for the whole batch.
 
     The program gets an input ``dropout_part``: see ``PART``. It is for programs without a backward pass.
 
@@ -114,7 +120,7 @@ def _add_part(program: Program, target: Target) -> int:
 
 
 def _trained_dropouts(program: Program) -> list[Operator]:
-    dropouts = [op for op in program.global_block().ops if op.replaces is None and draws(op)]
+    dropouts = [op for op in program.global_block().ops if op.replaces is None and draws_masks(op)]
     return [op for op in dropouts if op.expansion is not None and op.expansion.always]
 
 
@@ -191,14 +197,14 @@ def detach_training(op: Operator) -> bool:
     for v in [v for v, new in program.updates.items() if new in computed]:
         del program.updates[v]
     op.expansion = None
-    if draws(op):
+    if draws_masks(op):
         _hand_over(op.block, op)
     return True
 
 
 def attach_in_bodies(op: Operator) -> None:
     """Give an If or Loop that was just appended its training form, if it holds what has one."""
-    if op.block.parent is None and nested(op):
+    if op.block.parent is None and nested_training_operators(op):
         attach_training(op)
 
 
@@ -218,7 +224,7 @@ def attach_training(op: Operator) -> None:
     if block.parent is not None:
         op.mode = "trained"
         return
-    columns = _dropout_columns(op) if draws(op) else None
+    columns = _dropout_columns(op) if draws_masks(op) else None
     tail_at = next(i for i, other in enumerate(block.ops) if other is op) + 1
     tail, block.ops = block.ops[tail_at:], block.ops[:tail_at]
     first = op.outputs[0]
@@ -272,7 +278,7 @@ def _hand_over(block: Block, op: Operator) -> None:
     """Move the operators that several Dropouts share from one that loses its training form to another, or remove them."""
     held = [inner for inner in block.ops if inner.replaces is op]
     updates = block.program.updates
-    trained = [other for other in block.ops if other.expansion is not None and draws(other)]
+    trained = [other for other in block.ops if other.expansion is not None and draws_masks(other)]
     new = set(updates.values())
     step = {inner for inner in held if inner.outputs[0] in new}
     rest = [inner for inner in held if inner not in step]

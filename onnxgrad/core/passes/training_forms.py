@@ -1,4 +1,4 @@
-"""What Dropout and BatchNormalization compute in training, in the main block and in branches and loops.
+"""Write the training forms of Dropout and BatchNormalization, in the main block and in branches and loops.
 
 A body holds no state. So the training form of an If or Loop is the operator once more, whose bodies have the training forms inside:
 what they make of running statistics leaves an If as further outputs, and goes through a Loop as further states.
@@ -22,7 +22,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.masks import column_numbers, sample_mask
 from onnxgrad.errors import ProgramError
 
-__all__ = ["BodyWriter", "draws", "nested", "train_batch_normalization", "train_dropout"]
+__all__ = ["BodyWriter", "draws_masks", "nested_training_operators", "train_batch_normalization", "train_dropout"]
 
 """The mark of a Dropout or BatchNormalization in a body that has a training form."""
 _FIRST_NESTED = 1_000_000
@@ -34,16 +34,16 @@ Outputs = list[Variable | None]
 Changes = dict[Variable, Variable]
 
 
-def nested(op: Operator) -> list[Operator]:
+def nested_training_operators(op: Operator) -> list[Operator]:
     """The operators with a training form in the branches of an If or the body of a Loop."""
     if op.domain or op.type not in ("If", "Loop"):
         return []
     return [inner for body in op.blocks() for inner in all_operators_of(body) if inner.mode == "trained"]
 
 
-def draws(op: Operator) -> bool:
+def draws_masks(op: Operator) -> bool:
     """Whether the training form of an operator draws masks."""
-    return (op.type == "Dropout" and not op.domain) or any(inner.type == "Dropout" for inner in nested(op))
+    return (op.type == "Dropout" and not op.domain) or any(inner.type == "Dropout" for inner in nested_training_operators(op))
 
 
 def train_batch_normalization(op: Operator, inputs: Sequence[Variable | None], build: Builder) -> tuple[Outputs, Changes]:
@@ -91,7 +91,7 @@ class BodyWriter:
         self.program = op.block.program
         self.columns, self.counters, self.part = columns, counters, part
         before = [other for other in op.block.ops if other is not op and other.replaces is None]
-        self.number = _FIRST_NESTED + sum(inner.type == "Dropout" for other in before for inner in nested(other))
+        self.number = _FIRST_NESTED + sum(inner.type == "Dropout" for other in before for inner in nested_training_operators(other))
 
     def write(self, op: Operator, block: Block, mapping: Changes, in_loop: bool = False) -> tuple[Outputs, Changes]:
         """Append the training form of an If or Loop to a block. Returns its outputs, and what replaces running statistics."""
@@ -102,7 +102,7 @@ class BodyWriter:
             for key in ("then_branch", "else_branch"):
                 copy.attrs[key] = self._body(op, key, block, dict(mapping), states, in_loop)
         else:
-            if in_loop and draws(op):
+            if in_loop and draws_masks(op):
                 raise ProgramError(f"{op}: Dropout in a loop inside a loop has no training form. Move it out of the inner loop.")
             copy.attrs["body"] = self._body(op, "body", block, dict(mapping), states, True)
             copy.inputs += [mapping.get(v, v) for v in states]
@@ -115,7 +115,7 @@ class BodyWriter:
 
     def _statistics(self, op: Operator) -> dict[Variable, None]:
         statistics: dict[Variable, None] = {}
-        for inner in nested(op):
+        for inner in nested_training_operators(op):
             for v in inner.inputs[3:5] if inner.type == "BatchNormalization" else ():
                 if v is not None and v.is_leaf and (v.persistable or v.value is not None):
                     statistics[v] = None
@@ -139,7 +139,7 @@ class BodyWriter:
                 mapping[v].value, mapping[v].entries = v.value, v.entries
                 copy.initializers.append(mapping[v])
         outer = self.columns
-        if is_loop and draws(op):
+        if is_loop and draws_masks(op):
             self.columns = self._columns_of_round(copy, build)
         changes: Changes = {}
         for inner in body.ops:
@@ -168,7 +168,7 @@ class BodyWriter:
             outputs = train_dropout(op, inputs, build, self.columns, self.number, self.part)
         elif op.mode == "trained":
             outputs, changes = train_batch_normalization(op, inputs, build)
-        elif nested(op):
+        elif nested_training_operators(op):
             outputs, changes = self.write(op, copy, mapping, in_loop)
         else:
             for copied in copy_operators([op], mapping, copy, self._name):

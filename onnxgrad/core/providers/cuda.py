@@ -1,4 +1,4 @@
-"""What onnxruntime's CUDA provider needs written differently.
+"""Rewrite operators for onnxruntime's CUDA provider.
 
 Tests: tests/core/providers/test_cuda_kernels.py.
 """

@@ -1,4 +1,4 @@
-"""What onnxruntime-web's WebGPU provider needs written differently."""
+"""Rewrite operators for onnxruntime-web's WebGPU provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a gradient between the rule that makes it and the variable it belongs to.
+"""Add up the gradients that rules write, and fit each to the variable that it belongs to.
 
 Tests: tests/core/rules/test_gradients.py, tests/core/rules/test_conventions.py.
 """

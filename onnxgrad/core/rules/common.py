@@ -24,6 +24,7 @@ __all__ = [
     "axes_from",
     "cast_like",
     "flat_positions",
+    "float32_of",
     "last_axis",
     "lowest_of",
     "masked",
@@ -34,7 +35,6 @@ __all__ = [
     "size_along",
     "size_as",
     "swap_last_two",
-    "widened",
     "with_rank",
     "zeros_like",
     "zeros_of_shape",
@@ -55,7 +55,7 @@ def axes_from(op: Builder, x: Variable, start: int) -> Any:
 
 
 def require_ranks(node: Any, *variables: Variable | None) -> None:
-    """Refuse an operator that is written out by rank where that of an operand is unknown."""
+    """Refuse an operator that is written out by rank where the rank of an operand is unknown."""
     if any(v is not None and v.rank is None for v in variables):
         raise UnsupportedGradient(f"{node}: the rank of an operand is unknown. Declare its shape in the model's value_info.")
 
@@ -146,7 +146,7 @@ def scatter_add_flat(op: Builder, positions: Variable, g: Variable, like: Variab
     ScatterElements, not ScatterND: the latter loses updates when positions repeat. float16 has no kernel that adds, so it is
     summed in float32.
     """
-    wide = widened(op, g)
+    wide = float32_of(op, g)
     start = zeros_of_shape(op, op.Reshape(op.Size(like), [1]), wide)
     summed = op.ScatterElements(start, op.Reshape(positions, [-1]), op.Reshape(wide, [-1]), axis=0, reduction="add")
     return op.Cast(op.Reshape(summed, op.Shape(like), allowzero=1), to=g.dtype.number)
@@ -154,7 +154,7 @@ def scatter_add_flat(op: Builder, positions: Variable, g: Variable, like: Variab
 
 def add_rows(op: Builder, x: Variable, flat: Variable, g: Variable, axis: int) -> Variable:
     """Slices of ``g`` along ``axis`` added up at the indices ``flat`` of a tensor like x."""
-    wide = widened(op, g)
+    wide = float32_of(op, g)
     index = flat if axis == 0 and x.rank == 1 else op.Unsqueeze(flat, all_but(op, axis, x))
     index = op.Expand(index, op.Shape(g))
     summed = op.ScatterElements(zeros_of_shape(op, op.Shape(x), wide), index, wide, axis=axis, reduction="add")
@@ -170,6 +170,6 @@ def all_but(op: Builder, axis: int, x: Variable) -> Any:
     return op.Concat(op.Range(0, at, 1), op.Range(op.Add(at, 1), rank, 1), axis=0)
 
 
-def widened(op: Builder, v: Variable) -> Variable:
+def float32_of(op: Builder, v: Variable) -> Variable:
     """float16 as float32: onnxruntime has no kernel that scatters float16 with add or mul."""
     return op.Cast(v, to=1) if v.dtype.name in ("float16", "bfloat16") else v

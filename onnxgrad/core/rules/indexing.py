@@ -16,10 +16,10 @@ from onnxgrad.core.rules.common import (
     add_rows,
     cast_like,
     flat_positions,
+    float32_of,
     masked,
     scatter_add_flat,
     size_along,
-    widened,
     zeros_like,
     zeros_of_shape,
 )
@@ -57,7 +57,7 @@ def _put_back_one(op: Builder, x: Any, index: int, axis: int, gy: Variable) -> A
 def gather_elements(op, node, gy):
     """gx = gy added up at the elements that were gathered"""
     x, indices = node.inputs
-    wide = widened(op, gy)
+    wide = float32_of(op, gy)
     zeros = zeros_of_shape(op, op.Shape(x), wide)
     return op.ScatterElements(zeros, indices, wide, axis=node.attr("axis"), reduction="add")
 
@@ -123,7 +123,7 @@ def _scattered_extreme(
     op: Builder, x: Variable, indices: Variable, updates: Variable, z: Variable, gz: Variable, axis: int
 ) -> tuple[Variable, Variable]:
     """Every value that is the extreme at its index gets an equal share"""
-    x, updates, z, wide = (widened(op, v) for v in (x, updates, z, gz))
+    x, updates, z, wide = (float32_of(op, v) for v in (x, updates, z, gz))
     in_x = cast_like(op, op.Equal(x, z), wide)
     in_updates = cast_like(op, op.Equal(updates, op.GatherElements(z, indices, axis=axis)), wide)
     share = op.Div(wide, op.ScatterElements(in_x, indices, in_updates, axis=axis, reduction="add"))
@@ -134,7 +134,7 @@ def _scattered_product(
     op: Builder, x: Variable, indices: Variable, updates: Variable, z: Variable, gz: Variable, axis: int
 ) -> tuple[Variable, Variable]:
     """gz times the product of the other factors at the same index, also where factors are zero"""
-    x, updates, wide = (widened(op, v) for v in (x, updates, gz))
+    x, updates, wide = (float32_of(op, v) for v in (x, updates, gz))
 
     def scatter(reduction, base, values):
         return op.ScatterElements(base, indices, values, axis=axis, reduction=reduction)

@@ -1,4 +1,4 @@
-"""Products that compute in integers, as those of the real numbers that the integers stand for: straight through, as in QDQ form.
+"""Differentiate products in integers as products of the real numbers that the integers represent: straight through, as in QDQ form.
 
 The operator stays. What its gradient reads is dequantised when the gradient arrives, so that no float copy of the weights is held.
 

@@ -41,7 +41,7 @@ class _Tape:
 def _record_states(op, node):
     """Loop, with the states that enter each iteration as stacked outputs, or in sequences if they may change shape"""
     operator = node.operator
-    copy, stable = _copy_with_settled_types(op, operator)
+    copy, stable = _copy_with_final_types(op, operator)
     states = len(stable)
     build = Builder(copy, key="tape")
     tensors = [k for k in range(states) if isinstance(copy.inputs[2 + k].type, TensorType)]
@@ -68,7 +68,7 @@ def _record_states(op, node):
     return [*results[:states], *own_stacked], results[-1].op, _Tape(values, counter)
 
 
-def _copy_with_settled_types(op: Builder, operator: Any) -> Any:
+def _copy_with_final_types(op: Builder, operator: Any) -> Any:
     """The body with the types that its states keep over all iterations, and which of them keep their shape"""
     body, program = operator.attr("body"), op.block.program
     types = [v.type or w.type for v, w in zip(operator.inputs[2:], body.inputs[2:], strict=True)]

@@ -31,7 +31,7 @@ _DEFAULT_BETA = {"HardSigmoid": 0.5, "Affine": 0.0, "ScaledTanh": 1.0}
 
 
 class _Cell:
-    """What the three operators share: operands, directions, masks, activations, and the Scan itself."""
+    """The common part of the three operators: operands, directions, masks, activations, and the Scan itself."""
 
     def __init__(self, op: Builder, node: Any, gates: int, states: Any, default_activations: list[str]) -> None:
         self.op, self.node = op, node
@@ -67,7 +67,7 @@ class _Cell:
         several = len(self.reversed) > 1
         return self.op.Squeeze(self.op.Slice(tensor, [direction], [direction + 1], [axis]) if several else tensor, [axis])
 
-    def turned(self, v: Variable, rank: int) -> Variable:
+    def step_layout(self, v: Variable, rank: int) -> Variable:
         """Between [..., batch, features] and the layout of the steps"""
         order = [*range(rank - 2), rank - 1, rank - 2]
         return self.op.Transpose(v, perm=order) if self.weights_first else v
@@ -79,12 +79,12 @@ class _Cell:
     def run(self, step: Any) -> Any:
         """Scan both directions; ``step(body, cell, direction, x_t, *states, weights)`` returns the new states, h first"""
         op = self.op
-        x = self.turned(op.Transpose(self.x, perm=[1, 0, 2]) if self.batch_first else self.x, 3)
+        x = self.step_layout(op.Transpose(self.x, perm=[1, 0, 2]) if self.batch_first else self.x, 3)
         ys, finals = [], []
         for direction, backwards in enumerate(self.reversed):
             y, final = self._scan(step, x, direction, backwards)
-            ys.append(op.Unsqueeze(self.turned(y, 3), [1]))
-            finals.append([op.Unsqueeze(self.turned(state, 2), [0]) for state in final])
+            ys.append(op.Unsqueeze(self.step_layout(y, 3), [1]))
+            finals.append([op.Unsqueeze(self.step_layout(state, 2), [0]) for state in final])
         y = op.Concat(*ys, axis=1) if len(ys) > 1 else ys[0]
         last = [op.Concat(*parts, axis=0) if len(parts) > 1 else parts[0] for parts in zip(*finals, strict=True)]
         if self.batch_first:
@@ -139,7 +139,7 @@ class _Cell:
     def _start(self, name: str, direction: int) -> Variable:
         initial = self.node.operand(name)
         if initial is not None:
-            return self.turned(self.part(initial, direction, int(self.batch_first)), 2)
+            return self.step_layout(self.part(initial, direction, int(self.batch_first)), 2)
         axis = 1 - int(self.batch_first)
         shape: list[Any] = [self.op.Shape(self.x, start=axis, end=axis + 1), [self.hidden]]
         return zeros_of_shape(self.op, self.op.Concat(*(shape[::-1] if self.weights_first else shape), axis=0), self.x)

@@ -25,7 +25,7 @@ _NEWEST = 1000
 
 
 class Entry:
-    """What the table says about one operator in a range of opsets."""
+    """The entry of one operator in the table, for a range of opsets."""
 
     __slots__ = (
         "because",

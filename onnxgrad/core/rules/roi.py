@@ -19,7 +19,7 @@ from onnxgrad.core.rules.registry import expansion
 
 
 class _Samples(NamedTuple):
-    """What bins take along one axis: indices [R, P, S, T], their weights, and which samples exist (None: all)"""
+    """The samples of bins along one axis: indices [R, P, S, T], their weights, and which samples exist (None: all)"""
 
     indices: Any
     weights: Any = None

@@ -28,7 +28,7 @@ _RECORDED |= {"Conv", "ConvTranspose", "Einsum", "Erf", "Exp", "Gemm", "Log", "M
 
 
 class _Tape(NamedTuple):
-    """What a Scan leaves behind, stacked in the order of its steps."""
+    """The values that a Scan records, stacked in the order of its steps."""
 
     states: Any
     """As they enter each step."""
@@ -237,7 +237,7 @@ class _Stacks:
     """Look up the values of all steps outside: among the sequences, the scan outputs, or ``extra`` ones."""
 
     def __init__(self, scan, sequences, elements, scans):
-        self.found = {v: s.stacked for s, v in zip(sequences, elements, strict=True) if s.in_order}
+        self.sequences = {v: s.stacked for s, v in zip(sequences, elements, strict=True) if s.in_order}
         self.positions = {
             g: number
             for number, (i, g) in enumerate(zip(scan.wanted_scans, scans, strict=True))
@@ -247,12 +247,12 @@ class _Stacks:
         self.extra = []
 
     def add(self, v: Variable) -> None:
-        if v not in self.found and v not in self.positions:
+        if v not in self.sequences and v not in self.positions:
             self.positions[v] = self.count + len(self.extra)
             self.extra.append(v)
 
     def outside(self, v: Variable, stacked: Any) -> Any:
-        return self.found[v] if v in self.found else stacked[self.positions[v]]
+        return self.sequences[v] if v in self.sequences else stacked[self.positions[v]]
 
 
 class _Product(NamedTuple):

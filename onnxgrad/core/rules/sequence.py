@@ -109,7 +109,7 @@ class _SequenceMapGradient:
         return *(grads.get(i) for i in range(len(node.inputs))), *captures
 
     def _body(self) -> Any:
-        """The forward body, with the gradients of its outputs as further inputs and those of the sources as outputs"""
+        """Copy the forward body, with the gradients of its outputs as further inputs and of the sources as outputs"""
         forward = self.body
         types = [(forward.outputs[i].name, forward.outputs[i].type) for i, _ in self.arriving]
         names = [(v.name, v.type) for v in forward.inputs]

@@ -30,7 +30,7 @@ def col2im(op, node, gy):
     blocks = op.Pad(gy, [0, 0, *pads[:axes], 0, 0, *pads[axes:]]) if any(pads) else gy
     for axis in range(axes):
         # Each axis becomes two: the position in the block and the index of the block.
-        blocks = op.Gather(blocks, _block_places(op, node, blocks, block, axis), axis=2 + 2 * axis)
+        blocks = op.Gather(blocks, _block_positions(op, node, blocks, block, axis), axis=2 + 2 * axis)
     order = [0, 1, *range(2, 2 + 2 * axes, 2), *range(3, 3 + 2 * axes, 2)]
     return op.Reshape(op.Transpose(blocks, perm=order), op.Shape(x), allowzero=1)
 
@@ -43,7 +43,7 @@ def _block_rank(node: Any, gy: Variable) -> int:
     return gy.rank - 2 if gy.rank is not None else lengths[0]
 
 
-def _block_places(op: Builder, node: Any, padded: Variable, block: Variable, axis: int) -> Variable:
+def _block_positions(op: Builder, node: Any, padded: Variable, block: Variable, axis: int) -> Variable:
     """[size of a block, number of blocks] along one axis of the padded image"""
     stride = (node.attr("strides") or [1] * (axis + 1))[axis]
     dilation = (node.attr("dilations") or [1] * (axis + 1))[axis]

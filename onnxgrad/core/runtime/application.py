@@ -31,7 +31,7 @@ from onnxgrad.core.step.make import Applying
 from onnxgrad.core.step.step import Pieces
 from onnxgrad.errors import ExecutionError
 
-__all__ = ["Application", "Rooms", "StatePart", "open_parts"]
+__all__ = ["Application", "ApplyBuffers", "StatePart", "open_parts"]
 
 
 class StatePart(NamedTuple):
@@ -42,7 +42,7 @@ class StatePart(NamedTuple):
         state: inputs and names of the state that it reads.
         values: inputs, and the gradients and shared values that they take.
         outputs: their names and numpy types.
-        replaces: places of outputs, and names of the state whose new values they are.
+        replaces: indices of outputs, and names of the state whose new values they are.
         whole: inputs that are bound whole, where the others are bound in pieces.
         runs: how the tensors that are bound in pieces are cut; None if all are bound whole.
     """
@@ -90,14 +90,14 @@ def open_parts(applying: Applying, opened: Callable[..., Any]) -> list[StatePart
         key = message.SerializeToString(deterministic=True)
         if key not in sessions:
             sessions[key] = opened(message, graph, in_pieces=in_pieces)
-        places = {name: place for place, (name, _) in enumerate(graph.outputs)}
+        indices = {name: index for index, (name, _) in enumerate(graph.outputs)}
         parts.append(
             StatePart(
                 sessions[key],
                 [(names[name], name) for name in phase.reads],
                 [(names[name], v) for name, v in takes.items()],
                 [(names[name], v.dtype.numpy) for name, v in graph.outputs],
-                [(places[output], name) for name, output in phase.writes.items()],
+                [(indices[output], name) for name, output in phase.writes.items()],
                 whole,
                 runs,
             )
@@ -137,7 +137,7 @@ class _Same(dict[str, str]):
 
 
 def _open_dimensions(message: ModelProto, whole: frozenset[str]) -> None:
-    """Let the tensors of a graph have one axis of any length, but for those that are bound whole"""
+    """Let the tensors of a graph have one axis of any length, except tensors that are bound whole"""
     for info in (*message.graph.input, *message.graph.output):
         if info.name not in whole:
             del info.type.tensor_type.shape.dim[:]
@@ -147,7 +147,7 @@ def _open_dimensions(message: ModelProto, whole: frozenset[str]) -> None:
 # One step ------------------------------------------------------------------------------------------------------------------
 
 
-class Rooms:
+class ApplyBuffers:
     """The buffers to which the parts of one scope are bound, from step to step.
 
     Args:
@@ -173,7 +173,7 @@ class _Desk:
 
     def __init__(self) -> None:
         self._bindings: dict[int, Any] = {}
-        self._rooms: dict[tuple[int, int], _Arrays] = {}
+        self._new_values: dict[tuple[int, int], _Arrays] = {}
         self.bound: StatePart | None = None
         """The part whose whole inputs are bound."""
 
@@ -184,12 +184,12 @@ class _Desk:
         return binding
 
     def outputs(self, part: StatePart, length: int) -> _Arrays:
-        """Where the new values of a piece are computed."""
+        """Return the buffers for the new values of a piece."""
         key = (id(part.session), length)
-        if key not in self._rooms:
+        if key not in self._new_values:
             arrays = [np.empty(length, dtype) for _, dtype in part.outputs]
-            self._rooms[key] = _Arrays(arrays, [value_on(array) for array in arrays])
-        return self._rooms[key]
+            self._new_values[key] = _Arrays(arrays, [value_on(array) for array in arrays])
+        return self._new_values[key]
 
     def clear(self) -> None:
         """Let go of what is bound."""
@@ -223,7 +223,7 @@ class Application:
         values: gradients and shared values.
         others: further new values of state, which are put in place last.
         scope: whose state it is.
-        rooms: of this scope.
+        apply_buffers: of this scope.
         wait: called before a part is computed, with the names of the state that it reads: its sums may still travel.
         applied: called when all is in place.
 
@@ -239,18 +239,18 @@ class Application:
         values: Mapping[Variable, Any],
         others: list[tuple[str, Buffer]],
         scope: Scope,
-        rooms: Rooms,
+        apply_buffers: ApplyBuffers,
         wait: Callable[[Collection[str]], None],
         applied: Callable[[], None] | None = None,
     ) -> None:
         self._wait_for, self._applied = wait, applied
         self._parts, self._buffers, self._values, self._others = parts, buffers, values, others
-        self._scope, self._rooms = scope, rooms
-        places = [(part, piece) for part in parts for piece in range(part.pieces)]
-        self._units = [_Unit(number, *place) for number, place in enumerate(places)]
+        self._scope, self._apply_buffers = scope, apply_buffers
+        pieces = [(part, piece) for part in parts for piece in range(part.pieces)]
+        self._units = [_Unit(number, *piece) for number, piece in enumerate(pieces)]
         self._done = bytearray(len(self._units))
         # For each thread the unit that it has computed, and its new values and what they belong to, until they are in place.
-        self._new: list[tuple[_Unit, _Arrays] | None] = [None] * len(rooms.desks)
+        self._new: list[tuple[_Unit, _Arrays] | None] = [None] * len(apply_buffers.desks)
         # The elements of gradients and state, as arrays of rank 1.
         self._read: dict[Variable, Any] = {}
         self._written: dict[str, Any] = {}
@@ -282,7 +282,7 @@ class Application:
             self._applied = None
 
     def _apply(self) -> None:
-        """All units that are not done, those that are computed whole first: their operators take all threads."""
+        """Apply all units that are not done, whole ones first: their operators take all threads."""
         self._wait()
         self._errors, self._stops = [], False
         for name in dict.fromkeys(name for part in self._parts for _, name in part.replaces):
@@ -317,7 +317,7 @@ class Application:
             self.has_begun = True  # as far as anybody can tell
             raise
         self._helpers = []
-        for desk in self._rooms.desks:
+        for desk in self._apply_buffers.desks:
             desk.clear()
 
     def _help(self, worker: int, units: Iterator[_Unit]) -> None:
@@ -335,7 +335,7 @@ class Application:
             if unit is None:
                 return
             # From here on it is copied again after an interruption, and before it computed again: each gives the same.
-            self._new[worker] = unit, self._computed(self._rooms.desks[worker], unit)
+            self._new[worker] = unit, self._computed(self._apply_buffers.desks[worker], unit)
             self._put(worker)
 
     def _put(self, worker: int) -> None:
@@ -384,7 +384,7 @@ class Application:
         start = piece * part.length
         for name, state in part.state:
             if name not in part.whole:
-                binding.bind_ortvalue_input(name, self._rooms.pieces(self._buffers[state], part.length)[piece])
+                binding.bind_ortvalue_input(name, self._apply_buffers.pieces(self._buffers[state], part.length)[piece])
         for name, v in part.values:
             if name not in part.whole:
                 if v not in self._read:

@@ -17,7 +17,7 @@ from typing import Any
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.runtime.application import Application, Rooms, open_parts
+from onnxgrad.core.runtime.application import Application, ApplyBuffers, open_parts
 from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.runtime.prepared import Prepared, on_device
@@ -30,7 +30,7 @@ from onnxgrad.core.state.values import array_of
 from onnxgrad.core.step.make import Applying
 from onnxgrad.core.step.step import AllReduce, Phase, Step
 
-__all__ = ["OpenApplying", "joined"]
+__all__ = ["OpenApplying", "joined_sessions"]
 
 
 class OpenApplying:
@@ -59,7 +59,7 @@ class OpenApplying:
             for _, takes in applying.first:
                 self._read.update(takes)
             sessions = [open_graph(phase.graph, place, threads, stops_spinning=True, is_training=True) for phase in phases]
-            session = joined(sessions, phases, applying.shared, self.exchange)
+            session = joined_sessions(sessions, phases, applying.shared, self.exchange)
             self._first = self._opened(session, phases, applying.shared, applying.cut.shared)
         self._wholes: list[tuple[Prepared, Mapping[str, Variable]]] = []
         if place.lowering == "cpu":
@@ -74,7 +74,7 @@ class OpenApplying:
         variables = program.global_block().vars
         names = dict.fromkeys(name for part in self.parts for _, name in [*part.state, *part.replaces])
         self._state = [variables[name] for name in names]
-        self._rooms: weakref.WeakKeyDictionary[Scope, Rooms] = weakref.WeakKeyDictionary()
+        self._apply_buffers: weakref.WeakKeyDictionary[Scope, ApplyBuffers] = weakref.WeakKeyDictionary()
 
     def _opened(self, session: Any, phases: Sequence[Phase], graph: Graph, outputs: list[Variable]) -> Prepared:
         prepared = Prepared(session, Step(tuple(phases), (), {}, graph), outputs, self.place)
@@ -115,14 +115,14 @@ class OpenApplying:
         for prepared, takes in self._wholes:
             self._run(prepared, takes, values, scope, others, bindings)
         buffers = {v.name: on_device(scope, v, self.place) for v in self._state}
-        rooms = self._rooms.setdefault(scope, Rooms(self._threads))
+        apply_buffers = self._apply_buffers.setdefault(scope, ApplyBuffers(self._threads))
         applied = None if self.exchange is None else partial(self.exchange.applied, scope)
-        application = Application(self.parts, buffers, values, others, scope, rooms, self._wait, applied)
+        application = Application(self.parts, buffers, values, others, scope, apply_buffers, self._wait, applied)
         application.bindings = bindings
         scope.defer(application)
 
     def _wait(self, names: Collection[str] | None) -> None:
-        """Until the sums among this state are those of all ranks"""
+        """Wait until the sums among this state are complete over all ranks"""
         if self.exchange is not None:
             self.exchange.wait(names)
 
@@ -144,7 +144,7 @@ class OpenApplying:
         return fetched, state
 
 
-def joined(sessions: list[Any], phases: list[Phase], graph: Graph, exchange: Exchange | None) -> Any:
+def joined_sessions(sessions: list[Any], phases: list[Phase], graph: Graph, exchange: Exchange | None) -> Any:
     """The sessions of phases that compute a graph, as one; None where there are none"""
     sums = [[total.name for each in _reductions(phase) for total in each.sums] for phase in phases]
     if len(sessions) < 2 and not any(sums):

@@ -120,7 +120,7 @@ class DoubleBinding:
         """The values to which the inputs are bound."""
         return [buffer for buffer in self._sides[0].read if buffer is not None]
 
-    def make_room(self, scope: Scope, return_numpy: bool) -> None:
+    def bind_outputs(self, scope: Scope, return_numpy: bool) -> None:
         """Bind the outputs: state to free memory of the scope, small fetches to their own, the others to what is allocated."""
         side = self._sides[0]
         for state in self._replaced:

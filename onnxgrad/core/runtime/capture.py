@@ -76,7 +76,7 @@ class CapturedBinding(DoubleBinding):
         super().__init__(session, inputs, outputs, replaced, small, place)
         self._numbers = numbers
         self._written_names = {state.name for state in replaced}
-        self._rooms: dict[str, Any] = {}
+        self._buffers: dict[str, Any] = {}
         self._elsewhere: dict[str, Any] = {}
         self._graphs: dict[tuple[int, ...], Any] = {}
         self._is_lent = False
@@ -84,14 +84,14 @@ class CapturedBinding(DoubleBinding):
     def outdated(self, scope: Scope) -> list[int]:
         side, left = self._sides[0], []
         for index in super().outdated(scope):
-            held = scope.present(self._inputs[index])
-            if isinstance(held, Buffer) and self._inputs[index] in self._written_names and not held.is_held_by(1):
+            value = scope.present(self._inputs[index])
+            if isinstance(value, Buffer) and self._inputs[index] in self._written_names and not value.is_held_by(1):
                 # As equal constants of a startup program are: in memory of its own later steps write to where this one reads.
-                held = Buffer(self._place.value(array_of(held.value)), memory=self._place.memory)
-                scope.put(self._inputs[index], held)
-            if isinstance(held, np.ndarray) and self._keeps(index, held.size):
-                self._copy(self._inputs[index], held)
-                side.read[index] = held
+                value = Buffer(self._place.value(array_of(value.value)), memory=self._place.memory)
+                scope.put(self._inputs[index], value)
+            if isinstance(value, np.ndarray) and self._keeps(index, value.size):
+                self._copy(self._inputs[index], value)
+                side.read[index] = value
             else:
                 left.append(index)
         return left
@@ -131,9 +131,9 @@ class CapturedBinding(DoubleBinding):
 
     def _copy(self, name: str, array: Any) -> None:
         """Into the memory of an input here."""
-        buffer = self._rooms.get(name)
+        buffer = self._buffers.get(name)
         if buffer is None or self._elsewhere.pop(name, None) is not None:
-            buffer = self._rooms[name] = self._place.room(array.shape, array.dtype)
+            buffer = self._buffers[name] = self._place.room(array.shape, array.dtype)
             for side in self._sides:
                 side.binding.bind_ortvalue_input(name, buffer)
         copy_into(buffer, array)
@@ -142,11 +142,11 @@ class CapturedBinding(DoubleBinding):
         """Fetches have memory here; what callers keep on the device is theirs."""
         self._is_lent = not return_numpy and bool(self._small)
         for v in self._small:
-            buffer = None if self._is_lent else self._rooms.get(v.name)
+            buffer = None if self._is_lent else self._buffers.get(v.name)
             if buffer is None:
                 buffer = self._place.room(v.static_shape or (), v.dtype.numpy)
                 if not self._is_lent:
-                    self._rooms[v.name] = buffer
+                    self._buffers[v.name] = buffer
             if side.small.get(v.name) is not buffer:
                 side.small[v.name] = buffer
                 side.binding.bind_ortvalue_output(v.name, buffer)

@@ -1,4 +1,4 @@
-"""What a step does between its gradients and their application, where several processes train one program.
+"""Exchange gradients between their computation and their application, where several processes train one program.
 
 Tests: tests/distributed/test_programs.py.
 """
@@ -59,7 +59,7 @@ class Exchange(Travels, Protocol):
         """
 
     def wait(self, names: Collection[str] | None) -> None:
-        """Wait until the state of these names, where it is sums of gradients, is that of all ranks; None for all state.
+        """Wait until the sums of gradients among the state of these names are complete over all ranks; None for all state.
 
         Raises:
             BetweenError: if an exchange has failed.

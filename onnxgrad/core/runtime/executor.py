@@ -13,12 +13,13 @@ from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.variable import Variable, present_value
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import Place, place_of
 from onnxgrad.core.runtime.prepared import AppliesGradients, Prepared, in_memory
 from onnxgrad.core.runtime.session_cache import SessionCache, prepare
 from onnxgrad.core.state.buffers import Buffer
+from onnxgrad.core.state.inputs import as_input, check_classes
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of, is_plain, value_of
 from onnxgrad.core.step.step import Step
@@ -152,8 +153,10 @@ class Executor:
 
         Args:
             program: default: the default main program. A startup program initialises parameters and accumulators.
-            feed: arrays by input name, in the dtype of the input; lists are converted, and OrtValues read where they lie. What
-                is fed to a persistable variable is its value from then on. Names it does not know are ignored.
+            feed: arrays by input name. Numpy arrays and OrtValues have the dtype of the input, and OrtValues are read where they
+                lie. Numbers, lists and what has ``__array__`` or ``__dlpack__`` are converted if the dtype holds their values: no
+                300 for uint8, no 0.9 for int64. What is fed to a persistable variable is its value from then on. Names it does
+                not know are ignored.
             fetch_list: variables or names (one or several). A fetched parameter is given as it is after the run.
             scope: where state is read and written; default the program's own, else the global scope.
             return_numpy: False for OrtValues that stay on the device.
@@ -161,10 +164,11 @@ class Executor:
                 cached, and what nothing needs is never run.
 
         Returns:
-            One array per fetch, in order.
+            One array per fetch, in order. None shares memory with a feed, with the state or with what other runs give.
 
         Raises:
-            FeedError: if a feed is missing or has the wrong dtype or shape.
+            FeedError: if a feed is missing, has the wrong dtype or shape, or holds what the dtype does not, or labels of
+                cross-entropy that are no classes. Where labels are computed, such a label gives a loss of NaN.
             FetchError: if a fetched name is unknown.
             NotInitialized: if a parameter has no value; run the startup program first.
             ExecutionError: if onnxruntime refuses or fails; the state is then as before, or, where gradients are applied in parts
@@ -199,7 +203,7 @@ class Executor:
         values = dict(zip(computed, results, strict=True))
         for v, printer in plan.printers:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
-        return [values[v] if v in values else v.get_value() if v.is_eager else present_value(scope, v) for v in fetches]
+        return [values[v] if v in values else v.get_value() if v.is_eager else v.get_value(scope) for v in fetches]
 
     def meet(self, program: Program, feed: dict[str, Any], fetch_list: Any, scope: Scope | None = None) -> None:
         """Let ranks come to an agreement about what they train before their first run, which may be undone where this is not.
@@ -289,6 +293,8 @@ class Executor:
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
         for name, array in feeds:
             prepared.place.check(name, array)
+        for at, (name, classes, ignored) in prepared.labels:
+            check_classes(feeds[at][1], name, classes, ignored)
         if prepared.applying is not None:
             with scope.lock:
                 fetched, state = self._run_in_parts(program, prepared, prepared.applying, feeds, scope, return_numpy)
@@ -448,31 +454,4 @@ def _is_random(op: Operator) -> bool:
 def _checked_feed(v: Variable, feed: dict[str, Any]) -> Any:
     if v.name not in feed:
         raise FeedError(f"the input {v.name!r} is not fed. Add it to feed=.")
-    value = feed[v.name]
-    dtype = v.dtype
-    if callable(getattr(value, "device_name", None)):
-        return _checked_value(v, value)
-    if not isinstance(value, (np.ndarray, np.generic)):
-        value = np.asarray(value, dtype.numpy)
-    if value.dtype != dtype.numpy:
-        raise FeedError(f"the feed {v.name!r} is {value.dtype}, the program takes {dtype.name}. Use .astype({dtype.name!r}).")
-    _check_shape(v, value.shape)
-    return np.ascontiguousarray(value) if value.ndim else np.array(value)
-
-
-def _check_shape(v: Variable, shape: Sequence[int]) -> None:
-    dims = v.dims
-    if dims is None or (
-        len(shape) == len(dims) and all(not isinstance(d, int) or d == n for d, n in zip(dims, shape, strict=True))
-    ):
-        return
-    raise FeedError(f"the feed {v.name!r} has shape {list(shape)}, the program takes {list(v.shape)}.")
-
-
-def _checked_value(v: Variable, value: Any) -> Any:
-    """An OrtValue, which stays where it is."""
-    number, wanted = value.element_type(), v.dtype
-    if number != wanted.number:
-        raise FeedError(f"the feed {v.name!r} is a {value.data_type()}, the program takes {wanted.name}. Cast it before.")
-    _check_shape(v, value.shape())
-    return value
+    return as_input(v, feed[v.name])

@@ -17,7 +17,7 @@ from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
 from onnxgrad.core.state.values import copy_into, room_of
 from onnxgrad.errors import ArgumentError, FeedError, ProviderError
 
-__all__ = ["OpenVINOPlace", "place_named"]
+__all__ = ["OpenVINOPlace", "place_by_name"]
 
 _NAME = "OpenVINOExecutionProvider"
 _PRECISIONS = ("f32", "bf16")
@@ -90,7 +90,7 @@ class OpenVINOPlace(Place):
         return f"Place(openvino:{self.unit}, {self.precision})"
 
 
-def place_named(name: str, precision: str = "f32") -> Place:
+def place_by_name(name: str, precision: str = "f32") -> Place:
     """The place of a name such as ``cpu``, ``cuda``, ``cuda:1`` or ``openvino``.
 
     Args:

@@ -218,14 +218,14 @@ def get_device() -> str:
 
 
 def place_of(place: Any) -> Place:
-    """A place as it is, the one that a name such as ``cpu`` or ``gpu:0`` means, or for None that of ``set_device``."""
+    """Return a place as it is, the place of a name such as ``cpu`` or ``gpu:0``, or for None the place of ``set_device``."""
     if place is None:
         return state.current.place or CPUPlace()
     if isinstance(place, str):
-        kind, _, index = place.lower().partition(":")
-        if kind not in ("cpu", "gpu", "cuda") or (index and not index.isdigit()):
+        device, _, index = place.lower().partition(":")
+        if device not in ("cpu", "gpu", "cuda") or (index and not index.isdigit()):
             raise ArgumentError(f"there is no device {place!r}. Use 'cpu' or 'gpu:0'.")
-        return CPUPlace() if kind == "cpu" else CUDAPlace(int(index or 0))
+        return CPUPlace() if device == "cpu" else CUDAPlace(int(index or 0))
     if not isinstance(place, Place):
         raise ArgumentTypeError(f"a place is CPUPlace(), CUDAPlace(i) or OpenVINOPlace(), not {type(place).__name__}.")
     return place

@@ -15,17 +15,19 @@ from typing import Any, Protocol
 
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.ir.traits import CONTROL_FLOW, MOVES
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.core.runtime.binding import DoubleBinding, StateOutput
 from onnxgrad.core.runtime.capture import CapturedBinding
 from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import Place
-from onnxgrad.core.runtime.session import begins, trains
+from onnxgrad.core.runtime.session import is_startup, trains_state
 from onnxgrad.core.runtime.staged import BetweenError
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.core.state.values import array_of, device_of, value_of
+from onnxgrad.core.state.values import array_of, copy_into, device_of, room_of, shares_memory, value_of
 from onnxgrad.core.step.cut import Cut
 from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ExecutionError
@@ -48,7 +50,7 @@ def _has_memory(v: Variable) -> bool:
 
 
 class AppliesGradients(Protocol):
-    """What is left of a step when its gradients are there: ``core.runtime.applying.OpenApplying``."""
+    """The part of a step after its gradients: ``core.runtime.applying.OpenApplying``."""
 
     cut: Cut
     exchange: Exchange | None
@@ -69,6 +71,7 @@ class Prepared:
         session: None if there is nothing to compute but what ``applying`` does.
         step: what is run.
         feeds: inputs that are fed.
+        labels: where among these are labels, to be checked.
         state: names and variables of the inputs that a scope holds.
         replaces, replaced: the state that a run gives new values; names and outputs of it.
         fetch_names, names: the output of each fetch, in order and by variable.
@@ -98,6 +101,8 @@ class Prepared:
         self.captures = captures
         self.feeds = [v for v in graph.inputs if not v.persistable]
         self.state = [v for v in graph.inputs if v.persistable]
+        places = {v.name: at for at, v in enumerate(self.feeds)}
+        self.labels = [(places[label.name], label) for label in graph.labels]
         fetches = [*fetches, *(applying.cut.computed if applying is not None else ())]
         self.fetch_names = [graph.name(v) for v in fetches]
         self.names = dict(zip(fetches, self.fetch_names, strict=True))
@@ -109,8 +114,8 @@ class Prepared:
         self._rows = {v.name: v.static_shape or () for v in own}
         self.replaced = [(output.name, output.output) for output in self.replaces]
         self.takes_turns = bool(self.state and self.replaces)
-        self.begins = begins(graph)
-        self.flushes = trains(graph)
+        self.begins = is_startup(graph)
+        self.flushes = trains_state(graph)
         state_names = {output.output for output in self.replaces}
         fetched = {graph.name(v): graph.of(v) for v in fetches}
         self.slots: dict[str, Any] = {}
@@ -136,9 +141,11 @@ class Prepared:
         self._apart = [(v.name, v.static_shape or (), v.dtype.numpy) for v in large]
         self.reused = {v.name for v in self._small} | self.slots.keys() if self.takes_turns else set(self.slots)
         self._outputs = [name for name, _ in graph.outputs] if session is not None else []
+        separate = {*state_names, *self.reused, *self.slots}
+        self._sources = {name: sources for name, v in fetched.items() if name not in separate and (sources := _sources(graph, v))}
         self.place = place
         self._bindings: weakref.WeakKeyDictionary[Scope, DoubleBinding] = weakref.WeakKeyDictionary()
-        self._rooms: weakref.WeakKeyDictionary[Scope, dict[str, Any]] = weakref.WeakKeyDictionary()
+        self._slots_of: weakref.WeakKeyDictionary[Scope, dict[str, Any]] = weakref.WeakKeyDictionary()
         self._numbers = count(1)
         # Graphs that are replayed share the memory of what they compute on the way.
         self.turn: AbstractContextManager[Any] = Lock() if captures else nullcontext()
@@ -148,13 +155,13 @@ class Prepared:
         binding = self._bindings.get(scope) if self.takes_turns else None
         if binding is None:
             names, small = [v.name for v in self.state], self._small if self.takes_turns else ()
-            if self._apart and scope not in self._rooms:
-                self._rooms[scope] = {name: self.place.room(shape, dtype) for name, shape, dtype in self._apart}
-            rooms = self.slots or self._rooms.get(scope)
+            if self._apart and scope not in self._slots_of:
+                self._slots_of[scope] = {name: self.place.room(shape, dtype) for name, shape, dtype in self._apart}
+            slots = self.slots or self._slots_of.get(scope)
             if self.captures:
                 binding = CapturedBinding(self.session, names, self._outputs, self.replaces, small, self.place, self._numbers)
             else:
-                binding = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, rooms, self._rows)
+                binding = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, slots, self._rows)
             if self.takes_turns:
                 self._bindings[scope] = binding
         return binding
@@ -169,7 +176,7 @@ class Prepared:
         bound.swap()
         for index in bound.outdated(scope):
             bound.read(index, on_device(scope, self.state[index], self.place))
-        bound.make_room(scope if self.takes_turns else _NO_SCOPE, return_numpy)
+        bound.bind_outputs(scope if self.takes_turns else _NO_SCOPE, return_numpy)
         return bound
 
     def run(self, bound: DoubleBinding, feeds: Iterable[tuple[str, Any]], scope: Scope) -> tuple[dict[str, Any], dict[str, Buffer]]:
@@ -183,7 +190,8 @@ class Prepared:
                 bound.feed(name, value)
             with self.turn, FloatingPointMode(flushes=self.flushes):
                 self.session.run_with_iobinding(bound.binding, bound.run_options())
-            return bound.results()
+            fetched, state = bound.results()
+            return self._own(fetched, dict(feeds), scope) if self._sources else fetched, state
         except BetweenError as error:
             self.unbind(scope)
             raise error.error from error.error.__cause__
@@ -193,8 +201,45 @@ class Prepared:
             advice = ". Cast its operands to float32 and its results back" if "does not support double" in str(error) else ""
             raise ExecutionError(f"onnxruntime failed while running the program: {error}{advice}") from error
 
+    def _own(self, fetched: Mapping[str, Any], feeds: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+        """The fetches, with copies of those that onnxruntime computed by giving out the memory of an input"""
+        own = dict(fetched)
+        for name, sources in self._sources.items():
+            value = own[name]
+            if not value.has_value() or not value.is_tensor() or value.data_type() == "tensor(string)":
+                continue
+            for source in sources:
+                given = feeds[source.name] if source.name in feeds else scope.stored(source.name)
+                if shares_memory(value, given.value if isinstance(given, Buffer) else given):
+                    array = array_of(value)
+                    # In memory of onnxruntime's, which lives as long as the array that a caller is given on it.
+                    own[name] = room_of(array.shape, array.dtype, *device_of(value))
+                    copy_into(own[name], array)
+                    break
+        return own
+
 
 _NO_SCOPE = Scope()
+
+
+def _sources(graph: Graph, result: Variable) -> list[Variable]:
+    """The inputs whose memory may become a result's: through operators that may have nothing to do, as Identity or Mul by 1"""
+    seen, stack, inputs = {result}, [result], set(graph.inputs)
+    sources: list[Variable] = []
+    while stack:
+        v = stack.pop()
+        if v in inputs:
+            sources.append(v)
+        if v.op is None or not isinstance(v.type, TensorType):
+            continue
+        moves = v.op.type in MOVES or v.op.type in CONTROL_FLOW
+        for x in v.op.operands():
+            if x is None or x in seen or not isinstance(x.type, TensorType) or x.dtype != v.dtype:
+                continue
+            if moves or x.dims is None or v.dims is None or x.dims == v.dims:
+                seen.add(x)
+                stack.append(x)
+    return sources
 
 
 def in_memory(buffer: Buffer) -> Buffer:

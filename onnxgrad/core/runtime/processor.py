@@ -1,4 +1,4 @@
-"""What the processor of this machine has, and what onnxruntime needs where it lacks that."""
+"""Detect the instructions of this machine's processor, and what onnxruntime needs where it lacks them."""
 
 from __future__ import annotations
 

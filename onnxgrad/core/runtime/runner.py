@@ -21,7 +21,7 @@ __all__ = ["AddsUp", "OpenPhase", "added_up"]
 
 
 class AddsUp(Protocol):
-    """What adds up arrays over ranks, in place: a transport."""
+    """A transport that adds up arrays over ranks, in place."""
 
     def all_reduce_(self, array: Any) -> Any: ...
 

@@ -38,7 +38,7 @@ from onnxgrad.core.runtime.unsafe import unsafe_passes
 from onnxgrad.core.state.values import device_of, use_device_copier
 from onnxgrad.errors import ExecutionError, OnnxGradError, ProviderError
 
-__all__ = ["RECORDS", "begins", "open_graph", "open_model", "open_part", "trains"]
+__all__ = ["RECORDS", "is_startup", "open_graph", "open_model", "open_part", "trains_state"]
 
 RECORDS = "session.record_ep_graph_assignment_info"
 """The option with which onnxruntime notes which provider runs each operator."""
@@ -53,12 +53,12 @@ _ON_BYTES = ("DynamicQuantizeMatMul", "MatMulInteger", "QAttention", "QGemm", "Q
 """Operators that onnxruntime computes as products of bytes, whose sums may saturate at 16 bits."""
 
 
-def trains(graph: Graph) -> bool:
+def trains_state(graph: Graph) -> bool:
     """Whether a graph replaces state or computes gradients: denormal numbers are zero in it, and memory is planned otherwise."""
     return bool(graph.updates) or any(op.role is Role.BACKWARD for op in graph.operators)
 
 
-def begins(graph: Graph) -> bool:
+def is_startup(graph: Graph) -> bool:
     """Whether a graph makes state from nothing, as a startup program does."""
     return bool(graph.updates) and not graph.inputs
 
@@ -88,7 +88,7 @@ def open_graph(
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
         ProviderError: if the device's provider is not installed or does not start.
     """
-    switches = _switches(graph.program.global_block(), trains(graph) if is_training is None else is_training)
+    switches = _switches(graph.program.global_block(), trains_state(graph) if is_training is None else is_training)
     options = _options(switches, threads, stops_spinning)
     if silent:
         options.log_severity_level = _SILENT
@@ -97,13 +97,13 @@ def open_graph(
     if place.captures:
         options.add_session_config_entry(RECORDS, "1")
     providers = place.add_to(options, threads, saved)
-    apart = _kept_apart(graph)
+    apart = _external_constants(graph)
     values = _values_of(apart)  # the options refer to them, and do not hold them
     if apart:
         options.add_external_initializers([v.name for v in apart], values)
         saved = None
     unsafe = unsafe_passes(graph.operators)
-    if begins(graph):
+    if is_startup(graph):
         unsafe = [*unsafe, "ConstantFolding"]  # it would hold all state once more
     try:
         model = write_model(graph, embeds=True, apart=apart)
@@ -193,7 +193,7 @@ def _source_of(model: ModelProto | bytes | str | Path, switches: _Switches) -> b
 
 
 class _Switches(NamedTuple):
-    """What the operators of a session ask of onnxruntime.
+    """The session options of onnxruntime that the operators of a graph need.
 
     Attributes:
         is_training: whether the session replaces state or computes gradients.
@@ -264,7 +264,7 @@ def _register_arena() -> None:
         onnxruntime.create_and_register_allocator(memory, None)
 
 
-def _kept_apart(graph: Graph) -> list[Variable]:
+def _external_constants(graph: Graph) -> list[Variable]:
     """Large constants of a graph that would be too large as a message: onnxruntime takes them from where they lie"""
     sizes = {v: bytes_needed(v.dtype, v.value.shape) for v in graph.initializers if v.value is not None}
     if sum(sizes.values()) <= _LARGE_CONSTANTS:

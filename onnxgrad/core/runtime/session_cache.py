@@ -12,18 +12,17 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.runtime.applying import OpenApplying, joined
+from onnxgrad.core.runtime.applying import OpenApplying, joined_sessions
 from onnxgrad.core.runtime.capture import host_operators, reason_against
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.prepared import Prepared
 from onnxgrad.core.runtime.session import open_graph
+from onnxgrad.core.state.inputs import FEED, as_array, is_ortvalue
 from onnxgrad.core.step.cut import cut_step, saves_much
 from onnxgrad.core.step.make import Shapes, StepTarget, make_applying, make_exchanged, make_step
 from onnxgrad.core.step.step import Step
@@ -88,7 +87,7 @@ def _is_recent(program: Program) -> bool:
 
 
 def _provider(program: Program, place: Place) -> str | None:
-    """Whose forms the graphs of a program take on a place"""
+    """Return the provider for whose forms the graphs of a program are compiled on a place"""
     return place.lowering if _is_recent(program) and (place.lowering != "cpu" or program.updates) else None
 
 
@@ -137,7 +136,7 @@ def open_step(
         reason = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
         return Narrower(CPUPlace(), reason, trains_state)
     return Prepared(
-        joined(sessions, before, graph, None if applying is None else applying.exchange), step, fetches, place, applying
+        joined_sessions(sessions, before, graph, None if applying is None else applying.exchange), step, fetches, place, applying
     )
 
 
@@ -183,10 +182,15 @@ class _Sessions:
         return steps
 
     def shapes_of(self, feed: dict[str, Any]) -> Shapes:
-        """The shapes of these inputs; none if one does not fit its declaration, which is an error that is found later."""
+        """The shapes of these inputs; none if one is an OrtValue, or does not fit its declaration, which is found later.
+
+        Raises:
+            FeedError: if a value gives no array.
+        """
         shapes = []
         for v in self.dynamic:
-            shape, dims = np.asarray(feed.get(v.name, 0)).shape, v.dims or ()
+            value, dims = feed.get(v.name, 0), v.dims or ()
+            shape = () if is_ortvalue(value) else as_array(value, v.name, FEED).shape
             if len(shape) != len(dims) or not all(n == d for n, d in zip(shape, dims, strict=True) if isinstance(d, int)):
                 return ()
             shapes.append((v.name, tuple(map(int, shape))))
@@ -208,7 +212,7 @@ def _has_unknown_batch(v: Variable | None) -> bool:
 
 
 class SessionCache:
-    """Sessions of one Executor, which threads may share; those of an older version of a program are dropped."""
+    """Sessions of one Executor, which threads may share; sessions of an older version of a program are dropped."""
 
     def __init__(self, saved: Path | None = None, shapes: int = 0, fast: bool = False, memory: str | None = None) -> None:
         self.saved = saved

@@ -1,4 +1,4 @@
-"""State of which each rank holds a share: what one has updated goes to all that read it, and all comes together for a checkpoint.
+"""State of which each rank holds a shard: what one has updated goes to all that read it, and all comes together for a checkpoint.
 
 Tests: tests/distributed/test_sharded.py, tests/distributed/test_trainer_shares.py, tests/distributed/test_pipeline.py.
 """
@@ -22,7 +22,7 @@ __all__ = ["FollowedRates", "SharedState", "copy_state", "own_array"]
 
 
 class Broadcasts(Protocol):
-    """What gives arrays of one rank to all, in place: a transport."""
+    """A transport that broadcasts arrays of one rank to all, in place."""
 
     rank: int
     world_size: int
@@ -61,7 +61,7 @@ class SharedState:
 
         Args:
             scope: where the state of this rank is.
-            into: where all of it shall be, perhaps the same; None on a rank that gives its share alone.
+            into: where all of it shall be, perhaps the same; None on a rank that gives its shard alone.
             only: names of what is wanted; None for all.
         """
         for rank, v in self._held:
@@ -128,7 +128,7 @@ class FollowedRates:
         self._known = {v: float(v.get_value()) for v in rates} if is_elsewhere else {}
 
     def take(self) -> None:
-        """Set those that have changed since the last time."""
+        """Set the values that have changed since the last time."""
         for v, known in self._known.items():
             rate = float(v.get_value())
             if rate != known:

@@ -18,7 +18,7 @@ __all__ = ["BetweenError", "StagedSession"]
 
 
 class BetweenError(Exception):
-    """What was done between two sessions has failed, by an error that is nothing of onnxruntime's.
+    """The exchange between two sessions has failed, by an error that is not onnxruntime's.
 
     Attributes:
         error: that one.
@@ -72,7 +72,7 @@ class _Binding:
         self._staged = staged
         self._stages = [session.io_binding() for session in staged.sessions]
         self._bound: list[dict[str, None]] = [{} for _ in self._stages]
-        self._rooms: dict[str, Any] = {}
+        self._sum_buffers: dict[str, Any] = {}
         """Where sums are to lie that are results of the whole."""
         self._order: dict[str, None] = {}
         self._values: dict[str, Any] = {}
@@ -88,14 +88,14 @@ class _Binding:
     def bind_output(self, name: str, *device: Any) -> None:
         if name in self._staged.sums:
             self._order[name] = None
-            self._rooms.pop(name, None)
+            self._sum_buffers.pop(name, None)
         else:
             self._maker(name).bind_output(name, *device)
 
     def bind_ortvalue_output(self, name: str, value: Any) -> None:
         if name in self._staged.sums:
             self._order[name] = None
-            self._rooms[name] = value
+            self._sum_buffers[name] = value
         else:
             self._maker(name).bind_ortvalue_output(name, value)
 
@@ -139,6 +139,6 @@ class _Binding:
                 raise BetweenError(error) from error
             for name in [name for name in values if name not in staged.whole and staged.last.get(name, -1) <= number]:
                 del values[name]
-        for name, buffer in self._rooms.items():
+        for name, buffer in self._sum_buffers.items():
             np.copyto(view_of(buffer), view_of(values[name]))
             values[name] = buffer

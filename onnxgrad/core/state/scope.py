@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from onnxgrad.core.state.buffers import BUFFER_OF, LOCK, Buffer
+from onnxgrad.core.state.inputs import Door, as_array, converted
 from onnxgrad.core.state.values import array_of, view_of
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
@@ -18,6 +19,9 @@ __all__ = ["PendingUpdates", "Scope", "ScopeTensor", "ScopeVariable"]
 
 T = TypeVar("T")
 Value: TypeAlias = "np.ndarray[Any, Any] | Buffer"
+
+
+_STATE = Door("the value of", "the variable", ArgumentError)
 
 
 class Like(Protocol):
@@ -66,12 +70,12 @@ class Scope:
         self._now: Now = ({}, {}, (), (), 0, None)
 
     def get(self, name: str) -> Any:
-        """The value as a numpy array, or None when there is none."""
+        """The value as a numpy array of its own, or None when there is none."""
         with self.lock:
             value = self.present(name)
-            if not isinstance(value, Buffer):
-                return value
-            return array_of(value.value)
+            if value is None:
+                return None
+            return array_of(value.value) if isinstance(value, Buffer) else value.copy()
 
     @contextmanager
     def viewed(self, name: str) -> Iterator[Any]:
@@ -90,7 +94,7 @@ class Scope:
         """Store a value.
 
         Raises:
-            ArgumentError: if it does not have the shape of the variable ``like``.
+            ArgumentError: if it does not have the shape of the variable ``like``, or the variable's type does not hold it.
         """
         self.put(name, _as_value(name, value, like))
 
@@ -374,12 +378,12 @@ class _Values(MutableMapping[str, Any]):
 
 def _as_value(name: str, value: Any, like: Like | None) -> np.ndarray[Any, Any]:
     """An array of the scope's own"""
-    array = np.asarray(value)
+    array = as_array(value, name, _STATE)
     if like is not None:
         shape = like.static_shape
         if shape is not None and array.shape != shape:
             raise ArgumentError(f"{name} has shape {list(shape)}, the new value has {list(array.shape)}.")
-        array = array.astype(like.dtype.numpy, copy=False)
+        array = converted(array, like.dtype, name, _STATE)
     return array.copy()
 
 

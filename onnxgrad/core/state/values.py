@@ -15,7 +15,18 @@ import numpy as np
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentTypeError, ExecutionError
 
-__all__ = ["array_of", "copy_into", "device_of", "is_plain", "room_of", "use_device_copier", "value_of", "value_on", "view_of"]
+__all__ = [
+    "array_of",
+    "copy_into",
+    "device_of",
+    "is_plain",
+    "room_of",
+    "shares_memory",
+    "use_device_copier",
+    "value_of",
+    "value_on",
+    "view_of",
+]
 
 Array = np.ndarray[Any, Any]
 _WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16}
@@ -108,6 +119,21 @@ def value_on(array: Array, device: str = "cpu", index: int = 0) -> Any:
     value = make(words, element_type.number)
     value._holds = words  # it is on their memory
     return value
+
+
+def shares_memory(value: Any, other: Any) -> bool:
+    """Return whether an OrtValue and another one, or an array, overlap in memory."""
+    (start, size), (first, length) = _extent(value), _extent(other)
+    return start < first + length and first < start + size
+
+
+def _extent(value: Any) -> tuple[int, int]:
+    """The address and the number of bytes of what lies in one piece"""
+    if isinstance(value, np.ndarray):
+        return value.ctypes.data, value.nbytes
+    name = value.data_type()
+    size = dtype_of(_NUMBERS[name]).numpy.itemsize if name in _NUMBERS else 1
+    return value.data_ptr(), prod(value.shape()) * size
 
 
 def room_of(shape: Sequence[int], dtype: Any, device: str = "cpu", index: int = 0, memory_info: Any = None) -> Any:

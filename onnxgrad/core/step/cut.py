@@ -1,4 +1,4 @@
-"""Where a training step is cut: gradients on one side, what the optimizer makes of them on the other, in parts.
+"""Cut a training step: gradients on one side, the optimizer's updates on the other, in parts.
 
 Tests: tests/core/runtime/test_low_memory.py.
 """
@@ -18,7 +18,7 @@ from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["SMALL", "Cut", "cut_exchanged", "cut_step", "exchanged", "is_applied", "is_graded", "is_small", "saves_much"]
+__all__ = ["SMALL", "Cut", "cut_exchanged", "cut_step", "exchanged_gradients", "is_applied", "is_graded", "is_small", "saves_much"]
 
 SMALL = COSTS.count("cut.largest_small_state")
 """Elements up to which a tensor costs nothing to hold twice."""
@@ -68,7 +68,7 @@ def is_small(v: Variable) -> bool:
     return shape is not None and prod(shape) <= SMALL
 
 
-def exchanged(program: Program, applied: list[Variable]) -> list[Variable]:
+def exchanged_gradients(program: Program, applied: list[Variable]) -> list[Variable]:
     """List the gradients: what the optimizer's operators read of the passes before them."""
     plan = make_plan(program, applied)
     grads: dict[Variable, None] = {}
@@ -133,7 +133,7 @@ def cut_step(program: Program, turn: Turn = "whole", *, always: bool = False, su
         if v in produced and leads.get(v) == {None} and any(o is not None and leads.get(o, {None}) != {None} for o in op.outputs)
     )
     small = [new for v, new in applied.items() if is_small(v)]
-    gradients = [*exchanged(program, list(applied.values())), *sums]
+    gradients = [*exchanged_gradients(program, list(applied.values())), *sums]
     others = [new for new in updates.values() if not is_applied(new)]
     return Cut(updates, gradients, others, list(shared), list(dict.fromkeys(small)), parts.groups())
 

@@ -19,7 +19,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType, shown_type
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
-from onnxgrad.core.step.counted import counted
+from onnxgrad.core.step.accumulated import accumulated_step
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
@@ -99,7 +99,7 @@ def save_training_step(
 
 def _described(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> tuple[Graph, Values, Manifest]:
     names = [v.name for v in as_variables(program, fetch)]
-    program = counted(program)
+    program = accumulated_step(program)
     graph = compile(program, as_variables(program, names), lowering, state_as_inputs=True, ordered=True)
     values = PresentValues(graph.inputs, scope or graph.scope)
     return graph, values, _marked(describe(graph, values), program)
@@ -165,10 +165,10 @@ def describe(graph: Graph, values: Values) -> Manifest:
         "feeds": [_entry(v.name, v) for v in graph.inputs if not v.persistable],
         "fetches": [_entry(name, v) for name, v in graph.outputs if v.name not in updated],
         "state": [
-            {"input": v.name, "output": outputs[new], **_held(v, values[v]), "parameter": isinstance(v, Parameter)}
+            {"input": v.name, "output": outputs[new], **_state_entry(v, values[v]), "parameter": isinstance(v, Parameter)}
             for new, v in updated.items()
         ],
-        "constants": [_held(v, value) for v, value in values.items() if v not in changed],
+        "constants": [_state_entry(v, value) for v, value in values.items() if v not in changed],
         "learning_rate": [v.name for v in values if v.doc == LEARNING_RATE],
         "memory": {
             "state": sum(bytes_needed(v.dtype, value.shape) for v, value in values.items()),
@@ -183,7 +183,7 @@ def _entry(name: str, v: Variable) -> dict[str, Any]:
     return {"name": name, "dtype": v.dtype.name, "shape": None if dims is None else list(dims)}
 
 
-def _held(v: Variable, value: np.ndarray[Any, Any]) -> dict[str, Any]:
+def _state_entry(v: Variable, value: np.ndarray[Any, Any]) -> dict[str, Any]:
     return {"name": v.name, "dtype": v.dtype.name, "shape": list(value.shape)}
 
 

@@ -22,7 +22,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.step.cut import Cut, cut_exchanged, is_small
 from onnxgrad.core.step.shards import Shards, sums_over_ranks
-from onnxgrad.core.step.stages import given_by, in_steps, make_stages
+from onnxgrad.core.step.stages import in_steps, make_stages, sources_in
 from onnxgrad.core.step.step import (
     AllReduce,
     Broadcast,
@@ -79,7 +79,7 @@ class StepTarget(NamedTuple):
 
 
 class Travels(Protocol):
-    """What lets ranks exchange gradients, as far as a step depends on it: ``Program.exchange``.
+    """The exchange of gradients between ranks, as far as a step depends on it: ``Program.exchange``.
 
     Attributes:
         rank: of this process.
@@ -87,8 +87,8 @@ class Travels(Protocol):
         sends: whether gradients of ranks are put together in each run.
         synchronises: how losses of parts add up where statistics of batches are to be those of all ranks together; None where each
             rank normalises by its own.
-        sharding: 0 where all ranks hold all state, 1 where each holds a share of the optimizer's, 2 where it is given the
-            gradients of its share alone, too.
+        sharding: 0 where all ranks hold all state, 1 where each holds a shard of the optimizer's, 2 where it is given the
+            gradients of its shard alone, too.
     """
 
     rank: int
@@ -98,12 +98,12 @@ class Travels(Protocol):
     sharding: int
 
     def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]:
-        """Those that are exchanged while the next ones are computed, in order; the last group, of what is left, after the run.
+        """Group the gradients that are exchanged while later ones are computed; the last group, of the rest, follows the run.
 
         Fewer than two groups to compute everything in one session."""
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
-        """Who updates what, called before gradients have slots; None where every rank updates all."""
+        """Assign state to the ranks that update it, called before gradients have slots; None where every rank updates all."""
 
 
 class ApplyingPhase(NamedTuple):
@@ -200,7 +200,7 @@ def applied_phases(applying: Applying, producers: Mapping[Variable, tuple[str, s
         phase = _taking(one, known)
         phases.append(phase)
         assert applying.shared is not None
-        handed = given_by(phase)
+        handed = sources_in(phase)
         known |= {v: handed[name] for v in applying.cut.shared if (name := applying.shared.name(v)) in handed}
     phases += [_taking(part, known) for part in applying.parts]
     if applying.shards is not None and phases:
@@ -226,6 +226,7 @@ def _compiled(
         ordered=True,
         fast=target.fast,
         chunk=chunk,
+        checks_labels=True,
     )
 
 
@@ -262,7 +263,7 @@ def _gradient_phases(graph: Graph, applying: Applying) -> list[Phase]:
 
 def _writing(phase: Phase, graph: Graph) -> Phase:
     """One of the phases that compute a graph, with the state that it replaces"""
-    producers = given_by(phase)
+    producers = sources_in(phase)
     return replace(phase, writes={v.name: producers[new.name][1] for v, new in graph.updates.items() if new.name in producers})
 
 
@@ -298,7 +299,7 @@ def _phase(
     name: str, graph: Graph, hands: Sequence[Variable] = (), group: int | None = None, shards: Shards | None = None
 ) -> Phase:
     """A phase whose gradients ranks add up, if it has a group"""
-    phase = phase_of(name, graph, hands, told=[PART])
+    phase = phase_of(name, graph, hands, part_inputs=[PART])
     if group is None:
         return phase
     handed = [v for v in hands if graph.name(v) in phase.hands]
@@ -363,7 +364,7 @@ def make_applying(program: Program, cut: Cut, target: StepTarget, exchange: Trav
         exchange: what ranks do with the gradients before.
     """
     shards = None if exchange is None else exchange.share_out(program, cut)
-    shared, first = _shared(program, cut, target, exchange, shards)
+    shared, first = _make_shared(program, cut, target, exchange, shards)
     mine = None if exchange is None or shards is None else set(shards.owned[exchange.rank])
     own = [states for states in cut.parts if mine is None or states[0] in mine]
     if target.provider != "cpu" and own:
@@ -373,7 +374,7 @@ def make_applying(program: Program, cut: Cut, target: StepTarget, exchange: Trav
     return Applying(cut, shared, tuple(first), tuple(parts), exchange, shards)
 
 
-def _shared(
+def _make_shared(
     program: Program, cut: Cut, target: StepTarget, exchange: Travels | None, shards: Shards | None
 ) -> tuple[Graph | None, list[ApplyingPhase]]:
     """Compile the values that several parts share, and small state, into a graph; return it and the phases that compute it"""
@@ -381,13 +382,13 @@ def _shared(
     if not outputs:
         return None, []
     updates = {v: new for v, new in cut.updates.items() if new in small}
-    # A rank that is given the gradients of its share alone adds up with others what depends on those of several.
+    # A rank that is given the gradients of its shard alone adds up with others what depends on those of several.
     is_partial = exchange is not None and exchange.sharding == 2
     graph = compile(
         program,
         outputs,
         None if is_partial else target.provider,
-        given=cut.gradients,
+        inputs=cut.gradients,
         state_as_inputs=True,
         updates=updates,
         ordered=not is_partial,
@@ -414,10 +415,10 @@ def _part(program: Program, cut: Cut, number: int, states: Sequence[Variable], t
     updates = {v: cut.updates[v] for v in states}
     size = None
     if target.provider == "cpu":
-        graph = compile(program, outputs, given=inputs, state_as_inputs=True, updates=updates, ordered=True)
+        graph = compile(program, outputs, inputs=inputs, state_as_inputs=True, updates=updates, ordered=True)
         size = _size_of_pieces(graph)
     if size is None:
-        graph = compile(program, outputs, target.provider, given=inputs, state_as_inputs=True, updates=updates, ordered=True)
+        graph = compile(program, outputs, target.provider, inputs=inputs, state_as_inputs=True, updates=updates, ordered=True)
     names = {graph.name(v): v for v in inputs}
     length = PIECE * (1 if len(graph.operators) > _FEW else _LONG)
     phase = Phase(

@@ -17,7 +17,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
-from onnxgrad.core.step.stages import crossing, stage_numbers
+from onnxgrad.core.step.stages import crossing_variables, stage_numbers
 from onnxgrad.core.step.step import Feed, Phase, Send, bytes_of_all, phase_of
 from onnxgrad.errors import ArgumentError
 
@@ -52,14 +52,14 @@ class PipelineStage(NamedTuple):
     def phases(self, number: int) -> list[Phase]:
         """The phases of a stage for each micro-batch: forward, and if anything is trained up to here backward."""
         received = dict.fromkeys(self.takes.values())
-        forward = phase_of("forward", self.forward, told=[PART])
+        forward = phase_of("forward", self.forward, part_inputs=[PART])
         feeds: dict[str, Feed] = {name: "stage before" if name in received else who for name, who in forward.feeds.items()}
         sent = [Send(tuple(self.gives.values()), number + 1, bytes_of_all(self.gives))] if self.gives else []
         hands = tuple(self.kept)
         phases = [replace(forward, feeds=feeds, hands=hands, runs="per micro-batch", then=tuple(sent))]
         if self.backward is None:
             return phases
-        backward = phase_of("backward", self.backward, told=[PART])
+        backward = phase_of("backward", self.backward, part_inputs=[PART])
         entering = {taken: ("forward", output) for output, taken in self.kept.items()}
         coming: dict[str, Feed] = dict.fromkeys(self.receives.values(), "stage after")
         coming |= {} if self.seed is None else {self.seed: "exchange"}
@@ -95,7 +95,7 @@ def make_pipeline(
     level = _numbered(graph, loss, results, cuts)
     crossings: dict[int, list[Variable]] = {}
     for number in range(len(cuts)):
-        for v in crossing(graph.operators, level, number):
+        for v in crossing_variables(graph.operators, level, number):
             last = max(_number(level, op) for op in graph.operators if any(w is v for w in op.operands()))
             for behind in range(number, last):
                 crossings.setdefault(behind, []).append(v)
@@ -152,7 +152,7 @@ def _stage(
     is_last = level[loss] == number
     produced = [v for v in leaving if level[v] == number]
     outputs = list(dict.fromkeys([*([loss] if is_last else []), *produced, *ends]))
-    part = compile(graph.program, outputs, given=entering, state_as_inputs=True, updates=False)
+    part = compile(graph.program, outputs, inputs=entering, state_as_inputs=True, updates=False)
     program, of = part.program, part.of
     main = program.global_block()
     main.inputs = [v for v in part.inputs if not v.persistable]
@@ -182,7 +182,7 @@ def _stage(
     ahead = compile(program, list(dict.fromkeys(wholes)), provider, state_as_inputs=True, updates=False, ordered=True)
     behind = None
     if final:
-        behind = compile(program, final, provider, given=kept, state_as_inputs=True, updates=False, ordered=True)
+        behind = compile(program, final, provider, inputs=kept, state_as_inputs=True, updates=False, ordered=True)
     inputs = {v.name for v in ahead.inputs} | ({v.name for v in behind.inputs} if behind is not None else set())
     return PipelineStage(
         ahead,

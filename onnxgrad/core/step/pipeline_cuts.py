@@ -1,4 +1,4 @@
-"""Where to cut a forward pass into stages of a pipeline that hold about as much each.
+"""Choose where to cut a forward pass into stages of a pipeline that hold about as much each.
 
 Tests: tests/distributed/test_pipeline.py.
 """
@@ -83,14 +83,14 @@ def _costs(operators: Sequence[Operator]) -> list[int]:
 
 
 def _balanced(
-    places: dict[int, list[Variable]], behind: Sequence[int], count: int, operators: Sequence[Operator]
+    positions: dict[int, list[Variable]], behind: Sequence[int], count: int, operators: Sequence[Operator]
 ) -> list[list[Variable]] | None:
     """The cuts nearest to equal shares of the costs, each computed from the one before it; None if there are too few positions"""
     cuts: list[list[Variable]] = []
     begin, reached = -1, set[Variable]()
     for number in range(1, count):
         open_ = {}
-        for position, values in places.items():
+        for position, values in positions.items():
             candidates = [v for v in values if not cuts or v in reached]
             if position > begin and candidates:
                 open_[position] = candidates

@@ -12,12 +12,13 @@ from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.interop.onnx_export import as_variables
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.origin import SCALED_LOSS, is_piece
+from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
-from onnxgrad.core.step.cut import exchanged, is_applied
-from onnxgrad.core.step.loss_weight import Share, share_of
+from onnxgrad.core.step.cut import exchanged_gradients, is_applied
+from onnxgrad.core.step.loss_terms import only_term
 from onnxgrad.core.step.pipeline import PipelineStage, make_pipeline
 from onnxgrad.core.step.pipeline_cuts import choose_stages
 from onnxgrad.errors import ArgumentError
@@ -33,7 +34,7 @@ class PipelinePlan(NamedTuple):
 
     Attributes:
         stages: in order.
-        share: how the losses of parts add up.
+        term: how the losses of parts add up.
         loss, weight: in that graph; the weight is None where losses are sums.
         updates: new state of the graph that depends on the data, and the state's name.
         weigh: computes the weight from what is fed alone, if it can be.
@@ -45,7 +46,7 @@ class PipelinePlan(NamedTuple):
     """
 
     stages: list[PipelineStage]
-    share: Share
+    term: LossTerm
     loss: Variable
     weight: Variable | None
     updates: dict[Variable, str]
@@ -60,7 +61,7 @@ class PipelinePlan(NamedTuple):
 
 
 class _Steady(NamedTuple):
-    """What a step computes from state alone, by one graph; ``moving`` is new state that depends on the data, and its name."""
+    """The values computed from state alone, by one graph; ``moving`` is new state that depends on the data, and its name."""
 
     graph: Graph | None
     moving: dict[Variable, str]
@@ -80,7 +81,7 @@ def _steady(
     new = {update: v.name for v, update in original.updates.items() if not is_applied(update)}
     gradients = {p.grad_name for p in original.parameters}
     applied = [update for update in original.updates.values() if is_applied(update)]
-    read = [v for v in exchanged(original, applied) if v.name.rpartition("/")[2] not in gradients]
+    read = [v for v in exchanged_gradients(original, applied) if v.name.rpartition("/")[2] not in gradients]
     marked = [op for op in original.global_block().ops if is_piece(op, SCALED_LOSS) and _is_of(op.inputs[0], loss)]
     scales = [scale for op in marked if (scale := op.inputs[1]) is not None]
     wanted = list(dict.fromkeys([*new, *read, *scales]))
@@ -117,22 +118,18 @@ def plan_pipeline(
     target = copies[minimized]
     behind = [] if isinstance(cuts, int) else [[copies[v] for v in as_variables(original, cut)] for cut in cuts]
     fetched = [copies[v] for one in fetch for v in as_variables(original, one) if v is not minimized]
-    if isinstance(loss_weight, Variable):
-        share = Share("mean", copies[loss_weight])
-    elif loss_weight == "sum":
-        share = Share("sum")
-    else:
-        share = share_of(target, Builder(program.global_block(), key="loss_weight"))
+    weighed = copies[loss_weight] if isinstance(loss_weight, Variable) else loss_weight
+    term = only_term(target, weighed, Builder(program.global_block(), key="loss_weight"))
     takes_parts = PART in program.global_block().vars
     still = _steady(original, program, copies, minimized, lowering)
-    weights = [] if share.weight is None else [share.weight]
+    weights = [] if term.weight is None else [term.weight]
     new = {copies[v]: name for v, name in still.moving.items()}
     wanted = [target, *weights, *new, *fetched, *(v for cut in behind for v in cut)]
     graph = compile(program, list(dict.fromkeys(wanted)), state_as_inputs=True, updates=False)
     updated = {v for v, update in program.updates.items() if is_applied(update)}
     read = set(graph.inputs)
     trained = [graph.of(p) for p in program.parameters if p in updated and graph.of(p) in read]
-    weight = None if share.weight is None else graph.of(share.weight)
+    weight = None if term.weight is None else graph.of(term.weight)
     if isinstance(cuts, int):
         chosen = choose_stages(graph, graph.of(target), cuts)
     else:
@@ -144,9 +141,9 @@ def plan_pipeline(
     weigh = None
     if weight is not None and weight not in computed:
         weigh = compile(graph.program, [weight], lowering, state_as_inputs=True, updates=False, ordered=True)
-    held = {**stages[-1].takes, **stages[-1].results}
+    sources = {**stages[-1].takes, **stages[-1].results}
     for v in fetched:
-        if graph.of(v) not in held:
+        if graph.of(v) not in sources:
             raise ArgumentError(f"{v.name} does not reach the last stage of the pipeline, where results are fetched. Leave it out.")
     if still.constant and not takes_parts:
         raise ArgumentError(
@@ -155,7 +152,7 @@ def plan_pipeline(
         )
     return PipelinePlan(
         stages,
-        share,
+        term,
         graph.of(target),
         weight,
         {graph.of(v): name for v, name in new.items()},

@@ -22,7 +22,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.step.cut import Cut, cut_exchanged
-from onnxgrad.core.step.stages import reduced
+from onnxgrad.core.step.stages import sum_over_ranks
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["Shards", "make_shards"]
@@ -68,17 +68,17 @@ class Shards(NamedTuple):
         return sum(_bytes(v) for v in self.owned[rank] if not isinstance(v, Parameter))
 
 
-def make_shards(program: Program, count: int, places: Mapping[str, int] | None = None, cut: Cut | None = None) -> Shards:
+def make_shards(program: Program, count: int, rank_of: Mapping[str, int] | None = None, cut: Cut | None = None) -> Shards:
     """Share out what an optimizer updates.
 
     Args:
         program: that ``minimize`` was called on. Where it adds gradients up, it is the sums that are applied.
         count: number of ranks.
-        places: the rank of each parameter, by name, which alone holds it; None to balance bytes.
+        rank_of: the rank of each parameter, by name, which alone holds it; None to balance bytes.
         cut: of the program, if it is known.
 
     Raises:
-        ArgumentError: if no optimizer updates the program, what it reads is fed, or two parameters with different places are
+        ArgumentError: if no optimizer updates the program, what it reads is fed, or two parameters of different ranks are
             updated together.
     """
     if cut is None:
@@ -86,14 +86,14 @@ def make_shards(program: Program, count: int, places: Mapping[str, int] | None =
     owned: list[list[Variable]] = [[] for _ in range(count)]
     load = [0] * count
     for part in sorted(cut.parts, key=lambda part: -sum(map(_bytes, part))):
-        rank = load.index(min(load)) if places is None else _place_of(part, places)
+        rank = load.index(min(load)) if rank_of is None else _owner_of(part, rank_of)
         owned[rank] += part
         load[rank] += sum(map(_bytes, part))
     readers: dict[Variable, set[int]] = {}
     for rank, states in enumerate(owned):
         if states:
             operands = [*cut.gradients, *cut.shared]
-            graph = compile(program, [program.updates[v] for v in states], given=operands, state_as_inputs=True, updates=False)
+            graph = compile(program, [program.updates[v] for v in states], inputs=operands, state_as_inputs=True, updates=False)
             inputs = set(graph.inputs)
             for v in cut.gradients:
                 if graph.of(v) in inputs:
@@ -101,18 +101,18 @@ def make_shards(program: Program, count: int, places: Mapping[str, int] | None =
     owners = {v: ranks.pop() for v, ranks in readers.items() if len(ranks) == 1}
     normalising = [op for op in program.global_block().ops if op.type == "BatchNormalization" and not op.domain]
     statistics = frozenset(v.name for op in normalising for v in op.inputs[3:5] if v is not None)
-    return Shards(program, cut, owned, owners, statistics, places is not None)
+    return Shards(program, cut, owned, owners, statistics, rank_of is not None)
 
 
 def _bytes(v: Variable) -> int:
     return bytes_needed(v.dtype, v.static_shape or ())
 
 
-def _place_of(part: Sequence[Variable], places: Mapping[str, int]) -> int:
-    ranks = {places[v.name] for v in part if v.name in places}
+def _owner_of(part: Sequence[Variable], rank_of: Mapping[str, int]) -> int:
+    ranks = {rank_of[v.name] for v in part if v.name in rank_of}
     if len(ranks) != 1:
         names = ", ".join(v.name for v in part if isinstance(v, Parameter))
-        raise ArgumentError(f"{names} are updated together, but belong to ranks {sorted(ranks)}. Give them one place.")
+        raise ArgumentError(f"{names} are updated together, but belong to ranks {sorted(ranks)}. Give them one rank.")
     return ranks.pop()
 
 
@@ -144,7 +144,7 @@ def _reduce_parts(graph: Graph, owners: Mapping[Variable, int], rank: int) -> in
         if v not in everywhere:
             is_bool = v.dtype.name == "bool"
             zeros = build.constant(np.zeros(v.static_shape or (), np.float32 if is_bool else v.dtype.numpy))
-            total = reduced(build, build.Cast(v, to=1 if is_bool else v.dtype.number) if of[v] == rank else zeros)
+            total = sum_over_ranks(build, build.Cast(v, to=1 if is_bool else v.dtype.number) if of[v] == rank else zeros)
             everywhere[v] = build.Cast(total, to=9) if is_bool else total
         return everywhere[v]
 
@@ -162,7 +162,7 @@ def _reduce_parts(graph: Graph, owners: Mapping[Variable, int], rank: int) -> in
             mine = [v for v in op.inputs if v is not None and (of.get(v) == rank or (of.get(v) is None and rank == 0))]
             zero = build.constant(np.zeros(y.static_shape or (), y.dtype.numpy))
             local = build.Sum(*mine) if len(mine) > 1 else mine[0] if mine else zero
-            graph.replace(y, reduced(build, local))
+            graph.replace(y, sum_over_ranks(build, local))
         else:
             inputs = [exchanged(build, v) if v is not None and of.get(v) is not None else v for v in op.inputs]
             graph.replace(y, build.emit(op.type, inputs, dict(op.attrs)))

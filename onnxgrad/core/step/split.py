@@ -15,11 +15,13 @@ from onnxgrad.core.graph.rewriting import name_results, stage_builder
 from onnxgrad.core.interop.onnx_export import Values, as_variables
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.origin import WEIGHED_GRADIENT, is_piece
+from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of, substitute
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
-from onnxgrad.core.step.cut import exchanged, is_applied, is_graded
+from onnxgrad.core.step.cut import exchanged_gradients, is_applied, is_graded
 from onnxgrad.core.step.export import (
     Fetch,
     Manifest,
@@ -30,10 +32,10 @@ from onnxgrad.core.step.export import (
     stem_of,
     with_manifest,
 )
-from onnxgrad.core.step.loss_weight import Share, loss_of, share_of
-from onnxgrad.core.step.stages import make_stages, reduced
+from onnxgrad.core.step.loss_terms import loss_of, only_term
+from onnxgrad.core.step.stages import make_stages, sum_over_ranks
 from onnxgrad.core.step.step import AllReduce, Phase, phase_of
-from onnxgrad.core.step.synchronise import scale_outputs, share_of_rank, synchronise
+from onnxgrad.core.step.synchronise import RankShare, scale_outputs, share_of_rank, synchronise
 from onnxgrad.errors import ArgumentError
 
 __all__ = [
@@ -191,13 +193,14 @@ def split_step(
 
     fetched = copies_of(fetch)
     named = None if loss is None else copies_of(loss)[0]
-    weight = loss_weight if loss_weight is None or _is_sum(loss_weight) else copies_of(loss_weight)[0]
+    is_sum = isinstance(loss_weight, str) and loss_weight == "sum"
+    weight = loss_weight if loss_weight is None or is_sum else copies_of(loss_weight)[0]
     synchronised = check_batch_norm(program, batch_norm)
-    known, share = _share(program, fetched, named, weight)
+    known, term = _term(program, fetched, named, weight)
     accumulated = program.plan.accumulation
     cut = _cut(program)
-    weights = [] if share.weight is None else [share.weight]
-    staged = synchronised or (accumulated is not None and share.reduction == "mean")
+    weights = [] if term.weight is None else [term.weight]
+    staged = synchronised or (accumulated is not None and term.reduction == "mean")
     first = compile(
         program,
         [*fetched, *cut.between, *weights, *cut.kept],
@@ -206,16 +209,19 @@ def split_step(
         updates=False,
         ordered=not staged,
     )
-    second = compile(program, cut.applied, lowering, given=cut.entering, state_as_inputs=True, updates=False, ordered=True)
+    second = compile(program, cut.applied, lowering, inputs=cut.entering, state_as_inputs=True, updates=False, ordered=True)
     graded = [first.of(v) for v in cut.between if is_graded(v)]
     if staged:
         least = None
-        if share.weight is not None:
-            exact, least = share_of_rank(first, first.of(share.weight))
-            scale_outputs(first, [first.of(v) for v in fetched if v is known], exact, is_loss=True)
+        if term.weight is not None:
+            share = share_of_rank(first, first.of(term.weight))
+            least = share.least
+            scale_outputs(first, [first.of(v) for v in fetched if v is known], share.exact, is_loss=True)
             scale_outputs(first, [] if accumulated else graded, least)
+            if accumulated is not None and synchronised:
+                _weigh_alike(first, share)
         if accumulated is not None:
-            _scale_sums(first, graded, least)
+            _reduce_flags(first)
         first.settle()
         if synchronised:
             run_passes(first, [synchronise(least)], Target())
@@ -232,7 +238,7 @@ def split_step(
     statistics = {v.name for op in program.global_block().ops if _by_batch(op) for v in op.inputs[3:5] if v is not None} - running
     for entry in applied["state"]:
         entry["statistic"] = entry["name"] in statistics
-    stages = [phase_of("gradients", first, told=[PART])]
+    stages = [phase_of("gradients", first, part_inputs=[PART])]
     if staged:
         stages = make_stages(first, [v for _, v in first.outputs], lowering, "gradients")
     if len(stages) > 1:
@@ -242,8 +248,8 @@ def split_step(
         "gradients": described,
         "apply": applied,
         "exchange": [_exchanged(program, first, v, _parameter_of(program, cut, v), synchronised) for v in cut.between],
-        "reduction": "sum" if staged else share.reduction,
-        "weight": None if share.weight is None else first.name(share.weight),
+        "reduction": "sum" if staged else term.reduction,
+        "weight": None if term.weight is None else first.name(term.weight),
         "loss": next((first.name(v) for v in fetched if v is known), None),
         "accumulate": 1 if accumulated is None else accumulated.runs,
         "accumulated": sorted(sums),
@@ -268,13 +274,14 @@ def _cut(program: Program) -> _Cut:
         applied = [new for new in updates.values() if is_applied(new)]
         if not applied:
             raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
-        between = exchanged(program, applied)
+        between = exchanged_gradients(program, applied)
         return _Cut(between, between, [new for new in updates.values() if not is_applied(new)], applied, {})
     sums = accumulation.sums
     between = [updates[total] for total in sums]
     kept = [new for v, new in updates.items() if v in accumulation.each and v not in accumulation.cleared]
     applied = [new for v, new in updates.items() if v not in accumulation.each]
-    owners = {new: total.name.rpartition("@")[0] for new, total in zip(between, sums, strict=True)}
+    pairs = zip(between, sums, strict=True)
+    owners = {new: total.name.rpartition("@")[0] for new, total in pairs if total not in accumulation.divisors}
     return _Cut(between, sums, kept, applied, owners)
 
 
@@ -289,22 +296,33 @@ def _enter(first: Graph, second: Graph, cut: _Cut) -> None:
             entry.name = v.name
 
 
-def _scale_sums(graph: Graph, sums: list[Variable], weight: Variable | None) -> None:
-    """Let gradients be added up by the share that they have in their micro-batch, and an overflow be that of any rank"""
-    wanted = {v.op for v in sums}
+def _weigh_alike(graph: Graph, share: RankShare) -> None:
+    """Let gradients be added up as parts of the gradient of all ranks, times the weight of all: where statistics are those of all
+    ranks, a part that weighs nothing passes on gradients of the others"""
     done: list[Operator] = []
     for op in graph.operators:
-        build = stage_builder(graph, op)
-        if op in wanted and weight is not None:
-            g = op.inputs[1]
-            assert g is not None
-            op.inputs = [op.inputs[0], build.Mul(g, build.Cast(weight, to=g.dtype.number))]
-        done += [*(build.stage or []), op]
-        name_results(graph, build.stage or [], build.key)
+        done.append(op)
+        if is_piece(op, WEIGHED_GRADIENT):
+            assert op.origin is not None and op.origin.of is not None
+            g, old = op.origin.of, op.outputs[0]
+            assert old is not None
+            build = stage_builder(graph, op)
+            product = build.Mul(g, build.Cast(build.Mul(share.least, share.total), to=g.dtype.number))
+            graph.replace(old, product)
+            name_results(graph, build.stage or [], build.key)
+            done[-1:] = build.stage or []
+    graph.operators = done
+
+
+def _reduce_flags(graph: Graph) -> None:
+    """Let an overflow be that of any rank"""
+    done: list[Operator] = []
+    for op in graph.operators:
+        done.append(op)
         if op.reduction == "any" and op.outputs[0] is not None:
             build = stage_builder(graph, op)
             flag = op.outputs[0]
-            total = reduced(build, flag)
+            total = sum_over_ranks(build, flag)
             name_results(graph, build.stage or [], build.key)
             own = {total.op, *(build.stage or [])}
             substitute([other for other in graph.operators if other not in own], {flag: total})
@@ -351,20 +369,15 @@ def check_batch_norm(program: Program, chosen: str | None) -> bool:
     return bool(ops) and chosen == "sync"
 
 
-def _is_sum(weight: Any) -> bool:
-    return isinstance(weight, str) and weight == "sum"
-
-
-def _share(
+def _term(
     program: Program, fetched: list[Variable], loss: Variable | None, weight: Variable | str | None
-) -> tuple[Variable | None, Share]:
+) -> tuple[Variable | None, LossTerm]:
     """The loss, if known, and how the losses of parts add up; a weight that must be computed becomes part of the program."""
-    if isinstance(weight, Variable):
-        return loss, Share("mean", weight)
-    if weight is not None:
-        return loss, Share("sum")
-    loss = loss or loss_of(program, fetched)
-    return loss, share_of(loss, Builder(program.global_block(), key="loss_weight"))
+    build = Builder(program.global_block(), key="loss_weight")
+    if weight is None and loss is None:
+        loss = loss_of(program, fetched)
+    # Where the weight is named, which variable is the loss need not be known.
+    return loss, only_term(build.constant(0.0) if loss is None else loss, weight, build)
 
 
 def _parameter_of(program: Program, cut: _Cut, gradient: Variable) -> str | None:

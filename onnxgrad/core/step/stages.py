@@ -20,7 +20,16 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.step.step import AllReduce, Phase, bytes_of_all, phase_of
 
-__all__ = ["Reduction", "crossing", "given_by", "in_steps", "make_stages", "reduced", "stage_numbers", "taking"]
+__all__ = [
+    "Reduction",
+    "crossing_variables",
+    "in_steps",
+    "make_stages",
+    "sources_in",
+    "stage_numbers",
+    "sum_over_ranks",
+    "with_takes",
+]
 
 
 class Reduction(NamedTuple):
@@ -30,7 +39,7 @@ class Reduction(NamedTuple):
     total: Variable
 
 
-def reduced(build: Builder, local: Variable) -> Variable:
+def sum_over_ranks(build: Builder, local: Variable) -> Variable:
     """The sum of a value over all ranks."""
     total: Variable = build.Identity(local if local.op is not None else build.Identity(local))
     assert total.op is not None
@@ -59,19 +68,19 @@ def make_stages(graph: Graph, outputs: Sequence[Variable], provider: str | None 
     for number in range(1 + max((level[r.local] + 1 for r in reductions), default=0)):
         local = [r for r in reductions if level[r.local] == number]
         results = [v for v in outputs if level.get(v, 0) == number and v not in totals] + [r.local for r in local]
-        results += [v for v in crossing(graph.operators, level, number) if v not in totals]
+        results += [v for v in crossing_variables(graph.operators, level, number) if v not in totals]
         earlier = [v for v, at in level.items() if at < number]
         whole = compile(
-            graph.program, list(dict.fromkeys(results)), provider, given=earlier, state_as_inputs=True, updates=False, ordered=True
+            graph.program, list(dict.fromkeys(results)), provider, inputs=earlier, state_as_inputs=True, updates=False, ordered=True
         )
         if whole.outputs:
             sums = tuple(r.total for r in local)
             then = [AllReduce(number, tuple(whole.name(r.local) for r in local), bytes_of_all(sums), sums)] if local else []
-            stages.append(taking(phase_of(f"{name} {number + 1}", whole, then=then), stages))
+            stages.append(with_takes(phase_of(f"{name} {number + 1}", whole, then=then), stages))
     return stages
 
 
-def given_by(phase: Phase) -> dict[str, tuple[str, str]]:
+def sources_in(phase: Phase) -> dict[str, tuple[str, str]]:
     """Map the names under which later phases may take values of a phase to it: outputs, and sums over ranks."""
     sources = {name: (phase.name, name) for name, _ in phase.graph.outputs}
     for each in phase.then:
@@ -80,11 +89,11 @@ def given_by(phase: Phase) -> dict[str, tuple[str, str]]:
     return sources
 
 
-def taking(phase: Phase, before: Sequence[Phase]) -> Phase:
+def with_takes(phase: Phase, before: Sequence[Phase]) -> Phase:
     """A phase with what it takes of earlier ones by name: values, and sums under names of their own."""
     sources: dict[str, tuple[str, str]] = {}
     for earlier in before:
-        sources.update(given_by(earlier))
+        sources.update(sources_in(earlier))
     takes = {name: sources[name] for name in phase.feeds if name in sources}
     return replace(
         phase, feeds={name: who for name, who in phase.feeds.items() if name not in takes}, takes={**phase.takes, **takes}
@@ -115,7 +124,7 @@ def stage_numbers(operators: Sequence[Operator], steps: Collection[Variable], pi
     return level
 
 
-def crossing(operators: Sequence[Operator], level: Mapping[Variable, int], number: int) -> list[Variable]:
+def crossing_variables(operators: Sequence[Operator], level: Mapping[Variable, int], number: int) -> list[Variable]:
     """List the variables that the stage of this number computes and a later one reads."""
     variables: dict[Variable, None] = {}
     for op in operators:
@@ -145,16 +154,16 @@ def in_steps(graph: Graph, steps: Sequence[Sequence[Variable]]) -> dict[int, Gra
             for v in op.outputs:
                 if v is not None:
                     level.setdefault(v, number)
-    if not all(_may_cross(v) for number in range(len(steps)) for v in crossing(graph.operators, level, number)):
+    if not all(_may_cross(v) for number in range(len(steps)) for v in crossing_variables(graph.operators, level, number)):
         return {len(steps): graph}
     outputs = dict.fromkeys(v for _, v in graph.outputs)
     graphs = {}
     for number in range(len(steps) + 1):
-        results = [v for v in outputs if level.get(v, len(steps)) == number] + crossing(graph.operators, level, number)
+        results = [v for v in outputs if level.get(v, len(steps)) == number] + crossing_variables(graph.operators, level, number)
         earlier = [v for v, at in level.items() if at < number]
         if results:
             graphs[number] = compile(
-                graph.program, list(dict.fromkeys(results)), given=earlier, state_as_inputs=True, updates=False, ordered=True
+                graph.program, list(dict.fromkeys(results)), inputs=earlier, state_as_inputs=True, updates=False, ordered=True
             )
     return graphs
 

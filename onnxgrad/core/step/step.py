@@ -58,7 +58,7 @@ class Pieces(NamedTuple):
 
 
 class AllReduce(NamedTuple):
-    """What ranks add up when a phase has ended; awaited by the first phase that takes it.
+    """A sum over ranks when a phase has ended; awaited by the first phase that takes it.
 
     Attributes:
         group: its number; groups travel in order, the last when all gradients are there.
@@ -74,7 +74,7 @@ class AllReduce(NamedTuple):
 
 
 class Reduce(NamedTuple):
-    """What ranks add up when a phase has ended, for one that reads it alone.
+    """A sum over ranks when a phase has ended, for one rank that reads it alone.
 
     Attributes:
         values: outputs of the phase, and of those before it.
@@ -102,7 +102,7 @@ class Broadcast(NamedTuple):
 
 
 class Send(NamedTuple):
-    """What a stage of a pipeline gives to another when a phase has ended.
+    """A value that a stage of a pipeline sends to another when a phase has ended.
 
     Attributes:
         values: outputs of the phase, or what it took.
@@ -187,13 +187,13 @@ class Phase:
             lines.append(f"    takes {_listed([name for name, source in self.takes.items() if source[0] == phase])} of {phase}")
         for each in self.then:
             values = f"{_counted(len(each.values), 'value')}, {_bytes(each.bytes)}"
-            lines.append(f"    then {_said(each)} {values}")
+            lines.append(f"    then {_verb_of(each)} {values}")
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one rank runs.
+    """The phases that one rank runs.
 
     Attributes:
         phases: in the order in which they run.
@@ -261,7 +261,7 @@ class Step:
         return [f"{phase.name}: {rewrite}" for phase in self.phases for rewrite in phase.graph.rewrites]
 
 
-def _said(then: Then) -> str:
+def _verb_of(then: Then) -> str:
     if isinstance(then, AllReduce):
         return "all ranks add up"
     if isinstance(then, Reduce):
@@ -274,19 +274,19 @@ def phase_of(
     graph: Graph,
     hands: Sequence[Variable] = (),
     then: Sequence[Then] = (),
-    told: Collection[str] = (),
+    part_inputs: Collection[str] = (),
 ) -> Phase:
     """A phase of what a graph says of itself.
 
     Args:
         hands: variables of the source program whose values later phases take, of which the graph may compute some alone.
-        told: inputs that say which part of a batch is fed.
+        part_inputs: inputs that say which part of a batch is fed.
     """
     outputs = {output for output, _ in graph.outputs}
     return Phase(
         name,
         graph,
-        feeds={v.name: "exchange" if v.name in told else "caller" for v in graph.inputs if not v.persistable},
+        feeds={v.name: "exchange" if v.name in part_inputs else "caller" for v in graph.inputs if not v.persistable},
         reads=tuple(v.name for v in graph.inputs if v.persistable),
         writes={v.name: new.name for v, new in graph.updates.items()},
         hands=tuple(dict.fromkeys(graph.name(v) for v in hands if graph.name(v) in outputs)),

@@ -1,4 +1,4 @@
-"""A step whose losses, and whose statistics of batches, are those of the whole batch, of which each rank holds a part.
+"""Synchronise the loss and the statistics of batches over ranks, of which each holds a part of the batch.
 
 Forward, the number of values, their sum and that of their squares per channel are reduced; backward, the sums of the gradient and
 of its product with the normalised values. Between ranks all are float64, where E[x^2] - E[x]^2 loses nothing that float32 has.
@@ -26,17 +26,17 @@ from onnxgrad.core.ir.origin import (
     BATCH_VARIANCE,
     is_piece,
 )
+from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of, needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.step.cut import is_graded
-from onnxgrad.core.step.loss_weight import Share
-from onnxgrad.core.step.stages import reduced
+from onnxgrad.core.step.stages import sum_over_ranks
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["COUNTS", "Synchronised", "scale_outputs", "share_of_rank", "synchronise", "synchronised_graph"]
+__all__ = ["COUNTS", "RankShare", "Synchronised", "scale_outputs", "share_of_rank", "synchronise", "synchronised_graph"]
 
 COUNTS = "part_counts"
 """The input of a synchronised graph that says whether the examples of this rank count: a float64 scalar, 1 or 0."""
@@ -45,10 +45,10 @@ _DOUBLE = 11
 
 
 class Synchronised(NamedTuple):
-    """A loss of a program, and how those of the parts of a batch add up."""
+    """A loss of a program, and how the losses of the parts of a batch add up."""
 
     loss: Variable
-    share: Share
+    term: LossTerm
 
 
 def synchronised_graph(program: Program, outputs: Sequence[Variable], gradients: Sequence[Variable], how: Synchronised) -> Graph:
@@ -71,17 +71,17 @@ def synchronised_graph(program: Program, outputs: Sequence[Variable], gradients:
     main.inputs.append(counts)
     graph.inputs.append(counts)
     least = None
-    if how.share.weight is not None:
-        exact, least = share_of_rank(graph, graph.of(how.share.weight), counts)
+    if how.term.weight is not None:
+        exact, least, _ = share_of_rank(graph, graph.of(how.term.weight), counts)
         scale_outputs(graph, [graph.of(how.loss)], exact, is_loss=True)
-        scale_outputs(graph, [graph.of(v) for v in gradients if is_graded(v)], least)
+        scale_outputs(graph, [graph.of(v) for v in gradients if is_graded(v) and v is not how.term.weight], least)
     graph.settle()
     run_passes(graph, [synchronise(least, counts)], Target())
     return graph
 
 
 def scale_outputs(graph: Graph, outputs: list[Variable], weight: Variable, is_loss: bool = False) -> None:
-    """Let outputs be what this rank adds to those of the whole batch, under the names that they have.
+    """Scale outputs to this rank's part of the outputs of the whole batch, under the names that they have.
 
     Args:
         weight: this rank's part of the whole, a scalar in float64.
@@ -106,8 +106,22 @@ class _Statistics(NamedTuple):
     number: Variable
 
 
-def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None) -> tuple[Variable, Variable]:
-    """Compute the weight of this rank's loss in that of the whole batch, in float64: exactly, and never 0.
+class RankShare(NamedTuple):
+    """The weight of this rank's loss in that of the whole batch, scalars in float64.
+
+    Attributes:
+        exact: which may be 0.
+        least: the same, but never 0.
+        total: the weights of all ranks together.
+    """
+
+    exact: Variable
+    least: Variable
+    total: Variable
+
+
+def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None) -> RankShare:
+    """Compute the weight of this rank's loss in that of the whole batch.
 
     A part that weighs nothing passes on gradients of the others' losses, by way of the statistics. They are divided by its share on
     their way in and multiplied on their way out, so its share must not be 0; 2^-30 is nothing beside what float32 holds. A part
@@ -118,7 +132,7 @@ def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None
     wide = build.Cast(build.Reshape(weight, []), to=_DOUBLE)
     if counts is not None:
         wide = build.Where(build.Cast(counts, to=9), wide, np.float64(0))
-    total = reduced(build, wide)
+    total = sum_over_ranks(build, wide)
     exact = build.Div(wide, build.Where(build.Equal(total, np.float64(0)), np.float64(1), total))
     least = build.Max(exact, np.float64(2.0**-60 if weight.dtype.name == "float64" else 2.0**-30))
     if counts is not None:
@@ -126,7 +140,7 @@ def share_of_rank(graph: Graph, weight: Variable, counts: Variable | None = None
     name_results(graph, build.stage or [], build.key)
     known = set(first)
     graph.operators = [*first, *(build.stage or []), *(op for op in graph.operators if op not in known)]
-    return exact, least
+    return RankShare(exact, least, total)
 
 
 def synchronise(weight: Variable | None, counts: Variable | None = None) -> GraphPass:
@@ -227,7 +241,7 @@ class _Synchronised:
         near = build.Cast(near, to=_DOUBLE)
         around = build.Sub(build.Mul(total, np.float64(2)), build.Mul(near, count))
         squares = build.Add(build.Cast(spread, to=_DOUBLE), build.Mul(near, around))
-        whole = reduced(build, self.counted(build.Concat(count, total, squares, axis=0)))
+        whole = sum_over_ranks(build, self.counted(build.Concat(count, total, squares, axis=0)))
         count = build.Slice(whole, [0], [1])
         sums = build.Reshape(build.Slice(whole, [1], [np.iinfo(np.int64).max]), [2, -1])
         mean, second = (build.Squeeze(v, [0]) for v in build.Split(build.Div(sums, count), axis=0, num_outputs=2, outputs=2))
@@ -240,7 +254,7 @@ class _Synchronised:
         local = build.Cast(total, to=_DOUBLE)
         if self.weight is not None:
             local = build.Mul(local, self.weight)
-        mean = build.Div(reduced(build, self.counted(local)), statistics.number)
+        mean = build.Div(sum_over_ranks(build, self.counted(local)), statistics.number)
         if self.weight is not None:
             mean = build.Div(mean, self.weight)
         result: Variable = build.Cast(mean, to=like.dtype.number)

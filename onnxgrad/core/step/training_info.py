@@ -11,7 +11,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TrainingInfoProto
 from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.messages import bodies_of, names_read
 from onnxgrad.core.interop.onnx_export import as_variables, write_model
-from onnxgrad.core.interop.onnx_import import checked, read_model, read_program
+from onnxgrad.core.interop.onnx_import import checked_model, read_model, read_program
 from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.infer import infer_leniently
 from onnxgrad.core.ir.program import Program
@@ -27,7 +27,7 @@ __all__ = ["Training", "from_training_info", "to_training_info"]
 
 
 class Training(NamedTuple):
-    """What ``from_training_info`` reads: run ``startup`` once, then ``program`` for each batch, fetching ``fetches``."""
+    """The programs of a training file: run ``startup`` once, then ``program`` for each batch, fetching ``fetches``."""
 
     program: Program
     startup: Program
@@ -86,7 +86,7 @@ def _write_algorithm(algorithm: GraphProto, inference: GraphProto, step: GraphPr
     """Fill the algorithm with what the step has beyond the inference graph; returns new names of what would clash."""
     shared = {node.output[0]: node.SerializeToString(deterministic=True) for node in inference.node if node.output}
     taken = {name for node in inference.node for name in node.output} | {v.name for v in inference.input}
-    held = {tensor.name for tensor in inference.initializer}
+    names = {tensor.name for tensor in inference.initializer}
     algorithm.name = "training"
     renamed: dict[str, str] = {}
     for node in step.node:
@@ -99,8 +99,8 @@ def _write_algorithm(algorithm: GraphProto, inference: GraphProto, step: GraphPr
         for i, name in enumerate(copy.output):
             if name in taken:
                 copy.output[i] = renamed[name] = f"{name}/training"
-    algorithm.initializer.extend(tensor for tensor in step.initializer if tensor.name not in held)
-    state = held | {tensor.name for tensor in step.initializer}
+    algorithm.initializer.extend(tensor for tensor in step.initializer if tensor.name not in names)
+    state = names | {tensor.name for tensor in step.initializer}
     algorithm.input.extend(v for v in step.input if v.name not in state | taken)
     offered = {v.name for v in inference.output}
     for v in step.output:
@@ -176,7 +176,7 @@ def from_training_info(source: str | Path | bytes | ModelProto, index: int = 0, 
     bindings = {entry.key: entry.value for entry in info.update_binding}
     statistics = {name for node in model.graph.node if node.op_type == "BatchNormalization" for name in node.input[3:5]}
     weights = [t.name for t in model.graph.initializer if t.name in bindings and t.name not in statistics and _is_real(t)]
-    program = read_program(checked(_combined(model, info), "its training"), folder, parameters=weights, expand=expand)
+    program = read_program(checked_model(_combined(model, info), "its training"), folder, parameters=weights, expand=expand)
     program.updates = _updates(program, info, bindings)
     _tell_inference(program, model, info)
     fetches = [program.find(v.name) for v in info.algorithm.output if v.name not in bindings.values()]
@@ -249,17 +249,17 @@ def _startup(model: ModelProto, info: TrainingInfoProto, folder: Path | None, pr
     source = ModelProto(ir_version=model.ir_version, graph=info.initialization)
     source.opset_import.extend(model.opset_import)
     source.functions.extend(model.functions)
-    startup = read_program(checked(source, "its initialization"), folder, parameters=[], expand=None)
+    startup = read_program(checked_model(source, "its initialization"), folder, parameters=[], expand=None)
     startup.scope = program.scope
     block = startup.global_block()
     initial = {entry.key: _bound(block.vars.get(entry.value), entry.value) for entry in info.initialization_binding}
     for name, new in initial.items():
-        held = _bound(program.global_block().vars.get(name), name)
+        variable = _bound(program.global_block().vars.get(name), name)
         if name in block.vars:
             block.vars[name].name = startup.fresh_name(f"{name}/initial")
         startup.names.pop(name, None)
-        if not held.persistable or held.value is None:
+        if not variable.persistable or variable.value is None:
             raise ModelError(f"initialization_binding names {name!r}, which is no state of the training. {_ADVICE}")
-        _check_equal(held, new)
-        startup.updates[startup.create_global_var(name, held.value.numpy())] = new
+        _check_equal(variable, new)
+        startup.updates[startup.create_global_var(name, variable.value.numpy())] = new
     return startup

@@ -12,7 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
 from onnxgrad.tensor.common import as_dtype, normal_axis, positive, shape_of, unary
-from onnxgrad.tensor.layer import LayerHelper, given, open_layer
+from onnxgrad.tensor.layer import LayerHelper, open_layer, present_operands
 from onnxgrad.tensor.random import gumbel, sampled
 from onnxgrad.tensor.tables import of_one
 
@@ -244,7 +244,7 @@ def glu(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
 
 def swiglu(x: Variable, y: Variable | None = None, name: str | None = None) -> Variable:
     """silu(x) y; without ``y``, of the two halves of ``x`` along the last axis."""
-    layer, op = open_layer("swiglu", x, *given(y), name=name)
+    layer, op = open_layer("swiglu", x, *present_operands(y), name=name)
     if y is None:
         x, y = op.emit("Split", (x,), {"axis": -1, "num_outputs": 2}, outputs=2)
     return layer.result("Mul", op.Mul(x, op.Sigmoid(x)), y)

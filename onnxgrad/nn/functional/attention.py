@@ -10,7 +10,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.common import dropout
 from onnxgrad.tensor.common import known_dim
-from onnxgrad.tensor.layer import given, open_layer
+from onnxgrad.tensor.layer import open_layer, present_operands
 
 __all__ = ["flash_attention", "scaled_dot_product_attention"]
 
@@ -41,7 +41,7 @@ def scaled_dot_product_attention(
         >>> F.scaled_dot_product_attention(q, q, q, is_causal=True).shape
         (-1, 5, 2, 8)
     """
-    layer, op = open_layer("scaled_dot_product_attention", query, key, value, *given(attn_mask), name=name)
+    layer, op = open_layer("scaled_dot_product_attention", query, key, value, *present_operands(attn_mask), name=name)
     if any(v.ndim != 4 for v in (query, key, value)):
         raise ArgumentError("scaled_dot_product_attention takes [batch, length, heads, size] operands.")
     size = known_dim(query, 3, "scaled_dot_product_attention")

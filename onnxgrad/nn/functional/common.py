@@ -20,7 +20,7 @@ from onnxgrad.nn.functional.windows import numbers, pads_of
 from onnxgrad.optimizer.rows import with_sparse_gradient
 from onnxgrad.tensor import linalg
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
-from onnxgrad.tensor.layer import LayerHelper, given, is_variable, open_layer, variables_in
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, present_operands, variables_in
 from onnxgrad.tensor.random import sampled
 
 __all__ = [
@@ -36,7 +36,7 @@ def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: st
         >>> F.linear(static.data("x", [None, 3]), static.data("w", [3, 4])).shape
         (-1, 4)
     """
-    layer = LayerHelper("linear", x, weight, *given(bias), name=name)
+    layer = LayerHelper("linear", x, weight, *present_operands(bias), name=name)
     y = layer.result("MatMul", x, weight)
     return y if bias is None else layer.result("Add", y, bias)
 
@@ -49,7 +49,7 @@ def bilinear(x1: Variable, x2: Variable, weight: Variable, bias: Variable | None
         >>> F.bilinear(a, b, w).shape
         (-1, 2)
     """
-    layer, op = open_layer("bilinear", x1, x2, weight, *given(bias), name=name)
+    layer, op = open_layer("bilinear", x1, x2, weight, *present_operands(bias), name=name)
     y = layer.result("Transpose", op.ReduceSum(op.Mul(op.MatMul(x1, weight), x2), [-1], keepdims=0), perm=[1, 0])
     return y if bias is None else layer.result("Add", y, bias)
 
@@ -319,7 +319,7 @@ def label_smooth(label: Variable, prior_dist: Variable | None = None, epsilon: f
     """
     if not 0 <= epsilon <= 1:
         raise ArgumentError(f"label_smooth: epsilon must lie in [0, 1], not {epsilon}.")
-    layer, op = open_layer("label_smooth", label, *given(prior_dist), name=name)
+    layer, op = open_layer("label_smooth", label, *present_operands(prior_dist), name=name)
     prior: Any = op.Mul(prior_dist, float(epsilon)) if prior_dist is not None else epsilon / known_dim(label, -1, "label_smooth")
     return layer.result("Add", op.Mul(label, 1.0 - epsilon), prior)
 

@@ -12,7 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.nn.functional.loss import open_loss
+from onnxgrad.nn.functional.loss import guarded_classes, open_loss
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis
 from onnxgrad.tensor.layer import LayerHelper
 
@@ -45,7 +45,8 @@ def cross_entropy(
         label_smoothing: mix the labels with the uniform distribution.
 
     Returns:
-        A scalar, or for 'none' one value per row, of the label's shape.
+        A scalar, or for 'none' one value per row, of the label's shape. A class that is not there is refused where it is fed, and
+        gives NaN where labels are computed.
 
     Raises:
         ArgumentError: if the reduction is unknown, or the rank of ``label`` does not fit.
@@ -143,12 +144,14 @@ def _soft(
     log = op.LogSoftmax(input, axis=axis) if use_softmax else op.Log(input)
     classes = known_dim(input, axis, "cross_entropy with soft labels or smoothing")
     counted: Any = None
+    factor = None
     if not soft:
         rows = op.Squeeze(label, [axis]) if label.ndim == input.ndim else label
         kept = op.Not(op.Equal(rows, op.constant(ignore_index, rows.dtype)))
         counted = op.Cast(kept, to=input.dtype.number)
         values = op.constant([0.0, 1.0], input.dtype)
-        label = op.OneHot(op.Mul(rows, op.Cast(kept, to=rows.dtype.number)), np.array(classes), values, axis=axis)
+        rows, factor = guarded_classes(op, op.Mul(rows, op.Cast(kept, to=rows.dtype.number)), classes, input.dtype)
+        label = op.OneHot(rows, np.array(classes), values, axis=axis)
     if smoothing > 0.0:
         label = op.Add(op.Mul(label, 1.0 - smoothing), smoothing / classes)
     losses = op.Neg(op.ReduceSum(op.Mul(label, log), [axis], keepdims=0))
@@ -156,6 +159,8 @@ def _soft(
         shaped = op.Reshape(weight, [classes if i == axis else 1 for i in range(input.ndim)])
         row_weight = op.ReduceSum(op.Mul(label, shaped), [axis], keepdims=0)
         counted = row_weight if counted is None else op.Mul(row_weight, counted)
+    if factor is not None:
+        losses = op.Mul(losses, factor)
     if counted is not None:
         losses = op.Mul(losses, counted)
     if reduction == "none":

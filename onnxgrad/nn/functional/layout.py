@@ -1,4 +1,4 @@
-"""Where channels stand: functions compute with channels first, and give results in the layout that was asked for."""
+"""Convert between layouts of channels: functions compute with channels first, and give results in the layout that was asked for."""
 
 from __future__ import annotations
 

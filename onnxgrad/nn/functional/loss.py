@@ -15,13 +15,14 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.losses import absolute_error, cosine_parts, ctc, huber, kl_of_positive, logistic, squared_error
-from onnxgrad.internal.signatures import bound
+from onnxgrad.internal.signatures import bind_arguments
 from onnxgrad.nn.functional.common import pairwise_distance
-from onnxgrad.tensor.common import as_dtype, known, known_dim
-from onnxgrad.tensor.layer import LayerHelper, given, open_layer
-from onnxgrad.tensor.tables import described
+from onnxgrad.tensor.common import as_dtype, known_dim, known_value
+from onnxgrad.tensor.layer import LayerHelper, open_layer, present_operands
+from onnxgrad.tensor.tables import named_function
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "ctc_loss", "dice_loss",
@@ -38,15 +39,26 @@ def reduced(layer: LayerHelper, x: Variable, reduction: str) -> Variable:
     return layer.result("ReduceMean" if reduction == "mean" else "ReduceSum", x, keepdims=0)
 
 
+def guarded_classes(op: Builder, label: Variable, classes: int, dtype: DType) -> tuple[Variable, Variable]:
+    """Labels with 0 for those that are no classes from 0, and a factor for each row: 1, or there NaN.
+
+    The rules of OneHot and GatherElements are others: they count negative labels from the end.
+    """
+    zero, one = np.zeros((), label.dtype.numpy), np.ones((), dtype.numpy)
+    count = np.array(classes, label.dtype.numpy)
+    inside = op.Less(op.Where(op.Less(label, zero), count, label), count)
+    return op.Where(inside, label, zero), op.Where(inside, one, np.full((), np.nan, dtype.numpy))
+
+
 def open_loss(layer_name: str, reduction: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
-    """The layer of a loss on two operands and those of the others that are given, and what appends operators to it.
+    """Open the layer of a loss on two operands and the optional ones that are not None; return it, its builder and the operands.
 
     Raises:
         ArgumentError: for another reduction than 'mean', 'sum' or 'none', before anything is appended.
     """
     if reduction not in ("mean", "sum", "none"):
         raise ArgumentError(f"{layer_name}: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
-    return open_layer(layer_name, *items[:2], *given(*items[2:]), name=name)
+    return open_layer(layer_name, *items[:2], *present_operands(*items[2:]), name=name)
 
 
 def _loss(
@@ -71,13 +83,13 @@ def _loss(
         signature = inspect.Signature([*parameters[:at], usual, *parameters[at:], unnamed], return_annotation="Variable")
 
         def function(*args: Any, **kwargs: Any) -> Variable:
-            taken = bound(formula.__name__, signature, args, kwargs)
+            taken = bind_arguments(formula.__name__, signature, args, kwargs)
             chosen, name = taken.pop("reduction"), taken.pop("name")
             layer, op = open_loss(layer_name or formula.__name__, chosen, *(taken[key] for key in tensors), name=name)
             return reduced(layer, formula(op, **taken), chosen)
 
         function.__signature__ = signature  # type: ignore[attr-defined]
-        return described(function, formula.__name__, formula.__doc__ or "")
+        return named_function(function, formula.__name__, formula.__doc__ or "")
 
     return decorator
 
@@ -271,7 +283,7 @@ def gaussian_nll_loss(
         variance: of the shape of ``input``, or without its last axis, or with 1 there.
         full: add log(2 pi) / 2.
     """
-    if variance.is_eager and 0 not in variance.shape and known(op.ReduceMin(variance, keepdims=0)) < 0:
+    if variance.is_eager and 0 not in variance.shape and known_value(op.ReduceMin(variance, keepdims=0)) < 0:
         raise ArgumentError("gaussian_nll_loss: a variance is negative.")
     if variance.ndim == input.ndim - 1:
         variance = op.Unsqueeze(variance, [-1])
@@ -371,20 +383,22 @@ def multi_label_soft_margin_loss(op: Builder, input: Variable, label: Variable, 
 def multi_margin_loss(
     op: Builder, input: Variable, label: Variable, p: int = 1, margin: float = 1.0, weight: Variable | None = None
 ) -> Variable:
-    """Mean over the wrong classes of max(0, margin - right + wrong)^p, for [N, C] scores and integer labels.
+    """Mean over the wrong classes of max(0, margin - right + wrong)^p, for [N, C] scores and integer labels; NaN for a label that
+    is no class.
 
     Args:
         weight: a factor for each class, inside the power.
     """
     classes = known_dim(input, 1, "multi_margin_loss")
     column = op.Reshape(as_dtype(op, label, "int64"), np.array([-1, 1]))
+    column, factor = guarded_classes(op, column, classes, input.dtype)
     excess = op.Add(op.Sub(input, op.GatherElements(input, column, axis=1)), float(margin))
     if weight is not None:
         excess = op.Mul(excess, op.Gather(weight, column))
     wrong = op.Not(op.Equal(column, op.constant(np.arange(classes))))
     powers = op.Relu(excess) if p == 1 else op.Pow(op.Relu(excess), op.constant(float(p), input.dtype))
     counted = op.Where(wrong, powers, op.constant(0.0, input.dtype))
-    return op.ReduceMean(counted, [1], keepdims=0)
+    return op.Mul(op.ReduceMean(counted, [1], keepdims=0), op.Squeeze(factor, [1]))
 
 
 # Others --------------------------------------------------------------------------------------------------------------
@@ -393,6 +407,8 @@ def multi_margin_loss(
 def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None) -> Variable:
     """1 - 2 sum(input label) / (sum(input) + sum(label)), a mean over samples; probabilities against integer classes.
 
+    A label that is no class makes it NaN.
+
     Args:
         input: variable of shape [N, ..., classes].
         label: integers of shape [N, ..., 1].
@@ -400,11 +416,14 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
     layer, op = open_layer("dice_loss", input, label, name=name)
     classes = known_dim(input, -1, "dice_loss")
     values = op.constant([0.0, 1.0], input.dtype)
-    hot = op.OneHot(op.Squeeze(label, [-1]), np.array(classes), values, axis=-1)
+    rows, factor = guarded_classes(op, op.Squeeze(label, [-1]), classes, input.dtype)
+    hot = op.OneHot(rows, np.array(classes), values, axis=-1)
     axes = list(range(1, input.ndim))
     common = op.ReduceSum(op.Mul(input, hot), axes, keepdims=0)
     whole = op.Add(op.ReduceSum(input, axes, keepdims=0), op.ReduceSum(hot, axes, keepdims=0))
-    score = op.Div(op.Mul(common, 2.0), op.Add(whole, float(epsilon)))
+    if input.ndim > 2:
+        factor = op.ReduceMean(factor, axes[:-1], keepdims=0)
+    score = op.Mul(op.Div(op.Mul(common, 2.0), op.Add(whole, float(epsilon))), factor)
     return layer.result("ReduceMean", op.Sub(1.0, score), keepdims=0)
 
 

@@ -15,7 +15,7 @@ from onnxgrad.core.passes.modes import attach_training
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.layout import in_layout, is_last, to_channels_first
 from onnxgrad.tensor.common import as_dtype, positive, shape_of
-from onnxgrad.tensor.layer import LayerHelper, given, open_layer, overwritten
+from onnxgrad.tensor.layer import LayerHelper, in_place_result, open_layer, present_operands
 from onnxgrad.tensor.linalg import vector_norm
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
@@ -51,7 +51,7 @@ def batch_norm(
         >>> F.batch_norm(x, mean, var).shape
         (-1, 3, 4, 4)
     """
-    layer, op = open_layer("batch_norm", x, running_mean, running_var, *given(weight, bias), name=name)
+    layer, op = open_layer("batch_norm", x, running_mean, running_var, *present_operands(weight, bias), name=name)
     last = is_last(data_format, x)
     x = to_channels_first(layer, x, last)
     size = shape_of(op, running_mean)
@@ -70,8 +70,8 @@ def batch_norm(
     else:
         y, mean, variance = op.emit("BatchNormalization", operands, {"training_mode": 1, **attrs}, outputs=3)
         if x.is_eager:
-            overwritten("batch_norm", running_mean, mean.detach())
-            overwritten("batch_norm", running_var, variance.detach())
+            in_place_result("batch_norm", running_mean, mean.detach())
+            in_place_result("batch_norm", running_var, variance.detach())
     return in_layout(layer, y, last)
 
 
@@ -93,7 +93,7 @@ def layer_norm(
         >>> F.layer_norm(static.data("x", [None, 3, 4]), [3, 4]).shape
         (-1, 3, 4)
     """
-    layer, op = open_layer("layer_norm", x, *given(weight, bias), name=name)
+    layer, op = open_layer("layer_norm", x, *present_operands(weight, bias), name=name)
     shape = [normalized_shape] if isinstance(normalized_shape, int) else [int(n) for n in normalized_shape]
     scale = op.constant(np.ones(shape), x.dtype) if weight is None else weight
     operands = [v if v is None or v.ndim == len(shape) else op.Reshape(v, np.array(shape)) for v in (scale, bias)]
@@ -108,7 +108,7 @@ def rms_norm(
     name: str | None = None,
 ) -> Variable:
     """Divide by the root of the mean square over the last axes, then scale. Zhang and Sennrich 2019."""
-    layer, op = open_layer("rms_norm", x, *given(weight), name=name)
+    layer, op = open_layer("rms_norm", x, *present_operands(weight), name=name)
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     mean = op.ReduceMean(op.Mul(x, x), list(range(-count, 0)), keepdims=1)
     y = layer.result("Div", x, op.Sqrt(op.Add(mean, float(epsilon))))
@@ -141,7 +141,7 @@ def instance_norm(
     """
     if not use_input_stats and running_mean is not None and running_var is not None:
         return batch_norm(x, running_mean, running_var, weight, bias, epsilon=eps, name=name)
-    layer = LayerHelper("instance_norm", x, *given(weight, bias), name=name)
+    layer = LayerHelper("instance_norm", x, *present_operands(weight, bias), name=name)
     scale, shift = _per_channel(layer, x, weight, 1.0), _per_channel(layer, x, bias, 0.0)
     return layer.result("InstanceNormalization", x, scale, shift, epsilon=float(eps))
 
@@ -174,7 +174,7 @@ def group_norm(
         >>> F.group_norm(static.data("x", [None, 4, 3, 3]), num_groups=2).shape
         (-1, 4, 3, 3)
     """
-    layer = LayerHelper("group_norm", x, *given(weight, bias), name=name)
+    layer = LayerHelper("group_norm", x, *present_operands(weight, bias), name=name)
     last = data_format[1] != "C"
     x = to_channels_first(layer, x, last)
     scale, shift = _per_channel(layer, x, weight, 1.0), _per_channel(layer, x, bias, 0.0)

@@ -14,10 +14,10 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, Mismatch
-from onnxgrad.internal.signatures import bound
+from onnxgrad.internal.signatures import bind_arguments
 from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
 from onnxgrad.tensor.layer import LayerHelper
-from onnxgrad.tensor.tables import described
+from onnxgrad.tensor.tables import named_function
 
 __all__ = ["Numbers", "Padding", "PoolWindow", "numbers", "over_axes", "pads_of", "window_pads"]
 
@@ -145,9 +145,9 @@ def _over(core: Callable[..., Any], axes: int, arguments: str) -> Callable[..., 
     name, as_two = (core.__name__.strip("_").replace("_nd", f"{count}d") for count in (axes, 2))
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        return core(axes, **hidden, **bound(name, signature, args, kwargs))
+        return core(axes, **hidden, **bind_arguments(name, signature, args, kwargs))
 
     function.__module__ = core.__module__
     function.__signature__ = signature  # type: ignore[attr-defined]
     more = f"``{as_two}`` along {'one axis' if axes == 1 else 'three axes'}."
-    return described(function, name, more if axes != 2 else core.__doc__ or "")
+    return named_function(function, name, more if axes != 2 else core.__doc__ or "")

@@ -18,7 +18,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
-from onnxgrad.internal.signatures import bound, signature_of
+from onnxgrad.internal.signatures import bind_arguments, signature_of
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.optimizer.scaling import LossScaler, ScalePolicy
 
@@ -210,7 +210,7 @@ def decorate(
         raise ArgumentTypeError(f"decorate takes an optimizer, not {type(optimizer).__name__}.")
     older = set(kwargs) & {"use_pure_fp16", "use_fp16_guard", "use_bf16"} or (args and isinstance(args[0], float))
     try:
-        given = SimpleNamespace(**bound("decorate", _OLDER if older else _FORM, (optimizer, amp_lists, *args), kwargs))
+        given = SimpleNamespace(**bind_arguments("decorate", _OLDER if older else _FORM, (optimizer, amp_lists, *args), kwargs))
     except TypeError as error:
         raise ArgumentTypeError(f"{error}. See the documentation of decorate for the two forms.") from error
     if older:

@@ -16,6 +16,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.state.inputs import COLUMN, as_array
 from onnxgrad.errors import DataError
 from onnxgrad.training.data.rows import Batch
 
@@ -90,7 +91,7 @@ class DerivedInputs:
         missing = [name for name in self._made if name not in batch]
         if (not missing and not self._windowed) or TOKENS not in batch:
             return batch
-        arrays = {name: np.asarray(array) for name, array in batch.items()}
+        arrays = {name: as_array(array, name, COLUMN) for name, array in batch.items()}
         if arrays[TOKENS].ndim != 2:
             raise DataError(
                 f"column {TOKENS!r} has shape {list(arrays[TOKENS].shape)}, the model takes [batch, steps]. Reshape it."
@@ -125,9 +126,9 @@ def _past_steps(batch: Batch) -> int:
 
 def _ones(batch: Batch) -> Array:
     """Return a mask of ones, one for each token and for each token of a cache in the data"""
-    held = [v.shape[2] for name, v in batch.items() if name.startswith(PAST) and v.ndim == 4]
+    past_steps = [v.shape[2] for name, v in batch.items() if name.startswith(PAST) and v.ndim == 4]
     rows, steps = batch[TOKENS].shape
-    return np.ones((rows, steps + max(held, default=0)), np.int64)
+    return np.ones((rows, steps + max(past_steps, default=0)), np.int64)
 
 
 def _positions(batch: Batch) -> Array:

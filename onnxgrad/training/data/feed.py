@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.state.inputs import COLUMN, Door, Input, as_input
 from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.losses.terms import Term
@@ -25,30 +26,21 @@ def checked_batch(batch: dict[str, Any], variables: Sequence[Variable]) -> Batch
     """The columns that the variables want, in their element types.
 
     Raises:
-        DataError: if one is missing, misshapen, of another kind, or not finite.
+        DataError: if one is missing, misshapen, of another kind, out of the range of its type, or not finite.
     """
     feed: Batch = {}
     for v in variables:
         if v.name not in batch:
             raise DataError(f"the batch has no column {v.name!r}; it has {sorted(batch)}. Rename or add it.")
-        array = _shaped(_typed(np.asarray(batch[v.name]), v), v)
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+        array = as_input(v, batch[v.name], _COLUMN)
+        if v.dtype.is_float and not np.isfinite(array).all():
             where = int(np.argmax(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))) if array.ndim else 0
             raise DataError(f"column {v.name!r} holds a value that is not finite (example {where} of the batch). Clean the data.")
         feed[v.name] = array
     return feed
 
 
-def _typed(array: Array, v: Variable) -> Array:
-    wanted = v.dtype.numpy
-    if array.dtype == wanted:
-        return array
-    if array.dtype.kind not in "fiub" or (array.dtype.kind == "f" and not v.dtype.is_float):
-        raise DataError(f"column {v.name!r} is {array.dtype}, the model takes {v.dtype.name}. Convert it.")
-    return array.astype(wanted)
-
-
-def _shaped(array: Array, v: Variable) -> Array:
+def _shaped(v: Input, array: Array, door: Door) -> Array:
     """The array without a last axis of length 1 where the model has none, and with one where the model alone has it"""
     if v.dims is None:
         return array
@@ -67,6 +59,9 @@ def _shaped(array: Array, v: Variable) -> Array:
     last = "" if first == 1 else " and leave out the smaller last one (--drop-last)"
     advice = f"Use batches of {first} (--batch-size {first}){last}." if fixed else "Reshape the column."
     raise DataError(f"column {v.name!r} has shape {list(array.shape)}, the model takes [{wanted}]. {advice}")
+
+
+_COLUMN = COLUMN._replace(fit=_shaped)
 
 
 def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any, ...]]) -> None:

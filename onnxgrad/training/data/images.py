@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
-from onnxgrad.training.data.arranging import TARGETS, Numbering, remarks_on
+from onnxgrad.training.data.columns import TARGETS, Numbering, class_notes
 from onnxgrad.training.data.preparing import Preparation, preparation_of
 from onnxgrad.training.data.rows import Batch, Rows
 from onnxgrad.training.data.spec import DataSpec
@@ -124,18 +124,18 @@ class Images:
     def _from_table(self, path: Path, wanted: DataSpec, numbering: Numbering) -> _Listed:
         rows = _rows_of(path)
         header = list(rows[0])
-        held = _path_column(rows[0], path.parent)
-        if held is None:
+        path_column = _path_column(rows[0], path.parent)
+        if path_column is None:
             raise DataError(f"{str(path)!r} has no column of image files; it has {header}. Name it path, relative to the table.")
-        files = [path.parent / row[held] for row in rows]
+        files = [path.parent / row[path_column] for row in rows]
         for number, file in enumerate(files, 1):
             if not file.is_file():
-                raise DataError(f"{path.name}, row {number}, column {held!r}: there is no file {str(file)!r}.")
+                raise DataError(f"{path.name}, row {number}, column {path_column!r}: there is no file {str(file)!r}.")
         columns: dict[str, Array] = {}
-        used = [held]
+        used = [path_column]
         for name in [name for name in [*wanted.names, *wanted.optional] if name in wanted.targets]:
-            others = [other for other in header if other != held and other in TARGETS]
-            rest = [other for other in header if other != held]
+            others = [other for other in header if other != path_column and other in TARGETS]
+            rest = [other for other in header if other != path_column]
             source = name if name in header else others[0] if len(others) == 1 else rest[0] if len(rest) == 1 else None
             if source is None:
                 raise DataError(f"{str(path)!r} has no column {name!r} for the labels; it has {header}. Rename or add it.")
@@ -170,7 +170,7 @@ def opened_pictures(
     changes = [what for what, on in zip(("mirrored", "cropped", "changed in colour"), source.changes, strict=True) if on]
     pictures.remarks = [
         note,
-        *remarks_on(classes),
+        *class_notes(classes),
         *([f"images are {' and '.join(changes)} at random in training."] if changes else []),
     ]
     return pictures

@@ -14,7 +14,7 @@ import numpy as np
 from onnxgrad.errors import ArgumentTypeError, DataError, FileError, ModelError
 from onnxgrad.internal.files import read_arrays
 from onnxgrad.training.data.images import Images, is_image_table
-from onnxgrad.training.data.outside import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
+from onnxgrad.training.data.loaders import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
 from onnxgrad.training.data.rows import Columns, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import imbalance, split

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from onnxgrad.core.state.inputs import COLUMN, as_array
 from onnxgrad.errors import ArgumentError, DataError
 
 __all__ = ["Batch", "Columns", "Data", "Rows", "Stream", "prefetched"]
@@ -123,7 +124,7 @@ class Columns(Rows):
     """
 
     def __init__(self, arrays: Mapping[str, Any]) -> None:
-        self.arrays = {str(name): np.asarray(array) for name, array in arrays.items()}
+        self.arrays = {str(name): as_array(array, str(name), COLUMN) for name, array in arrays.items()}
         if not self.arrays:
             raise DataError("the data has no columns. Give arrays by input name.")
         first, self.length = next(((name, len(array)) for name, array in self.arrays.items() if array.ndim), ("", 0))
@@ -178,11 +179,11 @@ class Stream:
 
     def _as_batch(self, item: Any) -> Batch:
         if isinstance(item, Mapping):
-            return {str(name): np.asarray(array) for name, array in item.items()}
+            return {str(name): as_array(array, str(name), COLUMN) for name, array in item.items()}
         if isinstance(item, (tuple, list)):
             if len(item) != len(self.names):
                 raise DataError(f"a batch has {len(item)} arrays, but the columns are {self.names}. Give one array each.")
-            return {name: np.asarray(array) for name, array in zip(self.names, item, strict=True)}
+            return {name: as_array(array, name, COLUMN) for name, array in zip(self.names, item, strict=True)}
         raise DataError(f"a batch is a dict or a tuple of arrays, not {type(item).__name__}.")
 
 

@@ -132,32 +132,32 @@ def _taken(piece: Batch, rows: Any) -> Batch:
 
 def _mixed(pieces: Iterator[Batch], buffer: int, least: int, rng: np.random.Generator) -> Iterator[Batch]:
     """Fills the buffer; then lets as many leave as have come, and at the end all"""
-    held: list[Batch] = []
+    pool_pieces: list[Batch] = []
     count, waits = 0, max(least, buffer // 4)
     for piece in pieces:
-        held.append(piece)
+        pool_pieces.append(piece)
         count += _size(piece)
         if count >= buffer + waits:
-            pool = _joined(held)
+            pool = _joined(pool_pieces)
             order = rng.permutation(count)
             yield _taken(pool, order[buffer:])
-            held, count = [_taken(pool, order[:buffer])], buffer
-    if held:
-        yield _taken(_joined(held), rng.permutation(count))
+            pool_pieces, count = [_taken(pool, order[:buffer])], buffer
+    if pool_pieces:
+        yield _taken(_joined(pool_pieces), rng.permutation(count))
 
 
 def _cut(pieces: Iterator[Batch], size: int, drop_last: bool) -> Iterator[Batch]:
     """Batches of this size"""
-    held: list[Batch] = []
+    pool_pieces: list[Batch] = []
     count = 0
     for piece in pieces:
-        held.append(piece)
+        pool_pieces.append(piece)
         count += _size(piece)
         if count >= size:
-            pool = _joined(held)
+            pool = _joined(pool_pieces)
             whole = count - count % size
             for start in range(0, whole, size):
                 yield _taken(pool, slice(start, start + size))
-            held, count = ([_taken(pool, slice(whole, None))] if count > whole else []), count - whole
+            pool_pieces, count = ([_taken(pool, slice(whole, None))] if count > whole else []), count - whole
     if count and not drop_last:
-        yield _joined(held)
+        yield _joined(pool_pieces)

@@ -1,4 +1,4 @@
-"""What a program wants of its data.
+"""The columns that a program reads from its data.
 
 Tests: tests/training/data/test_tables.py.
 """

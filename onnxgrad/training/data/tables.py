@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, FileError, OnnxGradError
 from onnxgrad.internal.files import read_whole
-from onnxgrad.training.data.arranging import Arrangement, Numbering, arranged, remarks_on, stacked
+from onnxgrad.training.data.columns import Arrangement, Numbering, arrange_columns, class_notes, stack_columns
 from onnxgrad.training.data.rows import Batch, Columns, Rows, Stream
 from onnxgrad.training.data.shuffled import Shuffled
 from onnxgrad.training.data.spec import DataSpec
@@ -62,16 +62,16 @@ class Table:
         streams = self.stream if self.stream is not None else self.path.stat().st_size > _LARGE
         reader = reader_of(self.path)
         where = self.path.name
-        plan = arranged(reader.header, reader.numeric, wanted, where)
+        plan = arrange_columns(reader.header, reader.numeric, wanted, where)
         rows: Rows | Stream
         if streams:
             self._learn(reader, plan, wanted, numbering)
             rows = Shuffled(_Pieces(reader, plan, wanted, numbering, where), buffer=self.buffer, length=reader.length)
         else:
-            columns = stacked(plan, reader.columns(plan.read), wanted, numbering, where)
+            columns = stack_columns(plan, reader.columns(plan.read), wanted, numbering, where)
             rows = Columns(columns)
         rows.classes, rows.unused = numbering.classes, plan.unused
-        rows.remarks = [*plan.remarks, *remarks_on(numbering.classes), *numbering.remarks]
+        rows.remarks = [*plan.remarks, *class_notes(numbering.classes), *numbering.remarks]
         return rows
 
     def _learn(self, reader: _Arrow | _Lines, plan: Arrangement, wanted: DataSpec, numbering: Numbering) -> None:
@@ -112,7 +112,7 @@ class _Pieces:
 
     def __iter__(self) -> Iterator[Batch]:
         for first, columns in self.reader.pieces(self.plan.read):
-            yield stacked(self.plan, columns, self.wanted, self.numbering, self.where, first)
+            yield stack_columns(self.plan, columns, self.wanted, self.numbering, self.where, first)
 
 
 class _Lines:
@@ -148,17 +148,17 @@ class _Lines:
         return record
 
     def pieces(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, list[Any]]]]:
-        held: dict[str, list[Any]] = {name: [] for name in names}
+        columns: dict[str, list[Any]] = {name: [] for name in names}
         first = count = 0
         for _, record in self._objects():
             for name in names:
-                held[name].append(record.get(name))
+                columns[name].append(record.get(name))
             count += 1
             if count - first == _READ:
-                yield first, held
-                held, first = {name: [] for name in names}, count
+                yield first, columns
+                columns, first = {name: [] for name in names}, count
         if count > first:
-            yield first, held
+            yield first, columns
 
     def columns(self, names: Sequence[str]) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = {name: [] for name in names}

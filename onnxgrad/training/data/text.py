@@ -33,7 +33,7 @@ _END = 2**62
 class _Row(NamedTuple):
     """Words and their labels, both int32"""
 
-    words: Array
+    token_ids: Array
     labels: Array
 
 
@@ -92,7 +92,7 @@ class Text(Stream):
             raise ArgumentError(f"text is read from {' or '.join(SUFFIXES)} files, not {str(path)!r}. Rename or convert it.")
         rows = self._pieces() if self.path.suffix == ".txt" else self._examples()
         self.rows = _packed(rows, max_length) if pack else rows
-        self.lengths = np.array([bucket(len(row.words), max_length) for row in self.rows])
+        self.lengths = np.array([bucket(len(row.token_ids), max_length) for row in self.rows])
         super().__init__(self.rows, [TOKENS, MASK, label])
         self.decoders = dict.fromkeys((TOKENS, label), decoder_of(self._tokenizer))
 
@@ -130,9 +130,9 @@ class Text(Stream):
         labels = np.full((len(chosen), steps), IGNORED, np.int64)
         for at, index in enumerate(chosen):
             row = self.rows[index]
-            token_ids[at, : len(row.words)] = row.words
-            labels[at, : len(row.words)] = row.labels
-            mask[at, : len(row.words)] = 1
+            token_ids[at, : len(row.token_ids)] = row.token_ids
+            labels[at, : len(row.token_ids)] = row.labels
+            mask[at, : len(row.token_ids)] = 1
         return {TOKENS: token_ids, MASK: mask, self.label: labels}
 
     # Reading -----------------------------------------------------------------------------------------------------------
@@ -140,15 +140,15 @@ class Text(Stream):
     def _pieces(self) -> list[_Row]:
         (row,) = self._encoded([_Passage(_read(self.path), [(0, _END)])])
         size = self.max_length
-        cuts = [at for at in range(0, len(row.words), size) if len(row.words) - at > 1]
+        cuts = [at for at in range(0, len(row.token_ids), size) if len(row.token_ids) - at > 1]
         if not cuts:
-            raise DataError(f"{str(self.path)!r} holds no word to learn: it has {len(row.words)} in all.")
-        return [_Row(row.words[at : at + size], row.labels[at : at + size]) for at in cuts]
+            raise DataError(f"{str(self.path)!r} holds no word to learn: it has {len(row.token_ids)} in all.")
+        return [_Row(row.token_ids[at : at + size], row.labels[at : at + size]) for at in cuts]
 
     def _examples(self) -> list[_Row]:
         lines = [(number, line) for number, line in enumerate(_read(self.path).split("\n"), 1) if line.strip()]
         rows = self._encoded([self._passage(line, f"line {number} of {str(self.path)!r}") for number, line in lines])
-        long = sum(len(row.words) > self.max_length for row in rows)
+        long = sum(len(row.token_ids) > self.max_length for row in rows)
         if long:
             self.remarks.append(f"{long} of {len(rows)} examples of {self.path.name} are cut to {self.max_length} words.")
         rows = [_Row(*(part[: self.max_length] for part in row)) for row in rows]
@@ -211,14 +211,14 @@ def _packed(rows: Sequence[_Row], size: int) -> list[_Row]:
     """Pack the longest first, each into the fullest row with the capacity for it; the first token of an example has no label"""
     free: list[tuple[int, int]] = []
     bins: list[list[_Row]] = []
-    for row in sorted(rows, key=lambda row: -len(row.words)):
-        at = bisect.bisect_left(free, (len(row.words), -1))
+    for row in sorted(rows, key=lambda row: -len(row.token_ids)):
+        at = bisect.bisect_left(free, (len(row.token_ids), -1))
         capacity, into = free.pop(at) if at < len(free) else (size, len(bins))
         if into == len(bins):
             bins.append([])
-        bins[into].append(_Row(row.words, np.concatenate([[np.int32(IGNORED)], row.labels[1:]])))
-        bisect.insort(free, (capacity - len(row.words), into))
-    return [_Row(*(np.concatenate(parts) for parts in zip(*held, strict=True))) for held in bins]
+        bins[into].append(_Row(row.token_ids, np.concatenate([[np.int32(IGNORED)], row.labels[1:]])))
+        bisect.insort(free, (capacity - len(row.token_ids), into))
+    return [_Row(*(np.concatenate(parts) for parts in zip(*members, strict=True))) for members in bins]
 
 
 def _read(path: Path) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, DataError
-from onnxgrad.training.data.arranging import Numbering, arranged, remarks_on, stacked
+from onnxgrad.training.data.columns import Numbering, arrange_columns, class_notes, stack_columns
 from onnxgrad.training.data.derived_inputs import MASK, TOKENS
 from onnxgrad.training.data.rows import Batch, Columns
 from onnxgrad.training.data.spec import DataSpec
@@ -69,12 +69,12 @@ class Texts:
         text = _text_column(reader.header, reader.numeric, (*names, *wanted.beside), where)
         header = [name for name in reader.header if name != text]
         rest = DataSpec(names, wanted.variables, wanted.targets, optional, wanted.program, wanted.beside)
-        plan = arranged(header, reader.numeric, rest, where)
+        plan = arrange_columns(header, reader.numeric, rest, where)
         columns = reader.columns([text, *plan.read])
         encodings = self._tokenizer.encode_batch([_written(cell, i, text, where) for i, cell in enumerate(columns[text])])
         numbering = Numbering(classes or {})
         filled, cut = self._filled(encodings, wanted.variables.get(tokens), tokens, mask, types)
-        rows = Columns({**filled, **stacked(plan, columns, rest, numbering, where)})
+        rows = Columns({**filled, **stack_columns(plan, columns, rest, numbering, where)})
         rows.classes, rows.unused = numbering.classes, plan.unused
         size = filled[tokens].shape[1]
         notes = [f"the column {text!r} of {where} becomes {size} words in {tokens!r}."]
@@ -82,7 +82,7 @@ class Texts:
             notes.append(f"{cut:,} of {len(encodings):,} texts of {where} are cut to {size} words.")
         if mask is None and any(len(e.ids) < size for e in encodings):
             notes.append("the model takes no mask: it reads what fills up shorter texts, too.")
-        rows.remarks = [*notes, *plan.remarks, *remarks_on(numbering.classes)]
+        rows.remarks = [*notes, *plan.remarks, *class_notes(numbering.classes)]
         rows.decoders = {tokens: decoder_of(self._tokenizer)}
         return rows
 

@@ -63,7 +63,7 @@ class Teacher:
             raise ArgumentError(f"the teacher reads the input {missing[0]!r}; the model has {sorted(own)}. Rename it in its file.")
         self.output = output_of(self.program, distillation.output, [])
         self.executor = Executor(place, threads=threads)
-        self._kind = Activation(self.output).kind
+        self._activation = Activation(self.output).kind
         self._binary = terms[0].loss == "bce_with_logits"
         base = terms[0]
         student = output_of(program, base.output, [])
@@ -96,9 +96,9 @@ class Teacher:
         own = {v.name: feed[v.name] for v in self.program.inputs}
         (logits,) = self.executor.run(self.program, own, [self.output.name])
         y = np.asarray(logits, np.float32)
-        if self._kind == "Softmax":
+        if self._activation == "Softmax":
             y = np.log(np.maximum(y, 1e-30))
-        elif self._kind == "Sigmoid":
+        elif self._activation == "Sigmoid":
             y = np.clip(y, 1e-7, 1 - 1e-7)
             y = np.log(y) - np.log1p(-y)
         fits = dims is None or (

@@ -16,13 +16,13 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, OnnxGradError, UnknownName
 
-__all__ = ["bent"]
+__all__ = ["append_expression"]
 
 METHODS = ("argmax", "reshape", "softmax", "squeeze", "transpose")
 _END = 2**62
 
 
-def bent(program: Program, text: str) -> Variable:
+def append_expression(program: Program, text: str) -> Variable:
     """The tensor that an expression names; its operators are appended to the program.
 
     Args:
@@ -37,7 +37,7 @@ def bent(program: Program, text: str) -> Variable:
     Example:
         >>> from onnx import parser
         >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 3, 5] x) => (float[N, 3, 5] y) { y = Relu(x) }'
-        >>> bent(onnxgrad.from_onnx(parser.parse_model(text)), "y.transpose(2, 0, 1)[0]").dims
+        >>> append_expression(onnxgrad.from_onnx(parser.parse_model(text)), "y.transpose(2, 0, 1)[0]").dims
         ('N', 3)
     """
     names = program.global_block().vars

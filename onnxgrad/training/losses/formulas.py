@@ -27,15 +27,15 @@ from onnxgrad.internal.losses import (
     kl_divergence,
     squared_error,
 )
-from onnxgrad.training.losses.weighing import Weighing
+from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.surgery.activations import Activation, hidden_activation
 
 __all__ = ["LAYOUTS", "LOSSES", "alignment_loss", "class_loss", "takes_logits"]
 
-Remarks = list[str]
+Notes = list[str]
 
 
-def _cross_entropy(op: Builder, y: Variable, label: Variable, notes: Remarks) -> Any:
+def _cross_entropy(op: Builder, y: Variable, label: Variable, notes: Notes) -> Any:
     return class_loss(op, y, label, notes)
 
 
@@ -43,7 +43,7 @@ def class_loss(
     op: Builder,
     y: Variable,
     label: Variable,
-    remarks: Remarks,
+    remarks: Notes,
     loss: str = "cross_entropy",
     axis: int = 1,
     weighing: Weighing | None = None,
@@ -83,7 +83,7 @@ def class_loss(
     return op.SoftmaxCrossEntropyLoss(scores, label, ignore_index=-100)
 
 
-def _causal_lm(op: Builder, y: Variable, label: Variable, notes: Remarks) -> Any:
+def _causal_lm(op: Builder, y: Variable, label: Variable, notes: Notes) -> Any:
     """Mean of -log p of the next token, over the tokens that count: scores [batch, steps, vocabulary], labels [batch, steps]
 
     The label of a position is the token at that position, so the labels move by one step and the last position has none. Moving the
@@ -145,7 +145,7 @@ def _log_probabilities(op: Builder, y: Variable, activation: Activation, dtype: 
     return "logits", op.LogSoftmax(y if y.dtype == dtype else op.Cast(y, to=dtype.number), axis=-1)
 
 
-def _bce_with_logits(op: Builder, y: Variable, target: Variable, notes: Remarks) -> Any:
+def _bce_with_logits(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
     activation = _activation_of(y, "bce_with_logits", -1)
     if activation.kind:
         notes.append(f"{y.name} holds probabilities (it comes from Sigmoid); the loss uses the logits before it.")
@@ -155,38 +155,38 @@ def _bce_with_logits(op: Builder, y: Variable, target: Variable, notes: Remarks)
     return bounded_logistic(op, y, target)
 
 
-def _mse(op: Builder, y: Variable, target: Variable, notes: Remarks) -> Any:
+def _mse(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
     return squared_error(op, y, target)
 
 
-def _l1(op: Builder, y: Variable, target: Variable, notes: Remarks) -> Any:
+def _l1(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
     return absolute_error(op, y, target)
 
 
-def _smooth_l1(op: Builder, y: Variable, target: Variable, notes: Remarks) -> Any:
+def _smooth_l1(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
     return huber(op, op.Sub(y, target))
 
 
-def _kl(op: Builder, y: Variable, target: Variable, notes: Remarks) -> Any:
+def _kl(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
     """Divergence of the target distribution from softmax of the output over the last axis"""
     content, log = _log_probabilities(op, y, _activation_of(y, "kl", -1), y.dtype)
     notes.append(f"{y.name} is taken as {content}.")
     return kl_divergence(op, log, target)
 
 
-def _cosine(op: Builder, y: Variable, target: Variable, notes: Remarks) -> Any:
+def _cosine(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
     """1 - cosine of the angle between output and target along the last axis; a shorter vector counts as of length 1e-6"""
     product, square, wanted = cosine_parts(op, y, target, -1)
     return op.Sub(1.0, op.Div(product, op.Sqrt(op.Mul(op.Max(square, 1e-12), op.Max(wanted, 1e-12)))))
 
 
-def _triplet(op: Builder, y: Variable, label: Variable, notes: Remarks) -> Any:
+def _triplet(op: Builder, y: Variable, label: Variable, notes: Notes) -> Any:
     if y.rank != 2:
         raise ArgumentError(f"triplet needs embeddings of shape [batch, size], not {y!r}.")
     return hardest_triplets(op, y, label)
 
 
-def _ctc(op: Builder, y: Variable, labels: Variable, notes: Remarks) -> Any:
+def _ctc(op: Builder, y: Variable, labels: Variable, notes: Notes) -> Any:
     return alignment_loss(op, y, labels, notes, LAYOUTS[0])
 
 
@@ -194,7 +194,7 @@ LAYOUTS = ("NTC", "TNC", "NCT")
 """Axes of an output: N batch, T steps, C classes; the first two for ``ctc``, the first and the last for ``cross_entropy``."""
 
 
-def alignment_loss(op: Builder, y: Variable, labels: Variable, remarks: Remarks, layout: str) -> Any:
+def alignment_loss(op: Builder, y: Variable, labels: Variable, remarks: Notes, layout: str) -> Any:
     """``ctc`` of an output in one of the layouts"""
     dtype = dtype_of("float32") if y.dtype.name in ("float16", "bfloat16") else y.dtype
     content, scores = _log_probabilities(op, y, _activation_of(y, "ctc", -1), dtype)
@@ -203,7 +203,7 @@ def alignment_loss(op: Builder, y: Variable, labels: Variable, remarks: Remarks,
     return ctc(op, scores if layout == LAYOUTS[0] else op.Transpose(scores, perm=[1, 0, 2]), labels)
 
 
-LOSSES: dict[str, Callable[[Builder, Variable, Variable, Remarks], Any]] = {
+LOSSES: dict[str, Callable[[Builder, Variable, Variable, Notes], Any]] = {
     "bce_with_logits": _bce_with_logits,
     "causal_lm": _causal_lm,
     "cosine": _cosine,

@@ -26,6 +26,7 @@ class LossScale:
         program: what is trained.
         optimizer: what updates it.
         start: the first scale; None for 32768 where a weight is float16, 0 for none.
+        parts: runs whose gradients are added up.
 
     Attributes:
         scale: the state variable that holds it, [1]; None where there is none.
@@ -35,7 +36,7 @@ class LossScale:
         ArgumentError: if the start is negative.
     """
 
-    def __init__(self, program: Program, optimizer: Optimizer, start: float | None) -> None:
+    def __init__(self, program: Program, optimizer: Optimizer, start: float | None, parts: int = 1) -> None:
         if start is not None and start < 0:
             raise ArgumentError(f"the loss scale begins with a positive number, or 0 for none; not {start}.")
         half = any(p.dtype.name == "float16" for p in program.parameters)
@@ -46,14 +47,15 @@ class LossScale:
                 f"the file is in float16: weights that train have float32 copies, and the loss is scaled, by {_START:g} at first."
             )
         self.program, self.optimizer = program, optimizer
-        self._scaler = LossScaler(optimizer, self.start, _POLICY)
+        self._scaler = LossScaler(optimizer, self.start, _POLICY, parts=parts)
         self.scale: Variable | None = None
 
     def of(self, loss: Variable) -> Variable:
-        """The loss times the scale, in float32."""
+        """The loss, or a term of it, times the scale, in float32."""
         if not self.start:
             return loss
-        self.scale = self._scaler.begin(self.program)
+        if self.scale is None:
+            self.scale = self._scaler.begin(self.program)
         return self._scaler.scaled(loss)
 
     def apply(self, pairs: Pairs) -> None:
@@ -66,3 +68,8 @@ class LossScale:
     def finite(self, pairs: Pairs) -> Pairs:
         """Gradients of the loss itself, to be added up over micro-batches: those of one that overflows are 0."""
         return pairs if self.scale is None else self._scaler.finite(pairs)
+
+    @property
+    def overflows(self) -> Variable | None:
+        """Whether a gradient of this run is not finite; None where the loss is not scaled, or before ``finite``."""
+        return self._scaler.found_inf

@@ -13,9 +13,9 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.losses.expressions import bent
+from onnxgrad.training.losses.class_weights import Weighing
+from onnxgrad.training.losses.expressions import append_expression
 from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, alignment_loss, class_loss, takes_logits
-from onnxgrad.training.losses.weighing import Weighing
 from onnxgrad.training.surgery.activations import Activation
 
 __all__ = ["Attached", "Term", "as_terms", "attach", "output_of"]
@@ -95,7 +95,7 @@ def as_terms(loss: Any, target: str | None) -> list[Term]:
 
 
 class Attached:
-    """What was attached: the loss, the target inputs and remarks for people; and for each term its output, the layout of that if
+    """A loss that was attached: the target inputs and remarks for people; and for each term its output, the layout of that if
     the loss has one, and whether it is taken for logits."""
 
     def __init__(self, loss: Variable, targets: list[Variable], terms: Sequence[_Understood], remarks: list[str]) -> None:
@@ -234,7 +234,7 @@ def output_of(program: Program, name: str | None, remarks: list[str]) -> Variabl
         if len(own) < len(program.outputs):
             remarks.append(f"the loss reads {chosen.name}; the other {len(program.outputs) - 1} outputs are parts of a cache.")
         return chosen
-    return bent(program, name)
+    return append_expression(program, name)
 
 
 def _target_type(loss: str, output: Variable, layout: str | None) -> tuple[DType, tuple[Dim, ...] | None]:

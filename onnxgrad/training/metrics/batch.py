@@ -59,9 +59,9 @@ def _mse(y: Array, target: Array) -> Array:
 
 
 def _counted(right: Array, target: Array) -> Array:
-    """Per example, or where labels of -100 do not count, for each label that does"""
-    ignored = target == -100
-    return right[~ignored].astype(np.float64) if ignored.any() else _per_example(right)
+    """For each label that counts, which those of -100 do not"""
+    values: Array = right[target != -100].astype(np.float64)
+    return values
 
 
 def classes_second(y: Array, target: Array, loss: Any, layout: str | None) -> tuple[Array, Array]:

@@ -1,6 +1,6 @@
 """Metrics of all examples together: those that follow from counts exactly, and those that scikit-learn computes of all scores.
 
-Tests: tests/training/test_spelling.py, tests/training/test_course.py.
+Tests: tests/training/test_characters.py, tests/training/test_course.py.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class EpochMetric:
             path = row[np.concatenate([[True], row[1:] != row[:-1]])]
             decoded, truth = path[path > 0].tolist(), labels[labels >= 0].tolist()
             if self.name == "wer":
-                decoded, truth = _words(decoded, self.space), _words(truth, self.space)
+                decoded, truth = _split_words(decoded, self.space), _split_words(truth, self.space)
             self.totals["edits"] = self.totals.get("edits", 0) + _rapidfuzz().distance(decoded, truth)
             self.totals["count"] = self.totals.get("count", 0) + len(truth)
 
@@ -224,11 +224,11 @@ def _rapidfuzz() -> Any:
     return Levenshtein
 
 
-def _words(labels: list[int], space: int) -> list[tuple[int, ...]]:
-    words: list[list[int]] = [[]]
+def _split_words(labels: list[int], space: int) -> list[tuple[int, ...]]:
+    split: list[list[int]] = [[]]
     for label in labels:
         if label == space:
-            words.append([])
+            split.append([])
         else:
-            words[-1].append(label)
-    return [tuple(word) for word in words if word]
+            split[-1].append(label)
+    return [tuple(word) for word in split if word]

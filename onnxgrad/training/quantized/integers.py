@@ -12,7 +12,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import TensorValue
-from onnxgrad.core.ir.traverse import all_operators_of, substitute
+from onnxgrad.core.ir.traverse import all_operators_of, readers_in, substitute
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
@@ -122,13 +122,13 @@ def _store_bias(program: Program, op: Operator, what: dict[str, Any]) -> None:
     if not np.all(np.abs(level) < 2**31):
         substitute(program.global_block().ops, {y: master})  # no 32 bits hold it: it stays a float number
         return _remove(program, [op])
-    held = [_new_constant(program, what["name"], level.astype(np.int32))]
-    held.append(_new_constant(program, what["scale"], width.astype(master.dtype.numpy)))
+    constants = [_new_constant(program, what["name"], level.astype(np.int32))]
+    constants.append(_new_constant(program, what["scale"], width.astype(master.dtype.numpy)))
     if what.get("zero") is not None:
         shape = width.shape if width.size > 1 or what["zero_rank"] else ()
-        held.append(_new_constant(program, what["zero"], np.zeros(shape, np.int32)))
+        constants.append(_new_constant(program, what["zero"], np.zeros(shape, np.int32)))
     op.domain = CONTRIB_DOMAIN if what.get("domain") == CONTRIB_DOMAIN else ""
-    op.type, op.inputs, op.attrs = "DequantizeLinear", list(held), {"axis": 0} if width.size > 1 else {}
+    op.type, op.inputs, op.attrs = "DequantizeLinear", list(constants), {"axis": 0} if width.size > 1 else {}
     op.metadata = {key: value for key, value in (op.metadata or {}).items() if key != KEY} or None
     drop_unread(program, [master])
 
@@ -202,11 +202,7 @@ def observe_scales(program: Program, data: Data, batch_size: int = 32) -> None:
 def _quantizers(program: Program) -> tuple[list[Operator], list[Operator]]:
     """QuantizeLinear of weights and of activations in the main graph, of those whose scale is stored and known to it alone"""
     block = program.global_block()
-    readers: defaultdict[Variable, list[tuple[Operator, int]]] = defaultdict(list)
-    for op in all_operators_of(block):
-        for index, v in enumerate(op.inputs):
-            if v is not None:
-                readers[v].append((op, index))
+    readers = readers_in(all_operators_of(block))
     quantizers: tuple[list[Operator], list[Operator]] = ([], [])
     for op in block.ops:
         if op.type != "QuantizeLinear" or op.inputs[1] is None or op.inputs[0] is None or op.outputs[0] is None:
@@ -297,6 +293,6 @@ def _observe(ops: list[Operator], low: Array, high: Array, levels: float | None)
         shifts = np.broadcast_to(now, width.shape if width.size > 1 else zero.static_shape or ())
         if len(readers) == len(everybody):
             return _set_constant(program, zero, shifts)
-        held = _new_constant(program, zero.name, shifts.astype(zero.dtype.numpy))
+        constant = _new_constant(program, zero.name, shifts.astype(zero.dtype.numpy))
         for op in readers:
-            op.inputs = [*op.inputs[:2], held]
+            op.inputs = [*op.inputs[:2], constant]

@@ -10,7 +10,6 @@ operators; ``integers`` takes it out.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.transaction import all_or_nothing
-from onnxgrad.core.ir.traverse import all_operators_of
+from onnxgrad.core.ir.traverse import all_operators_of, readers_in
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.errors import ArgumentError, UnknownName
@@ -148,11 +147,7 @@ def _needs_newer(v: Variable, sites: list[_Site]) -> bool:
 def _sites(program: Program, integers: bool) -> dict[Variable, list[_Site]]:
     """The integer tensors of the main graph that can be trained, with their readers, which all read them in one way"""
     block = program.global_block()
-    readers: defaultdict[Variable, list[tuple[Operator, int]]] = defaultdict(list)
-    for op in all_operators_of(block):
-        for index, v in enumerate(op.inputs):
-            if v is not None:
-                readers[v].append((op, index))
+    readers = readers_in(all_operators_of(block))
     returned = {v for one in program.blocks for v in one.outputs}
     by_tensor = {}
     for v, slots in readers.items():
@@ -212,14 +207,14 @@ def _known(op: Operator, scale: Variable | None, zero: Variable | None, axis: in
 
 def _scaled_behind(op: Operator, zero: int, axis: int, readers: Any) -> _Site | None:
     """A product on integers as quantize_dynamic writes it: Cast, then Mul by the product of both scales"""
-    held = op.inputs[zero] if zero < len(op.inputs) else None
+    zero_point = op.inputs[zero] if zero < len(op.inputs) else None
     for cast, _ in readers[op.outputs[0]] if len(readers[op.outputs[0]]) == 1 else ():
         for mul, index in readers[cast.outputs[0]] if cast.type == "Cast" else ():
             both = mul.inputs[1 - index].op if mul.type == "Mul" and mul.inputs[1 - index] is not None else None
             if both is not None and both.type == "Mul":
                 dynamic = [v is not None and v.op is not None and v.op.type == "DynamicQuantizeLinear" for v in both.inputs]
                 if sum(dynamic) == 1:
-                    return _known(op, both.inputs[dynamic.index(False)], held, axis, 0)
+                    return _known(op, both.inputs[dynamic.index(False)], zero_point, axis, 0)
     return None
 
 
@@ -241,12 +236,8 @@ def _mark(op: Operator, what: dict[str, Any]) -> None:
 
 def _learn_scales(program: Program, ops: list[Operator], chosen: list[Variable]) -> dict[Variable, Variable]:
     """Scales of the chosen weights and of what is quantised while the program runs, times e to a parameter that starts at 0"""
-    readers: defaultdict[Variable, list[tuple[Operator, int]]] = defaultdict(list)
-    for op in (op for block in program.blocks for op in (ops if block is program.global_block() else block.ops)):
-        for index, v in enumerate(op.inputs):
-            if v is not None:
-                readers[v].append((op, index))
     block = program.global_block()
+    readers = readers_in(op for one in program.blocks for op in (ops if one is block else one.ops))
     wanted, learned = set(chosen), {}
     for scale, slots in readers.items():
         if scale.value is None or not scale.is_float or isinstance(scale, Parameter) or scale.block is not block:

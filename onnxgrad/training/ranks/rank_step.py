@@ -11,7 +11,7 @@ from typing import Any
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor, step_schedules
-from onnxgrad.distributed.agreement import check_alike, check_numbers, fingerprint, share_state
+from onnxgrad.distributed.agreement import broadcast_state, check_equal, check_numbers, fingerprint
 from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute
 from onnxgrad.distributed.pipeline import PipelineStep
 from onnxgrad.distributed.strategy import Strategy
@@ -24,7 +24,7 @@ __all__ = ["PipelinedStep", "RankStep"]
 
 class RankStep:
     """The step of ranks of which each computes gradients of its part of every batch. The Executor runs it; with others its program
-    exchanges gradients. Each rank holds all state, or a share of the optimizer's.
+    exchanges gradients. Each rank holds all state, or a shard of the optimizer's.
 
     Args:
         transport: between the ranks.
@@ -33,6 +33,7 @@ class RankStep:
         loss: of the step.
         is_scaled: whether the loss is.
         average: of weights, which evaluation reads.
+        part_weights: what the loss of a part is multiplied by; None where it is weighed afterwards.
 
     Attributes:
         exchange: of gradients, if the program exchanges them.
@@ -51,7 +52,9 @@ class RankStep:
         loss: Variable,
         is_scaled: bool = False,
         average: ExponentialMovingAverage | None = None,
+        part_weights: Mapping[Variable, Variable] | None = None,
     ) -> None:
+        self._part_weights = part_weights
         self.transport, self.strategy, self.program, self.loss = transport, strategy, program, loss
         self.exchange: GradientExchange | None = None
         self.sums: StateExchange | None = None
@@ -63,7 +66,9 @@ class RankStep:
 
     def _begin(self, is_scaled: bool, averages: list[str]) -> None:
         """Let the program exchange gradients; where they are added up let each run weigh them."""
-        self.exchange = distribute(self.program, self.loss, self.transport, self.strategy, poisons=is_scaled)
+        self.exchange = distribute(
+            self.program, self.loss, self.transport, self.strategy, poisons=is_scaled, part_weights=self._part_weights
+        )
         accumulation = self.program.plan.accumulation
         self.sums = None if accumulation is None else accumulation.exchange
         self._read = averages if self.strategy.sharding else []
@@ -182,8 +187,8 @@ class PipelinedStep(RankStep):
     def _agreed_step(self, executor: Executor, fetches: Sequence[Variable]) -> PipelineStep:
         if not self._agreed:
             mine = fingerprint(self.program, list(self.program.updates), self.strategy)
-            check_alike(self.transport, mine, "it has another program, or trains other parameters")
-            share_state(self.transport, [v for v in self.program.list_vars() if v.persistable], self.program.active_scope())
+            check_equal(self.transport, mine, "it has another program, or trains other parameters")
+            broadcast_state(self.transport, [v for v in self.program.list_vars() if v.persistable], self.program.active_scope())
             self._agreed = True
         elif self._step is not None:
             self._step.gather(self.program.active_scope())  # the new one may hold other shares

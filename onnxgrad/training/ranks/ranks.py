@@ -1,11 +1,11 @@
-"""What a Trainer does where several ranks train one model: each has its part of every batch, and one of them writes files.
+"""Train one model on several ranks: each has its part of every batch, and one of them writes files.
 
 Tests: tests/distributed/test_trainer.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -147,6 +147,7 @@ class Ranks:
         self.step: RankStep
         self._row = _Row(transport.rank // strategy.pipeline, transport.world_size // strategy.pipeline)
         self.part: Part | None = None
+        self._part_weights: Mapping[Variable, Variable] | None = None
 
     # The programs ----------------------------------------------------------------------------------------------------
 
@@ -169,6 +170,10 @@ class Ranks:
             raise ArgumentError(f"{self.transport.world_size} ranks are no rows of {stages} stages. Start a multiple of {stages}.")
         take_parts(program)
 
+    def weigh(self, part_weights: Mapping[Variable, Variable]) -> None:
+        """Feed each step the weights of the terms of its loss: see ``core.step.loss_terms.loss_of_part``."""
+        self._part_weights = part_weights
+
     def attach(
         self,
         program: Program,
@@ -184,7 +189,7 @@ class Ranks:
         step_class: type[RankStep] = RankStep
         if self.are_many and self.strategy.pipeline > 1:
             step_class = PipelinedStep
-        self.step = step_class(self.transport, self.strategy, program, loss, is_scaled, average)
+        self.step = step_class(self.transport, self.strategy, program, loss, is_scaled, average, self._part_weights)
 
     def threads(self, wanted: int | None) -> int | None:
         """Threads of an operator: ranks of one machine share its cores."""
@@ -220,17 +225,28 @@ class Ranks:
         """A step, or the gradients of one that ``step.apply`` ends; all ranks have taken the same ``number`` of steps before."""
         return self.step.compute(executor, feed, fetches, self.part, number)
 
-    def means(self, values: dict[str, Any], interrupt: Interrupt) -> Row:
-        """Means of metrics over the whole batch; ranks also agree here whether the run is to be interrupted."""
+    def means(self, values: dict[str, Any], interrupt: Interrupt, loss_weight: float | None) -> tuple[Row, dict[str, float]]:
+        """Means of metrics over the whole batch, and what they count; ranks also agree here whether the run is to be interrupted.
+
+        Args:
+            values: of this rank's part, by name.
+            interrupt: of this rank, which is told what the others want.
+            loss_weight: what the loss of this part counts; what it counts in all is given back as ``loss``. None for examples.
+        """
         arrays = {name: np.asarray(value) for name, value in values.items()}
         if not self.are_many:
-            return {name: float(np.mean(array)) for name, array in arrays.items()}
+            weights = {name: float(array.size) for name, array in arrays.items()}
+            row = {name: float(np.mean(array)) if array.size else 0.0 for name, array in arrays.items()}
+            return row, weights if loss_weight is None else {**weights, "loss": loss_weight}
         counts = self.part is None or self.part.counts
         sums = [[np.sum(array, dtype=np.float64), array.size] if counts else [0.0, 0] for array in arrays.values()]
         table = np.array([*sums, [interrupt.requested, 0.0]], np.float64)
         self.transport.all_reduce_(table.reshape(-1))
         interrupt.agreed = bool(table[-1, 0])
-        return {name: float(total / count) for name, (total, count) in zip(arrays, table, strict=False)}
+        weights = {name: float(count) for name, (_, count) in zip(arrays, table, strict=False)}
+        row = {name: float(total / count) if count else 0.0 for name, (total, count) in zip(arrays, table, strict=False)}
+        exchange = self.step.exchange
+        return row, weights if loss_weight is None or exchange is None else {**weights, "loss": exchange.weight}
 
     def any(self, answer: bool) -> bool:
         """Return whether any rank answers True."""
@@ -262,14 +278,17 @@ class Ranks:
         yield
         self.step.forget()
 
-    def reduce_means(self, means: Means, names: list[str]) -> Means:
-        """Means over what all ranks have seen."""
+    def reduce_means(self, means: Means, names: Sequence[str]) -> Means:
+        """Means of these names over what all ranks have seen, of which some may have seen nothing."""
         if not self.are_many:
             return means
-        table = np.array([*(means.totals.get(name, 0.0) for name in names), means.count], np.float64)
+        totals = [means.totals.get(name, 0.0) for name in names]
+        weights = [means.weights.get(name, means.count) if name in means.totals else 0.0 for name in names]
+        table = np.array([*totals, *weights, means.count], np.float64)
         self.transport.all_reduce_(table)
-        *totals, count = table.tolist()
-        return Means(dict(zip(names, totals, strict=True)), round(count))
+        *sums, count = table.tolist()
+        totals, weights = sums[: len(names)], sums[len(names) :]
+        return Means(dict(zip(names, totals, strict=True)), round(count), dict(zip(names, weights, strict=True)))
 
     def folder(self, out: str | Path | RunFolder | None, keep: int) -> AbstractContextManager[RunFolder | None]:
         """The folder of a run, which rank 0 alone writes to."""

@@ -1,4 +1,4 @@
-"""Where a number that is not finite came from.
+"""Find the operator that a number which is not finite came from.
 
 Tests: tests/training/test_trainer.py.
 """

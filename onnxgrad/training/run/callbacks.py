@@ -1,4 +1,4 @@
-"""What a run tells others while it goes on: after steps, epochs and evaluations, and when a checkpoint is written."""
+"""Call callbacks during a run: after steps, epochs and evaluations, and when a checkpoint is written."""
 
 from __future__ import annotations
 

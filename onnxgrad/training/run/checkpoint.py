@@ -92,30 +92,30 @@ def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = N
     set_tensors(program, tensors, scope)
 
 
-def check_tensors(program: Programs, found: TensorFile) -> None:
+def check_tensors(program: Programs, file: TensorFile) -> None:
     """Raise UnknownName unless a file holds exactly the variables of a program, in their shapes and dtypes."""
     variables = {v.name: v for v in _state(program)}
-    beside = {name for name in found.arrays if name.startswith(_REST) or _is_sum(name, found)}
-    foreign = sorted((found.arrays.keys() - beside) ^ variables.keys())
+    beside = {name for name in file.arrays if name.startswith(_REST) or _is_sum(name, file)}
+    foreign = sorted((file.arrays.keys() - beside) ^ variables.keys())
     if foreign:
-        raise UnknownName(f"{found.path!r} belongs to another program: {foreign[0]!r} is only on one side.")
+        raise UnknownName(f"{file.path!r} belongs to another program: {foreign[0]!r} is only on one side.")
     for name, v in variables.items():
-        array = found.arrays[name]
+        array = file.arrays[name]
         if tuple(array.shape) != v.static_shape:
-            raise UnknownName(f"{found.path!r}: {name!r} has shape {list(array.shape)}, the program's is {v.static_shape}.")
+            raise UnknownName(f"{file.path!r}: {name!r} has shape {list(array.shape)}, the program's is {v.static_shape}.")
         if array.dtype != v.dtype.numpy:
-            raise UnknownName(f"{found.path!r}: {name!r} is {array.dtype.name}, the program's is {v.dtype.name}.")
+            raise UnknownName(f"{file.path!r}: {name!r} is {array.dtype.name}, the program's is {v.dtype.name}.")
 
 
-def set_tensors(program: Programs, found: TensorFile, scope: Scope | None = None) -> None:
+def set_tensors(program: Programs, file: TensorFile, scope: Scope | None = None) -> None:
     """Set the variables of a program to what ``check_tensors`` has seen, all at once."""
-    set_values(((v, found.arrays[v.name]) for v in _state(program)), scope)
+    set_values(((v, file.arrays[v.name]) for v in _state(program)), scope)
     for exchange in _exchanges(program):
-        rests = {name.removeprefix(_REST): array for name, array in found.arrays.items() if name.startswith(_REST)}
+        rests = {name.removeprefix(_REST): array for name, array in file.arrays.items() if name.startswith(_REST)}
         exchange.set_rests(rests)
     of_ranks: dict[int, dict[str, Any]] = {}
-    for name, array in found.arrays.items():
-        if _is_sum(name, found):
+    for name, array in file.arrays.items():
+        if _is_sum(name, file):
             rank, own = _SUM.fullmatch(name).groups()  # type: ignore[union-attr]
             of_ranks.setdefault(int(rank), {})[own] = array
     for exchange in _summing(program):
@@ -149,11 +149,11 @@ def _summing(program: Programs) -> list[Any]:
     return [exchange for exchange in _exchanges(program) if hasattr(exchange, "set_sums")]
 
 
-def _is_sum(name: str, found: TensorFile) -> bool:
+def _is_sum(name: str, file: TensorFile) -> bool:
     """Whether a tensor is the sum of gradients of one rank: like that of all, which the file holds too"""
     match = _SUM.fullmatch(name)
-    total = None if match is None else found.arrays.get(match[2])
-    return total is not None and (total.shape, total.dtype) == (found.arrays[name].shape, found.arrays[name].dtype)
+    total = None if match is None else file.arrays.get(match[2])
+    return total is not None and (total.shape, total.dtype) == (file.arrays[name].shape, file.arrays[name].dtype)
 
 
 def _state(program: Programs) -> list[Any]:
@@ -177,12 +177,12 @@ _DIGESTS: WeakKeyDictionary[Program, dict[str, tuple[Any, str]]] = WeakKeyDictio
 
 def _contents(v: Any) -> str:
     """A hash of the value of a weight, taken again when another value was set"""
-    held = v.block.program.active_scope().present(v.name)
-    held = v.value if held is None else held
+    value = v.block.program.active_scope().present(v.name)
+    value = v.value if value is None else value
     digests = _DIGESTS.setdefault(v.block.program, {})
     known = digests.get(v.name)
-    if known is not None and known[0] is held:
+    if known is not None and known[0] is value:
         return known[1]
     digest = hashlib.sha256(np.ascontiguousarray(v.get_value()).view(np.uint8).data).hexdigest()
-    digests[v.name] = (held, digest)
+    digests[v.name] = (value, digest)
     return digest

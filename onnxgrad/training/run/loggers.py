@@ -43,12 +43,12 @@ class TensorBoard(Callback):
         except ImportError as error:
             raise OnnxGradError("logs for TensorBoard need the package tensorboard. Install onnxgrad[tensorboard].") from error
         self._folder, self._writer = folder, None
-        self._kinds: Any = (EventFileWriter, event_pb2.Event, summary_pb2.Summary)
+        self._classes: Any = (EventFileWriter, event_pb2.Event, summary_pb2.Summary)
 
     def on_begin(self, trainer: Trainer, plan: dict[str, Any]) -> None:
         if self._folder is None and plan["out"] is None:
             raise OnnxGradError("TensorBoard() has no folder to write to. Give it one, or give fit out=.")
-        self._writer = self._kinds[0](str(self._folder or Path(plan["out"]) / "tensorboard"))
+        self._writer = self._classes[0](str(self._folder or Path(plan["out"]) / "tensorboard"))
 
     def on_step(self, trainer: Trainer, row: Row) -> None:
         self._write("step", row)
@@ -65,7 +65,7 @@ class TensorBoard(Callback):
             self._writer.close()
 
     def _write(self, prefix: str, row: Row) -> None:
-        _, event, summary = self._kinds
+        _, event, summary = self._classes
         values = [summary.Value(tag=f"{prefix}/{name}", simple_value=value) for name, value in _curves(row).items()]
         self._writer.add_event(event(step=row["step"], wall_time=time.time(), summary=summary(value=values)))  # type: ignore[attr-defined]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from onnxgrad.errors import DataError
+from onnxgrad.errors import DataError, FeedError
 from onnxgrad.optimizer.lr import ReduceOnPlateau
 from onnxgrad.training.data.rows import Batch, Rows, Stream, prefetched
 from onnxgrad.training.ranks.ranks import EpochBatch, examples_of
@@ -121,7 +121,7 @@ class TrainingLoop:
         for batch in batches:
             try:
                 values = trainer.step(batch if isinstance(batch, EpochBatch) else EpochBatch(batch))
-            except DataError as error:
+            except FeedError as error:
                 raise DataError(f"epoch {trainer.state.epoch + 1}, batch {trainer.state.batch + 1}: {error}") from error
             size = examples_of(batch)
             progress.update(size, trainer.state.means.now())

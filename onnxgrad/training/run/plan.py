@@ -5,9 +5,10 @@ Tests: tests/training/test_trainer.py.
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,15 +31,15 @@ class FitPlan:
     batch_size: int
     shuffle: bool
     drop_last: bool
+    prefetch: int
+    max_steps: int | None
     patience: int | None
+    monitor: str | None
+    evaluate_every: int | None
     checkpoint_every: int | None
     callbacks: Sequence[Any]
-    prefetch: int
     verbose: bool | str
     curves: bool
-    monitor: str | None = None
-    max_steps: int | None = None
-    evaluate_every: int | None = None
 
 
 def judged(row: Row, monitor: str | None = None) -> float:
@@ -83,25 +84,45 @@ def check_course(trainer: Trainer, validation: Any, monitor: str | None = None, 
 
 
 class Means:
-    """Means over the examples seen so far."""
+    """Weighted means of values that come in parts, each as its mean over a part and the weight of that.
 
-    def __init__(self, totals: dict[str, float] | None = None, count: int = 0) -> None:
-        self.totals = dict(totals or {})
-        self.count = count
+    Attributes:
+        totals: by name, the sum over parts of weight times mean.
+        weights: by name, the sum of weights, where these are not numbers of examples.
+        count: of examples.
+    """
 
-    def add(self, values: Row, examples: int) -> None:
+    def __init__(
+        self, totals: Mapping[str, float] | None = None, count: int = 0, weights: Mapping[str, float] | None = None
+    ) -> None:
+        self.totals, self.count, self.weights = dict(totals or {}), count, dict(weights or {})
+
+    def add(self, values: Row, examples: int, weights: Mapping[str, float] | None = None) -> None:
+        """Add a part.
+
+        Args:
+            values: means over the part, by name.
+            examples: in the part: the weight of what ``weights`` does not name.
+            weights: by name; what has the weight 0 is left out, as it may be NaN.
+        """
+        weights = weights or {}
         for name, value in values.items():
-            self.totals[name] = self.totals.get(name, 0.0) + value * examples
+            weight = weights.get(name, examples)
+            self.totals[name] = self.totals.get(name, 0.0) + (value * weight if weight else 0.0)
+            if name in weights:
+                self.weights[name] = self.weights.get(name, 0.0) + weight
         self.count += examples
 
-    def plus(self, values: Row, examples: int) -> Means:
-        """These and another batch."""
-        other = Means(self.totals, self.count)
-        other.add(values, examples)
+    def plus(self, values: Row, examples: int, weights: Mapping[str, float] | None = None) -> Means:
+        """These and another part, for which see ``add``."""
+        other = Means(self.totals, self.count, self.weights)
+        other.add(values, examples, weights)
         return other
 
     def now(self) -> Row:
-        return {name: total / self.count for name, total in self.totals.items()}
+        """The means so far; NaN of what has no weight."""
+        weights = {name: self.weights.get(name, self.count) for name in self.totals}
+        return {name: total / weights[name] if weights[name] else math.nan for name, total in self.totals.items()}
 
 
 class Interrupt:

@@ -39,6 +39,7 @@ class Position:
     schedule: dict[str, Any] | None = None
     begun: int = 0
     files: Fingerprints = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -129,6 +130,7 @@ def _wrong(state: Any) -> str | None:
 _KINDS = {
     "seed": "a whole number",
     "totals": "a sum by name",
+    "weights": "a sum by name",
     "history": "a list of rows",
     "best": "a number",
     "schedule": "the state of a schedule",
@@ -141,7 +143,7 @@ def _fits(name: str, value: Any) -> bool:
         return _is_whole(value) and value >= (name == "accumulate")
     if name == "seed":
         return _is_whole(value)
-    if name == "totals":
+    if name in ("totals", "weights"):
         return isinstance(value, dict) and all(map(_is_number, value.values()))
     if name == "history":
         return isinstance(value, list) and all(isinstance(row, dict) for row in value)

@@ -191,7 +191,7 @@ class Working:
 
 
 def _has_width() -> bool:
-    """Whether the terminal knows how wide it is; those of containers often say 0"""
+    """Return whether the terminal knows its width; terminals of containers often say 0"""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns > 0
     except (OSError, ValueError):

@@ -55,6 +55,7 @@ class RunState:
             accumulate=accumulate,
             examples=self.means.count,
             totals=self.means.totals,
+            weights=self.means.weights,
             history=self.history,
             best=self.best,
             schedule=None if schedule is None else schedule.state_dict(),
@@ -72,7 +73,7 @@ class RunState:
             history=position.history,
             evaluations=self.evaluations,
             best=position.best,
-            means=Means(position.totals, position.examples),
+            means=Means(position.totals, position.examples, position.weights),
             files=position.files,
         )
 

@@ -257,8 +257,8 @@ def _normalise(v: Variable, mean: Array, var: Array, momentum: float, epsilon: f
         program.decisions[name] = "weight: added"
         return block.create_parameter(name, value.shape, dtype, value=TensorValue.of(value.astype(dtype.numpy)))
 
-    held = [program.create_global_var(f"{v.name}.norm.{n}", a.astype(dtype.numpy)) for n, a in (("mean", mean), ("var", var))]
-    operands = [v, weight("scale", np.sqrt(var + epsilon)), weight("shift", mean), *held]
+    state = [program.create_global_var(f"{v.name}.norm.{n}", a.astype(dtype.numpy)) for n, a in (("mean", mean), ("var", var))]
+    operands = [v, weight("scale", np.sqrt(var + epsilon)), weight("shift", mean), *state]
 
     def write(build: Builder) -> Variable:
         attrs = {"epsilon": float(epsilon), "momentum": float(momentum)}
@@ -332,9 +332,9 @@ def _foldable(norm: Operator, reads: Counter[Variable]) -> _Fold | None:
     if x is None or layer is None or layer.type not in _LAYERS or layer.domain or reads[x] != 1:
         return None
     trains = norm.attrs.get("training_mode") or sum(v is not None for v in norm.outputs) > 1 or norm.attrs.get("spatial") == 0
-    held = [_is_stored(v) for v in norm.inputs[1:5]]
+    state = [_is_stored(v) for v in norm.inputs[1:5]]
     weight, bias = layer.inputs[1], layer.inputs[2] if len(layer.inputs) > 2 else None
-    if trains or not all(held) or not isinstance(weight, Parameter) or not (bias is None or _is_stored(bias)):
+    if trains or not all(state) or not isinstance(weight, Parameter) or not (bias is None or _is_stored(bias)):
         return None
     channels = _channels_of(layer, weight)
     if any(v is None or v.static_shape != (channels,) for v in norm.inputs[1:5]):

@@ -18,11 +18,11 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import UnknownName
 
-__all__ = ["KEY", "KINDS", "LoraTarget", "chosen_targets", "matrix_of"]
+__all__ = ["GROUPS", "KEY", "LoraTarget", "chosen_targets", "matrix_of"]
 
 KEY = "onnxgrad.lora"
 """Marks the operators of a branch."""
-KINDS = ("attention", "mlp", "all")
+GROUPS = ("attention", "mlp", "all")
 _ATTENTION = ("attn", "attention", "q_proj", "k_proj", "v_proj", "o_proj", "qkv")
 _MLP = ("mlp", "ffn", "feed_forward", "gate_proj", "up_proj", "down_proj", "intermediate", "output.dense", "fc1", "fc2")
 _PACKED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
@@ -67,8 +67,8 @@ def chosen_targets(program: Program, layers: str | Sequence[str]) -> list[LoraTa
     targets = _targets(program)
     chosen: dict[Operator, LoraTarget] = {}
     for pattern in [layers] if isinstance(layers, str) else layers:
-        fitting = _of_kind(targets, pattern) if pattern in KINDS else [t for t in targets if t.fits(pattern)]
-        packed = [] if fitting or pattern in KINDS else [t for t in targets if t.holds(pattern)]
+        fitting = _of_group(targets, pattern) if pattern in GROUPS else [t for t in targets if t.fits(pattern)]
+        packed = [] if fitting or pattern in GROUPS else [t for t in targets if t.holds(pattern)]
         if packed:
             more = f" and {len(packed) - 1} more" if len(packed) > 1 else ""
             message = f"lora: {pattern!r} names a part of {packed[0].name}{more}, which the file holds in one weight"
@@ -76,12 +76,12 @@ def chosen_targets(program: Program, layers: str | Sequence[str]) -> list[LoraTa
         if not fitting and not packed:
             known = ", ".join(t.name for t in targets[:6]) or "none"
             message = f"lora: {pattern!r} fits no MatMul, Gemm, Conv or MatMulNBits weight. There are: {known}"
-            raise UnknownName(f"{message}. Name one, or a kind: {', '.join(KINDS)}.")
+            raise UnknownName(f"{message}. Name one, or a kind: {', '.join(GROUPS)}.")
         chosen.update((t.op, t) for t in [*fitting, *packed])
     return list(chosen.values())
 
 
-def _of_kind(targets: Sequence[LoraTarget], kind: str) -> list[LoraTarget]:
+def _of_group(targets: Sequence[LoraTarget], kind: str) -> list[LoraTarget]:
     return [t for t in targets if (not _is_head(t.op) if kind == "all" else t.is_for(kind))]
 
 

@@ -14,10 +14,10 @@ from onnxgrad.core.ir.infer import (
     fill_type,
     infer_again,
     infer_leniently,
+    infer_window_ranks,
     infer_with_bodies,
     read_type,
     reason_against,
-    settle_ranks,
 )
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
@@ -318,7 +318,7 @@ def test_another_domain_can_say_what_its_operators_give(monkeypatch):
 def test_windows_say_how_many_axes_there_are(type, inputs, attrs, ranks):
     op = operator(type, *[TensorType(dtype_of("float32"), None)] * inputs, **attrs)
     op.outputs[0].type = TensorType(dtype_of("float32"), None)
-    settle_ranks(op)
+    infer_window_ranks(op)
     assert [v.rank for v in op.inputs] == ranks and op.outputs[0].rank == ranks[0]
 
 

@@ -10,9 +10,10 @@ from onnxgrad.core.ir.origin import Origin
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import (
     all_operators_of,
-    captured,
+    captured_variables,
     dependent_operators,
     needed_operators,
+    readers_in,
     substitute,
 )
 
@@ -76,18 +77,18 @@ def test_operators_of_bodies_come_after_the_one_that_has_them(nested):
 
 
 def test_an_operator_without_bodies_captures_nothing(nested):
-    assert captured(nested.global_block().ops[0]) == []
+    assert captured_variables(nested.global_block().ops[0]) == []
 
 
 def test_bodies_capture_what_is_defined_around_them_in_order_of_first_use(nested):
     inner = condition(nested).attrs["then_branch"].ops[-1]
-    assert names(captured(inner)) == ["t", "z", "w", "a"]
+    assert names(captured_variables(inner)) == ["t", "z", "w", "a"]
     loop = condition(nested).attrs["else_branch"].ops[0]
-    assert names(captured(loop)) == ["z"]
+    assert names(captured_variables(loop)) == ["z"]
 
 
 def test_what_a_body_defines_is_no_captured_value_of_its_operator(nested):
-    assert names(captured(condition(nested))) == ["a", "d", "z", "w", "n", "x"]
+    assert names(captured_variables(condition(nested))) == ["a", "d", "z", "w", "n", "x"]
 
 
 def test_a_captured_value_that_a_body_only_returns_counts():
@@ -95,7 +96,7 @@ def test_a_captured_value_that_a_body_only_returns_counts():
         y = If (c) < then_branch = t () => (x) {}, else_branch = e () => (float[2] v) { v = Neg (x) } > }"""
     branches = paddle.from_onnx(onnx.parser.parse_model(text)).global_block().ops[0]
     del branches.attrs["else_branch"]
-    assert names(captured(branches)) == ["x"]
+    assert names(captured_variables(branches)) == ["x"]
 
 
 # What a result needs -------------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ def test_an_absent_operand_stays_absent():
 def test_bodies_read_what_is_substituted_and_return_it(nested):
     a, x, z, v = (nested.find(name) for name in ("a", "x", "z", "v"))
     substitute([condition(nested)], {a: x, v: z})
-    assert names(captured(condition(nested))) == ["x", "d", "z", "w", "n"]
+    assert names(captured_variables(condition(nested))) == ["x", "d", "z", "w", "n"]
     assert names(condition(nested).attrs["then_branch"].ops[-1].attrs["then_branch"].outputs) == ["z"]
 
 
@@ -201,8 +202,8 @@ def test_copied_bodies_read_the_copies_of_what_they_captured(nested):
     block = nested.global_block()
     x, z = nested.find("x"), nested.find("z")
     _, copy = copy_operators(block.ops, {x: z}, block, lambda v: f"{v.name}/copy")
-    assert names(captured(copy)) == ["a/copy", "d", "z", "w", "n"]
-    assert names(captured(condition(nested))) == ["a", "d", "z", "w", "n", "x"]
+    assert names(captured_variables(copy)) == ["a/copy", "d", "z", "w", "n"]
+    assert names(captured_variables(condition(nested))) == ["a", "d", "z", "w", "n", "x"]
     assert types(all_operators_of(copy.attrs["then_branch"])) == ["Reshape", "If", "Mul", "Add", "Exp"]
     assert copy.attrs["then_branch"].ops[-1].attrs["then_branch"].parent is copy.attrs["then_branch"]
 
@@ -270,5 +271,18 @@ def test_a_constant_of_a_body_is_not_captured_where_a_body_inside_reads_it():
         }, else_branch = e () => (float[2] z) { z = Neg (x) }> }"""
     outer = paddle.from_onnx(onnx.parser.parse_model(text)).global_block().ops[0]
     (inner,) = outer.attrs["then_branch"].ops
-    assert names(captured(outer)) == ["c", "x"]
-    assert names(captured(inner)) == ["x", "two"]
+    assert names(captured_variables(outer)) == ["c", "x"]
+    assert names(captured_variables(inner)) == ["x", "two"]
+
+
+# Readers -------------------------------------------------------------------------------------------------------------
+
+
+def test_readers_stand_with_the_index_of_the_input_once_for_each():
+    block = Program().global_block()
+    x, z = block.create_var("x", [2]), block.create_var("z", [2])
+    a = block.build.Mul(x, x)
+    block.build.Add(z, a)
+    mul, add = block.ops
+    assert readers_in(block.ops) == {x: [(mul, 0), (mul, 1)], z: [(add, 0)], a: [(add, 1)]}
+    assert readers_in([add])[x] == []

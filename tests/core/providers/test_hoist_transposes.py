@@ -30,7 +30,7 @@ def _scan(product, columns=2):
 
 
 def _graph(outputs):
-    return compile(outputs[0].block.program, list(outputs), given=[])
+    return compile(outputs[0].block.program, list(outputs), inputs=[])
 
 
 def _types(graph):

@@ -577,7 +577,7 @@ def test_gradients_of_convolutions_have_memory_of_their_own(fetches_gradient):
         fetches = [loss, gradient] if fetches_gradient else [loss]
         steps.append([executor.run(program, feed, fetches) for feed in feeds])
         prepared = next(iter(executor._sessions._by_program[program].prepared.values()))
-        assert len(prepared._rooms) == (memory == "low" and not fetches_gradient)
+        assert len(prepared._slots_of) == (memory == "low" and not fetches_gradient)
     for plain, found in zip(*steps, strict=True):
         for value, expected in zip(found, plain, strict=True):
             np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-7)

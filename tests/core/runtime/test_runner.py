@@ -9,7 +9,7 @@ from onnxgrad.core.compile import compile
 from onnxgrad.core.runtime.places import CPUPlace
 from onnxgrad.core.runtime.runner import OpenPhase, added_up
 from onnxgrad.core.state.values import value_of, view_of
-from onnxgrad.core.step.stages import make_stages, reduced
+from onnxgrad.core.step.stages import make_stages, sum_over_ranks
 from onnxgrad.core.step.step import phase_of
 from onnxgrad.distributed import run_local
 from onnxgrad.errors import ArgumentError
@@ -20,7 +20,7 @@ def stages():
     """exp(sum over ranks of mean x) + x, cut at the sum, and the names of what is returned."""
     x = static.data("x", [3])
     mean = paddle.mean(x)
-    total = reduced(x.block.build, mean)
+    total = sum_over_ranks(x.block.build, mean)
     result = paddle.exp(total) + x
     graph = compile(x.block.program, [result, mean])
     return make_stages(graph, [v for _, v in graph.outputs], name="part"), result.name, mean.name

@@ -12,7 +12,7 @@ from onnxgrad.core.compile import compile
 from onnxgrad.core.runtime import session as module
 from onnxgrad.core.runtime.denormals import OPTION, can_flush
 from onnxgrad.core.runtime.places import CPUPlace
-from onnxgrad.core.runtime.session import begins, open_graph, open_model, trains
+from onnxgrad.core.runtime.session import is_startup, open_graph, open_model, trains_state
 from onnxgrad.distributed import run_local
 from onnxgrad.distributed.pipeline import PipelineStep
 from onnxgrad.distributed.sharded import ShardedStep
@@ -145,8 +145,8 @@ def test_which_graphs_train_and_which_begin():
     loss = paddle.sum(x * w)
     program = loss.block.program
     plain = compile(program, [loss], state_as_inputs=True)
-    assert not trains(plain) and not begins(plain)
+    assert not trains_state(plain) and not is_startup(plain)
     paddle.optimizer.SGD(0.1).minimize(loss)
     step = compile(program, [loss], state_as_inputs=True)
-    assert trains(step) and not begins(step)
-    assert begins(compile(static.default_startup_program(), [], state_as_inputs=True))
+    assert trains_state(step) and not is_startup(step)
+    assert is_startup(compile(static.default_startup_program(), [], state_as_inputs=True))

@@ -145,9 +145,9 @@ class TestRows:
     def test_packed_rows_hold_every_example(self, folder):
         texts = [chr(97 + at) * (1 + at % 9) for at in range(26)]
         data = opened(folder, [{"text": text} for text in texts], max_length=12, pack=True)
-        assert all(len(row.words) <= 12 for row in data.rows)
+        assert all(len(row.token_ids) <= 12 for row in data.rows)
         assert len(data) <= 1.2 * sum(len(text) + 1 for text in texts) / 12
-        found = "".join(shown(folder, row.words) for row in data.rows).split("<|endoftext|>")
+        found = "".join(shown(folder, row.token_ids) for row in data.rows).split("<|endoftext|>")
         assert sorted(found) == sorted([*texts, ""])
         # The first word of an example does not follow from the one before it.
         assert sum((row.labels == -100).sum() for row in data.rows) == len(texts)

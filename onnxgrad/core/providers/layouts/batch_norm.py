@@ -65,7 +65,7 @@ class _Gradients(Links):
             done.extend(self.build.stage)
         self.graph.operators = done
 
-    def made(self, v: Variable | None, op_type: str) -> Operator | None:
+    def producer_of(self, v: Variable | None, op_type: str) -> Operator | None:
         """The operator of this type that computes ``v``"""
         maker = None if v is None else self.makers.get(v)
         return maker if maker is not None and maker.type == op_type and not maker.domain else None
@@ -82,9 +82,9 @@ class _Gradients(Links):
 
     def centred(self, v: Variable | None) -> Variable | None:
         """x, if ``v`` is x - mean(x) and the mean is known"""
-        difference = self.made(v, "Sub")
+        difference = self.producer_of(v, "Sub")
         x = None if difference is None else difference.inputs[0]
-        mean = None if difference is None else self.made(difference.inputs[1], "ReduceMean")
+        mean = None if difference is None else self.producer_of(difference.inputs[1], "ReduceMean")
         known = x in self.statistics and mean is not None and mean.inputs[0] is x and _per_channel(mean, 1)
         return x if known else None
 
@@ -104,7 +104,7 @@ def _batch_normalization(pass_: _Gradients, op: Operator) -> bool:
     if not op.attr("training_mode") or not again or x is None or not _is_large(x) or scale is None or scale.dtype.name != "float32":
         return False
     build, momentum = pass_.build, op.attr("momentum")
-    results = build.emit(op.type, [x, scale, shift, *_room(build, x)], {**op.attrs, "momentum": 0.0}, outputs=3)
+    results = build.emit(op.type, [x, scale, shift, *_buffers(build, x)], {**op.attrs, "momentum": 0.0}, outputs=3)
     y, *fresh = as_tuple(results)
     pass_.replace(op, y)
     for old, statistic, out in zip(running, fresh, op.outputs[1:], strict=False):
@@ -115,7 +115,7 @@ def _batch_normalization(pass_: _Gradients, op: Operator) -> bool:
     return True
 
 
-def _room(build: Any, x: Variable) -> tuple[Any, Any]:
+def _buffers(build: Any, x: Variable) -> tuple[Any, Any]:
     """Return buffers for the old statistics, which count nothing: onnxruntime writes the new ones over them, so no other operator
     may have them, and they must not be constants, which are merged."""
     space = list(range(2, x.rank or 0))
@@ -145,7 +145,7 @@ def _mean(pass_: _Gradients, op: Operator) -> bool:
     if x in pass_.statistics and _per_channel(op, 1):
         shape = [1, -1] + [1] * ((x.rank or 2) - 2)
         return pass_.replace(op, pass_.build.Reshape(pass_.statistics[x][0], shape))
-    squared = pass_.made(x, "Mul")
+    squared = pass_.producer_of(x, "Mul")
     if squared is None or squared.inputs[0] is not squared.inputs[1] or not _per_channel(op, 0):
         return False
     source = pass_.centred(squared.inputs[0])
@@ -158,7 +158,7 @@ def _sum(pass_: _Gradients, op: Operator) -> bool:
     """sum(g (x - mean)) as sum(g x) - mean sum(g)"""
     if not _per_channel(op, 0):
         return False
-    product = pass_.made(op.inputs[0], "Mul")
+    product = pass_.producer_of(op.inputs[0], "Mul")
     for g, centred in () if product is None else (product.inputs, product.inputs[::-1]):
         x = pass_.centred(centred)
         if x is None or g is None or g.dims != x.dims or pass_.centred(g) is not None or not pass_.alone(op.inputs[0]):
@@ -183,7 +183,7 @@ def _sum(pass_: _Gradients, op: Operator) -> bool:
 
 def _difference(pass_: _Gradients, op: Operator) -> bool:
     """(g - a) - (x - mean) s as g - (x s + (a - mean s))"""
-    first, second = pass_.made(op.inputs[0], "Sub"), pass_.made(op.inputs[1], "Mul")
+    first, second = pass_.producer_of(op.inputs[0], "Sub"), pass_.producer_of(op.inputs[1], "Mul")
     if first is None or second is None or not all(map(pass_.alone, op.inputs)):
         return False
     (g, a), (centred, slope) = first.inputs, second.inputs

@@ -69,7 +69,7 @@ class _ChwnPass(LayoutPass):
         return self.build.Reshape(self.build.Transpose(rows, perm=[1, 0]), [channels, height, width, batch])
 
     def operand(self, v: Variable, image: Sequence[int]) -> Any:
-        """Expand width and batch, which are one axis, to those of the image, unless both are of size 1."""
+        """Expand width and batch, which are one axis, to the size of the image, unless both are of size 1."""
         batch, channels, height, width = shape_of(v)
         is_whole = (batch, width) == (image[N], image[W])
         if is_whole and v in self.held:

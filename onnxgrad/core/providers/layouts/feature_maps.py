@@ -1,4 +1,4 @@
-"""What is known of images, and of the convolutions that read them.
+"""Describe feature maps, and the convolutions that read them.
 
 Tests: tests/core/providers/test_chwn.py, tests/core/providers/test_hwnc.py.
 """

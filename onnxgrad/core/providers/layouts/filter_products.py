@@ -59,13 +59,13 @@ class _Axis:
         """How many positions are summed over."""
         return self.size if self.shifts_gradient else self.positions
 
-    def of_image(self) -> np.ndarray[Any, Any]:
+    def image_indices(self) -> np.ndarray[Any, Any]:
         """Return the index where each tap reads the image at each position, [taps or 1, count]; outside are zeros."""
         taps = np.arange(1 if self.shifts_gradient else self.taps)[:, None] * self.dilation
         indices: np.ndarray[Any, Any] = taps + np.arange(self.count) * self.stride - (0 if self.shifts_gradient else self.before)
         return indices
 
-    def of_gradient(self) -> np.ndarray[Any, Any]:
+    def gradient_indices(self) -> np.ndarray[Any, Any]:
         """Return the index where each tap reads the gradient, likewise."""
         taps = np.arange(self.taps if self.shifts_gradient else 1)[:, None] * self.dilation
         indices: np.ndarray[Any, Any] = np.arange(self.count) - taps + (self.before if self.shifts_gradient else 0)
@@ -80,24 +80,24 @@ def filter_product(build: Any, x: Any, gy: Any, sizes: Sequence[int], positions:
     """
     (channels, *_, batch), out = x.dims, gy.dims[0]
     known = batch if isinstance(batch, int) else _BATCH
-    axes = _shared_out(channels, out, sizes, positions, window)
-    left = _Shifted(build, gy, positions, *(axis.of_gradient() for axis in axes))
-    right = _Shifted(build, x, sizes, *(axis.of_image() for axis in axes))
+    axes = _shifted_axes(channels, out, sizes, positions, window)
+    left = _Shifted(build, gy, positions, *(axis.gradient_indices() for axis in axes))
+    right = _Shifted(build, x, sizes, *(axis.image_indices() for axis in axes))
     summed = None
     for rows in _strips(axes, _copied(axes, channels, out) * known, known):
         summed = build.Gemm(left.matrix(*rows), right.matrix(*rows), *([] if summed is None else [summed]), transB=1)
     down, across = axes
     if not (down.shifts_gradient or across.shifts_gradient):
         return build.Reshape(summed, [out, channels, *window.kernel])  # type: ignore[no-any-return]
-    of_gradient, of_image = ([axis.taps for axis in axes if axis.shifts_gradient is shifts] for shifts in (True, False))
-    apart = build.Reshape(summed, [out, *of_gradient, channels, *of_image])
-    at_gradient, at_channels = iter(range(1, 3)), 1 + len(of_gradient)
+    gradient_taps, image_taps = ([axis.taps for axis in axes if axis.shifts_gradient is shifts] for shifts in (True, False))
+    apart = build.Reshape(summed, [out, *gradient_taps, channels, *image_taps])
+    at_gradient, at_channels = iter(range(1, 3)), 1 + len(gradient_taps)
     at_image = iter(range(at_channels + 1, 4))
     order = [next(at_gradient if axis.shifts_gradient else at_image) for axis in axes]
     return build.Transpose(apart, perm=[0, at_channels, *order])  # type: ignore[no-any-return]
 
 
-def _shared_out(channels: int, out: int, sizes: Sequence[int], positions: Sequence[int], window: Any) -> list[_Axis]:
+def _shifted_axes(channels: int, out: int, sizes: Sequence[int], positions: Sequence[int], window: Any) -> list[_Axis]:
     """The axes, so that the copies are smallest; all taps from the image where that gains little"""
     described = list(zip(sizes, positions, window.kernel, window.strides, window.dilations, window.pads[:2], strict=True))
     best = plain = [_Axis(*of_axis) for of_axis in described]
@@ -113,8 +113,8 @@ def _shared_out(channels: int, out: int, sizes: Sequence[int], positions: Sequen
 
 def _copied(axes: Sequence[_Axis], channels: int, out: int) -> float:
     """The numbers of both operands, per image"""
-    of_gradient, of_image = (prod(axis.taps for axis in axes if axis.shifts_gradient is shifts) for shifts in (True, False))
-    return prod(axis.count for axis in axes) * (channels * of_image + out * of_gradient)
+    gradient_taps, image_taps = (prod(axis.taps for axis in axes if axis.shifts_gradient is shifts) for shifts in (True, False))
+    return prod(axis.count for axis in axes) * (channels * image_taps + out * gradient_taps)
 
 
 def _strips(axes: Sequence[_Axis], numbers: float, batch: int) -> list[tuple[int, int]]:

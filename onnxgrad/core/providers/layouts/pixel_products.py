@@ -20,7 +20,12 @@ from onnxgrad.core.providers.layouts.feature_maps import MapWindow, filter_opera
 from onnxgrad.core.providers.layouts.forms import filter_gradient
 from onnxgrad.core.providers.layouts.layout import LayoutPass
 from onnxgrad.core.providers.layouts.plan import best_tile
-from onnxgrad.core.providers.layouts.winograd import Tiles, backwards, convolution as winograd_convolution, turned
+from onnxgrad.core.providers.layouts.winograd import (
+    Tiles,
+    convolution as winograd_convolution,
+    image_gradient_tiles,
+    swap_filter_axes,
+)
 
 __all__ = ["convolution", "transposed_convolution"]
 
@@ -38,7 +43,7 @@ def convolution(pass_: LayoutPass, op: Operator) -> bool:
         image = build.Reshape(flat, [*result, batch, out])
     else:
         tiles = _tiles(pass_, winograd_convolution, "result", x, y, window)
-        image = tiles.image_of(build, pass_.image(x), turned(build, tiles.filters(build, w)))
+        image = tiles.image_gradient(build, pass_.image(x), swap_filter_axes(build, tiles.filters(build, w)))
     return _give_with_bias(pass_, y, image, more)
 
 
@@ -52,8 +57,8 @@ def transposed_convolution(pass_: LayoutPass, op: Operator) -> bool:
         pixels = _spread_pixels(build, build.Reshape(flat, [-1, batch * channels]), window, result, size)
         image = build.Reshape(pixels, [*size, batch, channels])
     else:
-        tiles = _tiles(pass_, backwards, "image", x, g, window)
-        image = tiles.image_of(build, pass_.image(g), tiles.filters(build, w))
+        tiles = _tiles(pass_, image_gradient_tiles, "image", x, g, window)
+        image = tiles.image_gradient(build, pass_.image(g), tiles.filters(build, w))
     return _give_with_bias(pass_, x, image, more)
 
 
@@ -67,9 +72,9 @@ def _filter_product(pass_: LayoutPass, x: Variable, gy: Variable, window: MapWin
     return tiles.filter_of(build, pass_.image(x), pass_.image(gy))
 
 
-def _tiles(pass_: LayoutPass, make: Any, kind: str, x: Variable, y: Variable, window: MapWindow) -> Tiles:
+def _tiles(pass_: LayoutPass, make: Any, product: str, x: Variable, y: Variable, window: MapWindow) -> Tiles:
     (batch, *image), (_, *result), stride = shape_of(x), shape_of(y), window.strides[0]
-    tile, _ = best_tile(kind, batch, tuple(image), tuple(result), stride, pass_.target.fast)
+    tile, _ = best_tile(product, batch, tuple(image), tuple(result), stride, pass_.target.fast)
     tiles: Tiles = make(tuple(image[1:]), tuple(result[1:]), tuple(window.pads[:2]), stride, tile == 4)
     return tiles
 

@@ -61,7 +61,7 @@ class _Plan:
         self.makers: dict[Variable, Operator] = {}
         feature_maps: set[Variable] = set()
         for op in graph.operators:
-            read = _images_read(op)
+            read = _maps_read(op)
             gain = None
             if op.domain == "" and (op.type in ("Conv", "ConvTranspose") or any(v in feature_maps for v in read)):
                 gain = _gain(op, read, is_fast)
@@ -71,10 +71,10 @@ class _Plan:
                 continue
             else:
                 self.stay.add(op)
-            feature_maps.update(v for v in [*read, *_images_made(op)] if is_image(v))
+            feature_maps.update(v for v in [*read, *_maps_written(op)] if is_image(v))
             for v in read:
                 self.readers.setdefault(v, []).append(op)
-            for v in _images_made(op):
+            for v in _maps_written(op):
                 self.makers[v] = op
 
     def choose(self) -> set[Operator]:
@@ -99,7 +99,7 @@ class _Plan:
         return {op for op in self.gains if number[op] in side}
 
 
-def _images_read(op: Operator) -> list[Variable]:
+def _maps_read(op: Operator) -> list[Variable]:
     """The images that an operator reads."""
     operands = filter_operands(op) if op.type == "Conv" else None
     if operands is not None:
@@ -109,7 +109,7 @@ def _images_read(op: Operator) -> list[Variable]:
     return [v for v in op.inputs if v is not None and is_image(v)]
 
 
-def _images_made(op: Operator) -> list[Variable]:
+def _maps_written(op: Operator) -> list[Variable]:
     if op.type == "Conv" and filter_operands(op) is not None:
         return []
     return [v for v in op.outputs if v is not None and is_image(v)]
@@ -153,24 +153,24 @@ def _gain_of_convolution(op: Operator, read: list[Variable], y: Variable, is_fas
     is_tiled = strides == [1, 1] or (strides == [2, 2] and window.pads[:2] == [1, 1])
     if kernel != (3, 3) or dilations != [1, 1] or not is_tiled:
         return None
-    kind = "filter" if is_filter else "result" if op.type == "Conv" else "image"
+    product = "filter" if is_filter else "result" if op.type == "Conv" else "image"
     (batch, channels, *image), (_, out, *positions) = shape_of(x), shape_of(gy)
-    _, time = best_tile(kind, batch, (channels, *image), (out, *positions), strides[0], is_fast)
+    _, time = best_tile(product, batch, (channels, *image), (out, *positions), strides[0], is_fast)
     tiles = -(-positions[0] // 2) * -(-positions[1] // 2) * batch
     if min(channels, out) < _FEWEST_CHANNELS or tiles < _FEWEST_ROWS or min(positions) <= _SMALL_MAP:
         return None
     columns = 9 * channels * batch * prod(positions)
-    products, gathers = _PER_PRODUCT * columns * out, is_filter or (kind == "result" and strides != [1, 1])
-    return products * (_BACKWARDS if kind == "image" else 1) + (_MOVED * columns if gathers else 0) - time
+    products, gathers = _PER_PRODUCT * columns * out, is_filter or (product == "result" and strides != [1, 1])
+    return products * (_BACKWARDS if product == "image" else 1) + (_MOVED * columns if gathers else 0) - time
 
 
 def best_tile(
-    kind: str, batch: int, image: tuple[int, ...], result: tuple[int, ...], stride: int, is_fast: bool
+    product: str, batch: int, image: tuple[int, ...], result: tuple[int, ...], stride: int, is_fast: bool
 ) -> tuple[int, float]:
     """The size of tiles, and the time that a convolution takes with them.
 
     Args:
-        kind: what is computed: the ``"result"``, or the gradient of the ``"image"`` or of the ``"filter"``.
+        product: what is computed: the ``"result"``, or the gradient of the ``"image"`` or of the ``"filter"``.
         image, result: channels, height and width.
     """
     channels, (out, rows, columns) = image[0], result
@@ -179,9 +179,9 @@ def best_tile(
         r = tile + 2 if stride == 1 else 5
         tiles = -(-rows // tile) * -(-columns // tile) * batch
         products = _PER_PRODUCT * r * r * tiles * channels * out
-        read, written = (out, channels) if kind == "image" else (channels, out)
+        read, written = (out, channels) if product == "image" else (channels, out)
         # Backwards, a tile of a strided convolution reads 3x3 positions and writes 4x4.
-        gather = _STRIDED_TILE_GATHER if kind == "image" and stride > 1 else _TILE_GATHER
+        gather = _STRIDED_TILE_GATHER if product == "image" and stride > 1 else _TILE_GATHER
         # Per frequency and tile, what is gathered and transformed and what is transformed back; per frequency, the filter.
         moved = tiles * (gather * read + _TILE_RESULT * written) + _TILE_FILTER * channels * out
         times[tile] = products + r * r * moved

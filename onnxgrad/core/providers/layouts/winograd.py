@@ -30,7 +30,7 @@ from onnxgrad.core.ir.bodies import write_body
 from onnxgrad.core.ir.types import INDEX, TensorType
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["TAPS", "Tiles", "backwards", "convolution", "turned"]
+__all__ = ["TAPS", "Tiles", "convolution", "image_gradient_tiles", "swap_filter_axes"]
 
 TAPS = 3
 _Array = np.ndarray[Any, Any]
@@ -103,7 +103,7 @@ class Tiles:
         flat = build.Gemm(_float32(self._g), build.Reshape(w, [out * channels, TAPS * TAPS]), transB=1)
         return build.Reshape(flat, [self.frequencies, out, channels])
 
-    def image_of(self, build: Any, x: Any, filters: Any) -> Any:
+    def image_gradient(self, build: Any, x: Any, filters: Any) -> Any:
         """A ((B x) filters) of images [height, width, N, C] and filters [F, C, O]: results [rows, columns, N, O]"""
         *_, batch, channels = x.static_shape
         out = filters.static_shape[2]
@@ -138,7 +138,7 @@ class Tiles:
         def product(build: Any, read: Any, write: Any) -> Any:
             tiles = build.Reshape(build.Gather(gy_rows, write, axis=0), [len(positions), columns, out])
             # It is transposed where it is smallest.
-            tiles = build.Reshape(turned(build, tiles), [len(positions), out * columns])
+            tiles = build.Reshape(swap_filter_axes(build, tiles), [len(positions), out * columns])
             of_result = build.Reshape(build.MatMul(_float32(self._a.T), tiles), [self.frequencies, out, columns])
             return build.MatMul(of_result, self._of_image(build, x_rows, read, columns, channels))
 
@@ -182,8 +182,8 @@ def convolution(image: Size, result: Size, pads: Size, stride: int, is_fast: boo
     return Tiles(image, result, form, stride * len(form[2]), (-pads[0], -pads[1]))
 
 
-def backwards(image: Size, result: Size, pads: Size, stride: int, is_fast: bool) -> Tiles:
-    """Tiles of the gradient of the image, which reads that of the result. With a stride of 2, pads are 1."""
+def image_gradient_tiles(image: Size, result: Size, pads: Size, stride: int, is_fast: bool) -> Tiles:
+    """Return the tiles of the gradient of the image, which reads the gradient of the result. With a stride of 2, pads are 1."""
     if stride == 2:
         assert pads == (1, 1)
         return Tiles(result, image, _SPREAD, 2, (0, 0))
@@ -191,7 +191,7 @@ def backwards(image: Size, result: Size, pads: Size, stride: int, is_fast: bool)
     return Tiles(result, image, (b, np.flip(np.array(g), 1), a), len(a), (pads[0] + 1 - TAPS, pads[1] + 1 - TAPS))
 
 
-def turned(build: Any, x: Any) -> Any:
+def swap_filter_axes(build: Any, x: Any) -> Any:
     """[F, a, b] as [F, b, a], which onnxruntime takes into the product that reads it"""
     return build.Transpose(x, perm=[0, 2, 1])
 

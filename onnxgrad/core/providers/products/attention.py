@@ -249,7 +249,7 @@ class _Writer:
     """Writes one attention by blocks."""
 
     def __init__(self, graph: Graph, chain: _Blocks) -> None:
-        self.graph, self.found = graph, chain
+        self.graph, self.chain = graph, chain
         self.size = chain.mask.shape[-1] // _BLOCKS
         self.ends = [(b + 1) * self.size for b in range(_BLOCKS)]
         rank = chain.q.rank
@@ -263,7 +263,7 @@ class _Writer:
         self.os: list[Variable] = []
 
     def forward(self, build: Any) -> list[Variable]:
-        chain, values = self.found, self.found.mask.reshape(self.found.mask.shape[-2:])
+        chain, values = self.chain, self.chain.mask.reshape(self.chain.mask.shape[-2:])
         self.qs = self._split(build, chain.q, self.rows)
         for b, (q, end) in enumerate(zip(self.qs, self.ends, strict=True)):
             last = end == self.ends[-1]
@@ -281,7 +281,7 @@ class _Writer:
 
     def backward(self, build: Any) -> list[Variable]:
         """dQ, d(K^T) and dV."""
-        chain = self.found
+        chain = self.chain
         gos = self._split(build, chain.go, self.rows)
         dqs: list[Variable] = []
         dks: list[list[Variable]] = [[] for _ in self.ends]
@@ -321,7 +321,7 @@ def _sum(build: Any, parts: list[Variable]) -> Variable:
 def _cut(graph: Graph, blocks: list[_Blocks]) -> None:
     """Put the blocks where the products stood that they replace: the first one of a backward pass."""
     forward = {chain.o: _Writer(graph, chain) for chain in blocks}
-    backward = {op: writer for writer in forward.values() for op in writer.found.results}
+    backward = {op: writer for writer in forward.values() for op in writer.chain.results}
     gone = {op for chain in blocks for op in chain.gone}
     written: set[_Writer] = set()
     done: list[Operator] = []
@@ -332,7 +332,7 @@ def _cut(graph: Graph, blocks: list[_Blocks]) -> None:
             _stand_in(graph, [op], forward[op].forward(build))
         elif op in backward and backward[op] not in written:
             written.add(backward[op])
-            _stand_in(graph, backward[op].found.results, backward[op].backward(build))
+            _stand_in(graph, backward[op].chain.results, backward[op].backward(build))
         name_results(graph, build.stage, build.key)
         done.extend(build.stage)
         if op not in gone:

@@ -80,7 +80,7 @@ def _keep_apart(build: Any, links: Links, op: Operator) -> tuple[Variable, Varia
     if op.type != "MatMul" or op.domain or any(v is None or v.rank != 4 for v in op.inputs) or op.outputs[0] is None:
         return None
     plain = [_swapped(links, v) for v in op.inputs]
-    if not any(v is not None and _is_turned(links, v) for v in plain):
+    if not any(v is not None and _is_transposed(links, v) for v in plain):
         return None
     operands = [v if s is None else s for v, s in zip(op.inputs, plain, strict=True)]
     a, b = (v.dims for v in operands)  # type: ignore[union-attr]
@@ -97,7 +97,7 @@ def _keep_apart(build: Any, links: Links, op: Operator) -> tuple[Variable, Varia
     return out, build.Reshape(result, [-1, *out.dims[1:]])
 
 
-def _is_turned(links: Links, v: Variable) -> bool:
+def _is_transposed(links: Links, v: Variable) -> bool:
     """Return whether a value is the result of a Transpose that a swap of its axes would be joined with."""
     op = links.makers.get(v)
     return op is not None and op.type == "Transpose" and op.attr("perm") != [0, 1, 3, 2]

@@ -73,11 +73,11 @@ def _mixed(op: Builder, node: ContribNode, weights: list[tuple[Any, Any]], routi
     if third is not None:
         hidden = op.Mul(hidden, _up(op, node, _applied(op, rows, third, third_bias)))
     y = _applied(op, hidden, second, second_bias)
-    weight = op.Unsqueeze(op.Transpose(_shares(op, node, router, routing), perm=[1, 0]), [2])
+    weight = op.Unsqueeze(op.Transpose(_routing_weights(op, node, router, routing), perm=[1, 0]), [2])
     return op.Reshape(op.ReduceSum(op.Mul(y, weight), [0], keepdims=0), op.Shape(x), allowzero=1)
 
 
-def _shares(op: Builder, node: ContribNode, router: Any, routing: Any) -> Any:
+def _routing_weights(op: Builder, node: ContribNode, router: Any, routing: Any) -> Any:
     """Return the routing weight of each expert for a token, [tokens, experts]: 0 but for the k best."""
     probabilities = op.Softmax(router, axis=-1)
     best, which = op.TopK(probabilities, [node.attr("k", 1)], axis=1, outputs=2)

@@ -28,9 +28,9 @@ def group_query_attention(op: Builder, node: ContribNode) -> Any:
     """y = softmax(softcap(q k^T * scale) + bias + mask) v over cached and new keys, q and k rotated by their positions"""
     _check(node)
     q, k, v = _heads(op, node)
-    positions = _Places(op, node, q)
+    positions = _Positions(op, node, q)
     if node.attr("do_rotary", 0):
-        q, k = _turned(op, node, q, positions), _turned(op, node, k, positions)
+        q, k = _rotary(op, node, q, positions), _rotary(op, node, k, positions)
     past_k, past_v = node.input(3), node.input(4)
     if past_k is not None:
         k, v = op.Concat(past_k, k, axis=2), op.Concat(past_v, v, axis=2)
@@ -69,7 +69,7 @@ def _heads(op: Builder, node: ContribNode) -> tuple[Any, Any, Any]:
     return q, k, v
 
 
-def _turned(op: Builder, node: ContribNode, x: Any, positions: _Places) -> Any:
+def _rotary(op: Builder, node: ContribNode, x: Any, positions: _Positions) -> Any:
     cosines, sines, position_ids = node.input(7), node.input(8), node.input(9)
     if position_ids is None:  # those of padding may lie beyond the table
         rows = op.Min(positions.queries, op.Sub(size_along(op, cosines, 0), 1))
@@ -83,7 +83,7 @@ def _turned(op: Builder, node: ContribNode, x: Any, positions: _Places) -> Any:
     return rotated(op, x, cosine, sine, bool(node.attr("rotary_interleaved", 0)), 0 if size == 2 * half else 2 * half)
 
 
-class _Places:
+class _Positions:
     """The positions of tokens in their sequences, as int64 of [batch, ...].
 
     ``total`` is the number of tokens of each sequence including the new ones, ``before`` without them; ``offset`` and

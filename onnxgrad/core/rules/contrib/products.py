@@ -32,12 +32,12 @@ def _activated(op: Builder, node: ContribNode, y: Any, parameters: list[float | 
 @contrib("FusedMatMul", "TransposeMatMul")
 def fused_mat_mul(op: Builder, node: ContribNode) -> Variable:
     """z = alpha x y, their last two axes or their batches turned round"""
-    x, y = (_turned(op, node, i, letter) for i, letter in enumerate("AB"))
+    x, y = (_transposed(op, node, i, letter) for i, letter in enumerate("AB"))
     z, alpha = op.MatMul(x, y), node.attr("alpha", 1.0)
     return z if alpha == 1.0 else op.Mul(z, alpha)
 
 
-def _turned(op: Builder, node: ContribNode, index: int, letter: str) -> Any:
+def _transposed(op: Builder, node: ContribNode, index: int, letter: str) -> Any:
     """An operand with its batch axis moved inside, and its matrix transposed, where the attributes say so"""
     x, batch, matrix = node.input(index), node.attr(f"transBatch{letter}", 0), node.attr(f"trans{letter}", 0)
     if not batch and not matrix:

@@ -111,7 +111,7 @@ def _channels_first(op: Builder, node: ContribNode, x: Any) -> Any:
     return op.Transpose(x, perm=[0, rank - 1, *range(1, rank - 1)]) if node.attr("channels_last", 0) else x
 
 
-def _as_given(op: Builder, node: ContribNode, y: Any) -> Any:
+def _as_stored(op: Builder, node: ContribNode, y: Any) -> Any:
     rank = node.rank(0)
     return op.Transpose(y, perm=[0, *range(2, rank), 1]) if node.attr("channels_last", 0) else y
 
@@ -122,7 +122,7 @@ def q_linear_average_pool(op: Builder, node: ContribNode) -> Any:
     names = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
     attrs = {name: node.attr(name) for name in names if node.attr(name) is not None}
     y = op.AveragePool(_channels_first(op, node, _real(op, node, 0)), **attrs)
-    return _closed(op, node, _as_given(op, node, y), 3)
+    return _closed(op, node, _as_stored(op, node, y), 3)
 
 
 @contrib("NhwcMaxPool", moves=True)
@@ -139,7 +139,7 @@ def nhwc_max_pool(op: Builder, node: ContribNode) -> Any:
 def q_linear_global_average_pool(op: Builder, node: ContribNode) -> Any:
     """y = quantize(GlobalAveragePool(dequantize(x)))"""
     y = op.GlobalAveragePool(_channels_first(op, node, _real(op, node, 0)))
-    return _closed(op, node, _as_given(op, node, y), 3)
+    return _closed(op, node, _as_stored(op, node, y), 3)
 
 
 @contrib("QLinearReduceMean", quantizes=True)
@@ -168,7 +168,7 @@ def q_linear_conv(op: Builder, node: ContribNode) -> Any:
     names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     attrs = {name: node.attr(name) for name in names if node.attr(name) is not None}
     inputs = [node.input(i) for i in range(9)]
-    return _as_given(op, node, real_conv(op, node, _channels_first(op, node, inputs[0]), inputs, attrs))
+    return _as_stored(op, node, real_conv(op, node, _channels_first(op, node, inputs[0]), inputs, attrs))
 
 
 @contrib("QAttention", moves=True)

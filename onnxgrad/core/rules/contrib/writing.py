@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.forms import blaming
+from onnxgrad.core.ir.forms import naming_operator
 from onnxgrad.core.ir.infer import FOREIGN, Found, infer_leniently
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN, OLDEST_WITH_RULES
@@ -46,7 +46,7 @@ def expand_contrib(program: Program) -> None:
             if entry is not None:
                 read.extend(v for v in operator.inputs if v is not None)
                 program.set_opset_version(max(version, OLDEST_WITH_RULES))
-                with blaming(operator, "expand it"):
+                with naming_operator(operator, "expand it"):
                     _write_out(block, operator, entry)
                 program.set_opset_version(version)
             else:

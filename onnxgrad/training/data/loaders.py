@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
-from onnxgrad.training.data.arranging import Numbering, arranged, remarks_on, stacked
+from onnxgrad.training.data.columns import Numbering, arrange_columns, class_notes, stack_columns
 from onnxgrad.training.data.images import Images, opened_pictures
 from onnxgrad.training.data.rows import Batch, Columns, Rows, Stream
 from onnxgrad.training.data.shuffled import Shuffled
@@ -97,7 +97,7 @@ def opened_dataset(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[s
         return _dataset_pictures(data, wanted, pictures[0], features)
     numeric = [name for name, feature in features.items() if _is_numeric(feature)]
     header = list(features) or list(next(iter(data)))
-    plan = arranged(header, numeric, wanted, where)
+    plan = arrange_columns(header, numeric, wanted, where)
     numbering = Numbering(classes or {}, wanted)
     rows: Rows | Stream
     if hasattr(data, "__len__"):
@@ -108,7 +108,7 @@ def opened_dataset(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[s
         rows = Shuffled(_examples(data, plan, wanted, numbering))
     named = {name: getattr(features.get(plan.parts[name][0]), "names", None) for name in wanted.targets if name in plan.parts}
     rows.classes = {**numbering.classes, **{name: names for name, names in named.items() if names}}
-    rows.unused, rows.remarks = plan.unused, [*plan.remarks, *remarks_on(rows.classes)]
+    rows.unused, rows.remarks = plan.unused, [*plan.remarks, *class_notes(rows.classes)]
     return rows
 
 
@@ -119,15 +119,17 @@ class DatasetRows(Rows):
         self.data, self.plan, self.wanted, self.numbering, self.length = data.with_format(None), plan, wanted, numbering, len(data)
 
     def take(self, rows: Any, epoch: tuple[int, int] | None = None) -> Batch:
-        held = self.data[[int(row) for row in rows]]
-        return stacked(self.plan, {name: held[name] for name in self.plan.read}, self.wanted, self.numbering, "the dataset")
+        examples = self.data[[int(row) for row in rows]]
+        return stack_columns(
+            self.plan, {name: examples[name] for name in self.plan.read}, self.wanted, self.numbering, "the dataset"
+        )
 
     def column(self, name: str) -> Any:
         parts = self.plan.parts.get(name, [])
         if name not in self.wanted.targets or len(parts) != 1:
             return None
         plan = self.plan._replace(parts={name: parts})
-        return stacked(plan, {parts[0]: list(self.data[parts[0]])}, self.wanted, self.numbering, "the dataset")[name]
+        return stack_columns(plan, {parts[0]: list(self.data[parts[0]])}, self.wanted, self.numbering, "the dataset")[name]
 
 
 def _is_numeric(feature: Any) -> bool:
@@ -183,19 +185,19 @@ def _examples(data: Any, plan: Any, wanted: DataSpec, numbering: Numbering) -> C
     def pieces(epoch: int) -> Iterator[Batch]:
         if hasattr(data, "set_epoch"):
             data.set_epoch(epoch)
-        held: list[dict[str, Any]] = []
+        examples: list[dict[str, Any]] = []
         first = 0
         for example in data:
-            held.append(example)
-            if len(held) == _PIECE:
-                yield piece(held, first)
-                first, held = first + len(held), []
-        if held:
-            yield piece(held, first)
+            examples.append(example)
+            if len(examples) == _PIECE:
+                yield piece(examples, first)
+                first, examples = first + len(examples), []
+        if examples:
+            yield piece(examples, first)
 
-    def piece(held: list[dict[str, Any]], first: int) -> Batch:
-        columns = {name: [example.get(name) for example in held] for name in plan.read}
-        return stacked(plan, columns, wanted, numbering, "the dataset", first)
+    def piece(examples: list[dict[str, Any]], first: int) -> Batch:
+        columns = {name: [example.get(name) for example in examples] for name in plan.read}
+        return stack_columns(plan, columns, wanted, numbering, "the dataset", first)
 
     return pieces
 

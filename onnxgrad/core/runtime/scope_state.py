@@ -15,10 +15,10 @@ from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of
 
-__all__ = ["HeldState"]
+__all__ = ["ScopeState"]
 
 
-class HeldState(Mapping[str, Any]):
+class ScopeState(Mapping[str, Any]):
     """OrtValues by name, in a scope: what is set here is a weight for whoever reads the scope.
 
     A value that is read may be held by somebody else too, and is not written to.

@@ -13,11 +13,11 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import DataError
+from onnxgrad.training.data.characters import PADDING, encode_characters
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.data.spec import DataSpec
-from onnxgrad.training.data.spelling import PADDING, spelled
 
-__all__ = ["Arrangement", "Numbering", "arranged", "remarks_on", "stacked"]
+__all__ = ["Arrangement", "Numbering", "arrange_columns", "class_notes", "stack_columns"]
 
 Array = np.ndarray[Any, Any]
 TARGETS = ("label", "labels", "class", "target", "y")
@@ -36,7 +36,7 @@ class Arrangement(NamedTuple):
         return list(dict.fromkeys(name for names in self.parts.values() for name in names))
 
 
-def arranged(
+def arrange_columns(
     header: Sequence[str],
     numeric: Sequence[str],
     wanted: DataSpec,
@@ -117,7 +117,7 @@ class Numbering:
 
     def __call__(self, name: str, values: Sequence[str], where: str) -> Array:
         if name in self.wanted.spelled:
-            labels, note = spelled(self.wanted.program, name, values, where)
+            labels, note = encode_characters(self.wanted.program, name, values, where)
             self.remarks = [note]
             return labels
         if name not in self.classes:
@@ -138,7 +138,7 @@ def shown(classes: Sequence[str]) -> str:
     return ", ".join(entries if len(entries) <= 8 else [*entries[:4], "...", entries[-1]])
 
 
-def stacked(
+def stack_columns(
     plan: Arrangement,
     columns: Mapping[str, Sequence[Any] | Array],
     wanted: DataSpec,
@@ -168,7 +168,7 @@ def stacked(
     return batch
 
 
-def remarks_on(classes: Mapping[str, Sequence[str]]) -> list[str]:
+def class_notes(classes: Mapping[str, Sequence[str]]) -> list[str]:
     """A line on the numbers of the classes of each target column."""
     return [f"classes of {name!r}: {shown(class_names)}." for name, class_names in classes.items()]
 

@@ -10,7 +10,7 @@ import numpy as np
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import DataError
 
-__all__ = ["KEY", "PADDING", "characters", "spelled"]
+__all__ = ["KEY", "PADDING", "characters", "encode_characters"]
 
 Array = np.ndarray[Any, Any]
 KEY = "character"
@@ -40,7 +40,7 @@ def characters(program: Program | None) -> list[str] | None:
     return [*symbols, " "] if len(symbols) + 2 in classes and " " not in symbols else symbols
 
 
-def spelled(program: Program | None, name: str, texts: Sequence[str], where: str) -> tuple[Array, str]:
+def encode_characters(program: Program | None, name: str, texts: Sequence[str], where: str) -> tuple[Array, str]:
     """Rows of class numbers, filled up with ``PADDING``, and a line that says by what they were numbered.
 
     Raises:

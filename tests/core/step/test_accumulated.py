@@ -6,7 +6,9 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
-from onnxgrad.core.step.counted import COUNTER, counted
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.step.accumulated import COUNTER, accumulated_step
+from onnxgrad.core.step.loss_terms import loss_terms
 from onnxgrad.training.accumulation import SUM, add_up
 
 X = np.random.default_rng(1).normal(size=(7, 4, 3)).astype(np.float32)
@@ -23,7 +25,8 @@ def network(make):
     hidden = static.nn.batch_norm(static.nn.fc(x, 4))
     loss = paddle.mean(paddle.square(static.nn.fc(hidden, 2) - 1.0))
     program = loss.block.program
-    add_up(program, static.append_backward(loss), make(), 3)
+    terms = loss_terms(loss, Builder(program.global_block(), key="loss_weight"))
+    add_up(program, terms, [static.append_backward(loss)], make(), 3)
     executor = static.Executor()
     executor.run(static.default_startup_program())
     return executor, program, loss
@@ -38,7 +41,7 @@ def test_every_run_gives_the_state_of_runs_and_updates(make):
     """Seven runs with an update after each third; running statistics are replaced in each"""
     executor, program, loss = network(make)
     one, other = program.active_scope().copy(), program.active_scope().copy()
-    whole = counted(program)
+    whole = accumulated_step(program)
     for number, batch in enumerate(X, 1):
         (expected,) = executor.run(program, {"x": batch}, [loss], scope=one)
         if number % 3 == 0:
@@ -55,18 +58,18 @@ def test_it_begins_where_the_sums_are():
     executor.run(program, {"x": X[0]})
     executor.run(program, {"x": X[1]})
     scope = program.active_scope().copy()
-    executor.run(counted(program, 2), {"x": X[2]}, scope=scope)
+    executor.run(accumulated_step(program, 2), {"x": X[2]}, scope=scope)
     assert not any(value.any() for name, value in state_of(program, scope).items() if name.endswith(SUM))
 
 
 def test_the_program_stays_as_it_is_and_one_without_sums_is_itself():
     _, program, _loss = network(OPTIMIZERS["sgd"])
     text = str(program)
-    assert counted(program) is not program and str(program) == text
+    assert accumulated_step(program) is not program and str(program) == text
     with static.program_guard(static.Program(), static.Program()):
         plain = paddle.mean(static.nn.fc(static.data("x", ["N", 3]), 2))
         paddle.optimizer.SGD(0.1).minimize(plain)
-        assert counted(plain.block.program) is plain.block.program
+        assert accumulated_step(plain.block.program) is plain.block.program
 
 
 def test_an_exported_step_counts_without_being_asked():

@@ -42,9 +42,9 @@ class Weighing:
         self.balanced = isinstance(class_weights, str)
         if self.balanced and class_weights != BALANCED:
             raise ArgumentError(f"class_weights is a number for each class, or 'balanced', not {class_weights!r}.")
-        self.given = None if class_weights is None or self.balanced else [float(w) for w in class_weights]
-        if self.given is not None and (
-            min(self.given, default=-1.0) < 0 or not np.isfinite(self.given).all() or not any(self.given)
+        self.weights = None if class_weights is None or self.balanced else [float(w) for w in class_weights]
+        if self.weights is not None and (
+            min(self.weights, default=-1.0) < 0 or not np.isfinite(self.weights).all() or not any(self.weights)
         ):
             raise ArgumentError(f"class_weights are numbers of at least 0, not all 0; not {class_weights}.")
         self.smoothing, self.sample_weight = float(label_smoothing), sample_weight
@@ -52,20 +52,22 @@ class Weighing:
 
     @property
     def is_plain(self) -> bool:
-        return not self.smoothing and self.given is None and not self.balanced and self.sample_weight is None
+        return not self.smoothing and self.weights is None and not self.balanced and self.sample_weight is None
 
     def classes(self, op: Builder, count: Any, dtype: Any, key: str) -> Variable | None:
         """Return the class weights as a variable of the program; ``balanced`` weights are 1 until they are set."""
-        if self.given is None and not self.balanced:
+        if self.weights is None and not self.balanced:
             return None
         if not isinstance(count, int):
             raise ArgumentError(
                 "class_weights need an output whose number of classes the file says. Reshape it, or leave them out."
             )
-        if self.given is not None and len(self.given) != count:
-            raise ArgumentError(f"class_weights has {len(self.given)} numbers, the output has {count} classes. Give one for each.")
-        if self.given is not None:
-            return op.constant(np.asarray(self.given, dtype.numpy))
+        if self.weights is not None and len(self.weights) != count:
+            raise ArgumentError(
+                f"class_weights has {len(self.weights)} numbers, the output has {count} classes. Give one for each."
+            )
+        if self.weights is not None:
+            return op.constant(np.asarray(self.weights, dtype.numpy))
         self.state = create_global_var([count], 1.0, dtype.name, persistable=True, name=f"class_weights.{key}")
         return self.state
 

@@ -1,6 +1,6 @@
 """A training step that was written to files, or to a message: its model, opened, with the values that go in and out of it.
 
-Tests: tests/core/runtime/test_written.py, tests/federated/test_worker.py.
+Tests: tests/core/runtime/test_exported_step.py, tests/federated/test_worker.py.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _read(source: Any) -> tuple[Any, dict[str, Any], dict[str, Array]]:
     if isinstance(source, tuple) and len(source) == 2 and isinstance(source[0], ModelProto):
         model, manifest = source
         values = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-        held = [e["name"] for e in manifest["state"] + manifest["constants"]]
-        return model.SerializeToString(), manifest, {name: values[name] for name in held}
+        names = [e["name"] for e in manifest["state"] + manifest["constants"]]
+        return model.SerializeToString(), manifest, {name: values[name] for name in names}
     if not isinstance(source, (str, Path)):
         raise ArgumentTypeError(f"a step is the path of a manifest, or a pair of model and manifest, not {type(source).__name__}.")
     path = Path(source).with_suffix(".json")

@@ -1,6 +1,6 @@
 """A program that counts its runs itself, and applies the gradients that it adds up in every so many-th: what is exported.
 
-Tests: tests/core/step/test_counted.py.
+Tests: tests/core/step/test_accumulated.py.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators, substitute
 
-__all__ = ["COUNTER", "counted"]
+__all__ = ["COUNTER", "accumulated_step"]
 
 COUNTER = "micro_batch"
 """The state that counts runs, a scalar of int64."""
 
 
-def counted(program: Program, done: int = 0) -> Program:
+def accumulated_step(program: Program, done: int = 0) -> Program:
     """One step for all runs: in the last of each row the state is what the sums make of it, else what it was.
 
     Args:

@@ -5,7 +5,7 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
-from onnxgrad.core.runtime.written import WrittenStep
+from onnxgrad.core.runtime.exported_step import WrittenStep
 from onnxgrad.errors import ArgumentTypeError, MissingFile, ModelError
 
 FEED = {"x": np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)}
