@@ -14,20 +14,22 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from onnxgrad.cli import check, doctor, evaluate, explain_image, explain_text, export, grad, info, predict, train, view
-from onnxgrad.distributed.environment import fail
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, OnnxGradError, UnknownName, escaped
 from onnxgrad.version import __version__
 
 __all__ = ["main"]
 
-_COMMANDS = (info, check, view, explain_image, explain_text, grad, train, evaluate, predict, export, doctor)
+_COMMANDS = (
+    *("info", "check", "view", "explain-image", "explain-text", "grad", "train", "evaluate", "predict", "export", "doctor"),
+)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The arguments of all commands."""
+def parser(chosen: str | None) -> argparse.ArgumentParser:
+    """Build the parser of all commands; only the chosen one, whose module is imported, gets its arguments."""
     main_parser = argparse.ArgumentParser(
         prog="onnxgrad",
         description="Inspect, differentiate, train and export .onnx files.",
@@ -35,27 +37,37 @@ def parser() -> argparse.ArgumentParser:
     )
     main_parser.add_argument("--version", action="version", version=f"onnxgrad {__version__}")
     commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in _COMMANDS:
-        name, (summary, _, examples) = (
-            module.__name__.rpartition(".")[2].replace("_", "-"),
-            (module.__doc__ or "").partition("\n\n"),
-        )
+    for name in _COMMANDS:
+        summary = _summary(name)
         command = commands.add_parser(
             name,
             help=summary[0].lower() + summary[1:].rstrip("."),
             description=summary,
-            epilog=examples.strip(),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        module.add_arguments(command)
-        command.add_argument("--debug", action="store_true", help="show where an error comes from")
-        command.set_defaults(run=module.run)
+        if name == chosen:
+            module: Any = import_module(f"onnxgrad.cli.{_stem(name)}")
+            command.epilog = (module.__doc__ or "").partition("\n\n")[2].strip()
+            module.add_arguments(command)
+            command.add_argument("--debug", action="store_true", help="show where an error comes from")
+            command.set_defaults(run=module.run)
     return main_parser
+
+
+def _stem(command: str) -> str:
+    return command.replace("-", "_")
+
+
+def _summary(command: str) -> str:
+    """The first line of a command's module, read without importing what the command computes with"""
+    with Path(__file__).with_name(f"{_stem(command)}.py").open(encoding="utf-8") as source:
+        return source.readline().strip().strip('"')
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    options: Any = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options: Any = parser(next((word for word in words if not word.startswith("-")), None)).parse_args(words)
     warnings.simplefilter("ignore", UserWarning)
     shown: Any = _Shown(sys.stdout), _Shown(sys.stderr)
     with redirect_stdout(shown[0]), redirect_stderr(shown[1]):
@@ -96,6 +108,9 @@ def _run(options: Any) -> int:
 
 
 def _say(error: object, code: int) -> int:
+    # Late: --help and wrong usage have no ranks.
+    from onnxgrad.distributed.environment import fail
+
     if fail(str(error)):
         return code
     print("error:", " ".join(str(error).split()), file=sys.stderr)

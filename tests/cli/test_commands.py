@@ -3,6 +3,8 @@
 import csv
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +54,25 @@ class TestHelp:
         assert "invalid choice" in command("dance", code=2)
         assert "required" in command(code=2)
         assert "onnxgrad 0." in command("--version")
+
+    def test_every_module_that_runs_is_a_command(self):
+        shown = command("--help")
+        for path in sorted((ROOT / "onnxgrad" / "cli").glob("*.py")):
+            if "\ndef add_arguments(" in path.read_text():
+                assert f"\n    {path.stem.replace('_', '-')}" in shown
+
+    @pytest.mark.process
+    @pytest.mark.parametrize(
+        ("words", "absent"),
+        [("--help", "numpy onnx onnxruntime onnxgrad.core"), ("--version", "numpy"), ("info --help", "onnxgrad.cli.train")],
+    )
+    def test_imports_only_what_it_shows(self, words, absent):
+        code = (
+            "import sys\nfrom onnxgrad.cli.main import main\n"
+            f"try: main({words.split()})\nexcept SystemExit: print(*set({absent.split()}) & set(sys.modules), file=sys.stderr)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout and done.stderr.strip() == ""
 
 
 class TestErrors:
