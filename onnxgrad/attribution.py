@@ -13,6 +13,7 @@ from onnx import ModelProto
 
 from onnxgrad import func
 from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.ir.named import as_names
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import dependent_operators, substitute
 from onnxgrad.core.ir.variable import Variable
@@ -59,7 +60,9 @@ class _Score:
     An inner tensor is moved by an input that is added to it.
     """
 
-    def __init__(self, model: Model, about: str, output: str | None, position: int = -1) -> None:
+    def __init__(self, model: Model, named: str | Variable, scores: str | Variable | None, position: int = -1) -> None:
+        (about,) = as_names(model, [named], "about")
+        output = None if scores is None else as_names(model, [scores], "output")[0]
         program = model.clone() if isinstance(model, Program) else from_onnx(model)
         lift(program)
         self._plain = program.clone()
@@ -129,20 +132,26 @@ class _Score:
 
 
 def saliency(
-    model: Model, feeds: dict[str, Any], about: str, *, label: int | None = None, output: str | None = None, position: int = -1
+    model: Model,
+    feeds: dict[str, Any],
+    about: str | Variable,
+    *,
+    label: int | None = None,
+    output: str | Variable | None = None,
+    position: int = -1,
 ) -> Attribution:
     """How strongly the score depends on each element: the magnitude of its gradient (Simonyan, Vedaldi and Zisserman 2014).
 
     Args:
         model: path, bytes or message of an ONNX model, or a Program; it is not changed.
         feeds: inputs by name, with the examples along the first axis.
-        about: the input, or inner tensor, that is asked about.
+        about: the input, or inner tensor, that is asked about: its name, or the variable of the Program.
         label: the class; None for the predicted one of each example.
         output: the scores, [examples, classes] or one for each example; None for the first floating-point output.
         position: of scores [examples, steps, classes], the step.
 
     Raises:
-        UnknownName: if the model has no such tensor.
+        UnknownName: if the model has no such tensor, or a variable is of another program.
         ArgumentError: if there is no such class.
         UnsupportedGradient: if an operator on the path has no gradient.
 
@@ -155,18 +164,18 @@ def saliency(
     """
     score, feeds, start, labels, values = _begin(model, feeds, about, label, output, position)
     _, slope = score(feeds, start, start, labels)
-    return Attribution(np.abs(slope), labels, _of(values, labels), of=about)
+    return Attribution(np.abs(slope), labels, _of(values, labels), of=score.about.name)
 
 
 def integrated_gradients(
     model: Model,
     feeds: dict[str, Any],
-    about: str,
+    about: str | Variable,
     *,
     baseline: Any = 0.0,
     steps: int = 32,
     label: int | None = None,
-    output: str | None = None,
+    output: str | Variable | None = None,
     position: int = -1,
 ) -> Attribution:
     """Compute how much each element adds to the score on the way from a baseline (Sundararajan, Taly and Yan 2017).
@@ -202,11 +211,16 @@ def integrated_gradients(
     changes = np.array(_of(values, labels)) - np.array(_of(without, labels))
     sums = attributions.reshape(len(attributions), -1).sum(axis=1, dtype=np.float64)
     gap = float(np.max(np.abs(sums - changes) / np.maximum(np.abs(changes), 1e-12)))
-    return Attribution(attributions, labels, _of(values, labels), gap, about)
+    return Attribution(attributions, labels, _of(values, labels), gap, score.about.name)
 
 
 def grad_cam(
-    model: Model, feeds: dict[str, Any], *, layer: str | None = None, label: int | None = None, output: str | None = None
+    model: Model,
+    feeds: dict[str, Any],
+    *,
+    layer: str | Variable | None = None,
+    label: int | None = None,
+    output: str | Variable | None = None,
 ) -> Attribution:
     """Map where a network sees the class: its last feature maps, weighted by their mean gradients (Selvaraju et al. 2017).
 
@@ -222,8 +236,9 @@ def grad_cam(
         ArgumentError: if there is no convolution whose maps are larger than 1 x 1.
     """
     program = model.clone() if isinstance(model, Program) else from_onnx(model)
-    name = layer if layer is not None else _last_maps(program, feeds, output)
-    score, feeds, start, labels, values = _begin(program, feeds, name, label, output, -1)
+    scores = None if output is None else as_names(model, [output], "output")[0]
+    name = as_names(model, [layer], "layer")[0] if layer is not None else _last_maps(program, feeds, scores)
+    score, feeds, start, labels, values = _begin(program, feeds, name, label, scores, -1)
     if start.ndim != 4:
         raise ArgumentError(f"Grad-CAM needs maps of shape [examples, channels, height, width]; {name!r} has {list(start.shape)}.")
     _, slope = score(feeds, start, start, labels)
@@ -247,7 +262,7 @@ def token_table(program: Program, ids: str = "input_ids") -> str:
 
 
 def _begin(
-    model: Model, feeds: dict[str, Any], about: str, label: int | None, output: str | None, position: int
+    model: Model, feeds: dict[str, Any], about: str | Variable, label: int | None, output: str | Variable | None, position: int
 ) -> tuple[_Score, dict[str, Array], Array, list[int], Array]:
     score = _Score(model, about, output, position)
     arrays = {name: np.asarray(array) for name, array in feeds.items()}

@@ -8,7 +8,7 @@ Under the same names at the top of the package stand the functions that append t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from onnx import ModelProto
 from onnxgrad.core.autodiff import transforms
 from onnxgrad.core.interop.onnx_export import to_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.ir.named import Named, as_names
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
@@ -31,7 +32,6 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 Model: TypeAlias = "str | Path | bytes | ModelProto | Program"
-Names: TypeAlias = "str | Sequence[str] | None"
 
 
 class NumpyFunction:
@@ -103,22 +103,25 @@ def _known(arrays: Any, names: list[str], what: str) -> dict[str, Any]:
     return arrays
 
 
-def value_and_grad(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+def value_and_grad(
+    model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
+) -> NumpyFunction:
     """A function that gives the outputs of a model and their gradients.
 
     Args:
         model: path, bytes or message of an ONNX model, or a Program.
-        outputs: names of the outputs to differentiate; None for all of floating-point type. Of several elements or several
-            outputs, the gradient is that of their sum.
-        wrt: names of inputs, weights or inner values to differentiate with respect to; None for all trainable weights, or
-            all floating-point inputs where there are none.
+        outputs: what to differentiate, by names or by variables of the Program; None for all outputs of floating-point type. Of
+            several elements or several outputs, the gradient is that of their sum.
+        wrt: inputs, weights or inner values to differentiate with respect to, likewise; None for all trainable weights, or all
+            floating-point inputs where there are none.
         place: the device; default the CPU.
 
     Returns:
         ``f(feeds) -> (values, gradients)``, two dicts of arrays by name. What does not affect the outputs has gradient 0.
 
     Raises:
-        UnknownName: if a name is not in the model.
+        UnknownName: if a name or variable is not of the model.
+        ArgumentTypeError: if something is neither.
         ArgumentError: if there is nothing to differentiate.
         UnsupportedGradient: if an operator on the path has no gradient; ``onnxgrad.explain(model)`` lists all such.
 
@@ -136,16 +139,32 @@ def value_and_grad(model: Model, outputs: Names = None, wrt: Names = None, *, pl
     return NumpyFunction(setup, [*setup.outputs, *grads], lambda r: (_named(setup.output_names, r), _named(setup.wrt_names, r)))
 
 
-def grad(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
-    """``value_and_grad`` without the values: ``f(feeds) -> gradients``."""
+def grad(model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
+    """``value_and_grad`` without the values: ``f(feeds) -> gradients``.
+
+    Args, Raises: as for ``value_and_grad``.
+
+    Example:
+        >>> from onnx import parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N] x) => (float[N] y) { y = Mul(x, x) }'
+        >>> grad(parser.parse_model(text))({"x": np.array([1, 2, 3], np.float32)})
+        {'x': array([2., 4., 6.], dtype=float32)}
+    """
     setup = _Setup(model, outputs, wrt, place)
     return NumpyFunction(setup, transforms.vjp(setup.outputs, setup.wrt), lambda r: _named(setup.wrt_names, r))
 
 
-def vjp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+def vjp(model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
     """A function ``f(feeds, cotangents) -> (values, gradients)``; cotangents by the names of the outputs.
 
     Args, Raises: as for ``value_and_grad``.
+
+    Example:
+        >>> from onnx import parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N] x) => (float[N] y) { y = Mul(x, x) }'
+        >>> f = vjp(parser.parse_model(text))
+        >>> f({"x": np.ones(2, np.float32)}, {"y": np.array([1, 5], np.float32)})
+        ({'y': array([1., 1.], dtype=float32)}, {'x': array([ 2., 10.], dtype=float32)})
     """
     setup = _Setup(model, outputs, wrt, place)
     cotangents = setup.more_inputs(setup.output_names, setup.outputs, "COTANGENT")
@@ -154,7 +173,7 @@ def vjp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place 
     return NumpyFunction(setup, [*setup.outputs, *grads], lambda r: (_named(names[0], r), _named(names[1], r)), cotangents)
 
 
-def jvp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+def jvp(model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
     """A function ``f(feeds, tangents) -> (values, tangents of the outputs)``; tangents by the names in ``wrt``.
 
     Args, Raises: as for ``value_and_grad``.
@@ -173,30 +192,53 @@ def jvp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place 
     return NumpyFunction(setup, [*setup.outputs, *output_tangents], lambda r: (_named(names, r), _named(names, r)), tangents)
 
 
-def jacobian(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+def jacobian(model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
     """A function ``f(feeds)`` that gives, for each output, a dict of Jacobians ``[*output.shape, *input.shape]`` by name.
 
     Args, Raises: as for ``value_and_grad``.
+
+    Example:
+        >>> from onnx import parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N] x) => (float[N] y) { y = Mul(x, x) }'
+        >>> f = jacobian(parser.parse_model(text))
+        >>> f({"x": np.array([1, 2], np.float32)})["y"]["x"]
+        array([[2., 0.],
+               [0., 4.]], dtype=float32)
     """
     setup = _Setup(model, outputs, wrt, place)
     jacobians = [j for y in setup.outputs for j in transforms.jacobian(y, setup.wrt)]
     return NumpyFunction(setup, jacobians, lambda r: {name: _named(setup.wrt_names, r) for name in setup.output_names})
 
 
-def hessian(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+def hessian(model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
     """A function ``f(feeds)`` that gives ``hessian[a][b]``, the second derivatives ``[*a.shape, *b.shape]`` of the output's sum.
 
     Args, Raises: as for ``value_and_grad``, with one output.
+
+    Example:
+        >>> from onnx import parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N] x) => (float[N] y) { s = Mul(x, x) y = Mul(s, x) }'
+        >>> f = hessian(parser.parse_model(text))
+        >>> f({"x": np.array([1, 2], np.float32)})["x"]["x"]
+        array([[ 6.,  0.],
+               [ 0., 12.]], dtype=float32)
     """
     setup = _Setup(model, outputs, wrt, place)
     rows = [h for row in transforms.hessian(setup.only_output("hessian"), setup.wrt) for h in row]
     return NumpyFunction(setup, rows, lambda r: {name: _named(setup.wrt_names, r) for name in setup.wrt_names})
 
 
-def hvp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+def hvp(model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
     """A function ``f(feeds, vectors)`` that gives the Hessian of the output's sum times the vectors, by name.
 
     Args, Raises: as for ``value_and_grad``, with one output.
+
+    Example:
+        >>> from onnx import parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N] x) => (float[N] y) { s = Mul(x, x) y = Mul(s, x) }'
+        >>> f = hvp(parser.parse_model(text))
+        >>> f({"x": np.array([1, 2], np.float32)}, {"x": np.array([1, 10], np.float32)})
+        {'x': array([  6., 120.], dtype=float32)}
     """
     setup = _Setup(model, outputs, wrt, place)
     vectors = setup.more_inputs(setup.wrt_names, setup.wrt, "VECTOR")
@@ -204,10 +246,20 @@ def hvp(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place 
     return NumpyFunction(setup, products, lambda r: _named(setup.wrt_names, r), vectors)
 
 
-def per_example_gradients(model: Model, outputs: Names = None, wrt: Names = None, *, place: Place | None = None) -> NumpyFunction:
+def per_example_gradients(
+    model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
+) -> NumpyFunction:
     """A function ``f(feeds)`` that gives, by name, the gradient of each example's loss: ``[examples, *input.shape]``.
 
     Args, Raises: as for ``value_and_grad``, with one output, a vector that holds one loss per example.
+
+    Example:
+        >>> from onnx import parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 2] x) => (float[N] y) <float[2] w = {1, 2}>'
+        >>> f = per_example_gradients(parser.parse_model(text + "{ y = MatMul(x, w) }"))
+        >>> f({"x": np.array([[1, 2], [3, 4]], np.float32)})
+        {'w': array([[1., 2.],
+               [3., 4.]], dtype=float32)}
     """
     setup = _Setup(model, outputs, wrt, place)
     grads = transforms.per_example_gradients(setup.only_output("per_example_gradients"), setup.wrt)
@@ -221,23 +273,23 @@ def _named(names: list[str], results: Iterator[Array]) -> dict[str, Array]:
 class _Setup:
     """A private copy of the model's program, and the variables that are meant."""
 
-    def __init__(self, model: Model, outputs: Names, wrt: Names, place: Place | None) -> None:
+    def __init__(self, model: Model, outputs: Named | None, wrt: Named | None, place: Place | None) -> None:
         self.place = place
         self.program = model.clone() if isinstance(model, Program) else from_onnx(model)
         # A function has no side effects.
         self.program.updates, self.program.plan.schedulers = {}, []
-        self.outputs = self._outputs(outputs)
-        self.wrt = self._wrt(wrt)
+        self.outputs = self._outputs(None if outputs is None else as_names(model, outputs, "outputs"))
+        self.wrt = self._wrt(None if wrt is None else as_names(model, wrt, "wrt"))
         self.output_names = [v.name for v in self.outputs]
         self.wrt_names = [v.name for v in self.wrt]
 
-    def _outputs(self, names: Names) -> list[Variable]:
+    def _outputs(self, names: list[str] | None) -> list[Variable]:
         outputs = self._find(names, "outputs") if names is not None else [v for v in self.program.outputs if v.is_float]
         if not outputs:
             raise ArgumentError("the model has no floating-point output to differentiate. Name one in outputs=.")
         return outputs
 
-    def _wrt(self, names: Names) -> list[Variable]:
+    def _wrt(self, names: list[str] | None) -> list[Variable]:
         if names is not None:
             return self._find(names, "wrt")
         weights: list[Variable] = [p for p in self.program.parameters if p.trainable and not p.stop_gradient]
@@ -246,11 +298,9 @@ class _Setup:
             raise ArgumentError("the model has neither weights nor floating-point inputs. Name something in wrt=.")
         return sources
 
-    def _find(self, names: str | Sequence[str], what: str) -> list[Variable]:
+    def _find(self, names: list[str], what: str) -> list[Variable]:
         variables = []
-        for name in [names] if isinstance(names, str) else names:
-            if not isinstance(name, str):
-                raise ArgumentTypeError(f"{what} holds names, not {type(name).__name__}.")
+        for name in names:
             v = self.program.global_block().vars.get(name)
             v = v or next((p for p in self.program.parameters if p.name == name), None)
             if v is None:

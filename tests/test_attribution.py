@@ -114,6 +114,21 @@ class TestMethods:
         np.testing.assert_array_equal(saliency(model, {"x": x}, "x").values, [[[0, 0], [0, 0], [0, 10]]])
         np.testing.assert_array_equal(saliency(model, {"x": x}, "x", position=0, label=0).values, np.zeros((1, 3, 2)))
 
+    def test_variables_are_taken_as_their_names_are(self):
+        program, other = from_onnx(classifier()), from_onnx(classifier())
+        by_name = saliency(program, images(), "x", output="y")
+        by_variable = saliency(program, images(), program.find("x"), output=program.find("y"))
+        np.testing.assert_array_equal(by_variable.values, by_name.values)
+        assert by_variable.of == "x"
+        maps = grad_cam(program, images(), layer=program.find("maps"), output=program.find("y"))
+        np.testing.assert_array_equal(maps.values, grad_cam(program, images(), layer="maps").values)
+        assert maps.of == "maps"
+        for wrong in ({"about": other.find("x")}, {"about": "x", "output": other.find("y")}):
+            with pytest.raises(UnknownName, match="is of another program"):
+                saliency(program, images(), **wrong)
+        with pytest.raises(UnknownName, match="layer: the variable 'maps' is of another program"):
+            grad_cam(program, images(), layer=other.find("maps"))
+
     def test_errors_name_what_is_wrong(self):
         with pytest.raises(ArgumentError, match="has the classes 0 to 3, not 4"):
             saliency(classifier(), images(), "x", label=4)

@@ -53,6 +53,27 @@ def test_value_and_grad_of_a_model_in_any_form(model, form, tmp_path):
     assert check_model(function) == ["x", "label"]
 
 
+def test_variables_are_taken_as_their_names_are(model):
+    program = onnxgrad.from_onnx(model)
+    loss, scores = program.find("loss"), program.find("scores")
+    by_name = func.grad(program, "loss", ["x", "scores", "w"])(FEEDS)
+    for outputs, wrt in [(loss, [program.find("x"), scores, program.find("w")]), ([loss], ["x", scores, "w"])]:
+        by_variable = func.grad(program, outputs, wrt)(FEEDS)
+        assert list(by_variable) == list(by_name)
+        for name in by_name:
+            np.testing.assert_array_equal(by_variable[name], by_name[name])
+    assert list(func.hvp(program, loss, scores)(FEEDS, {"scores": np.ones((4, 2), np.float32)})) == ["scores"]
+
+
+@pytest.mark.parametrize("function", [func.value_and_grad, func.grad, func.vjp, func.jvp, func.jacobian, func.hessian, func.hvp])
+def test_variables_of_another_program_are_refused_by_name(model, function):
+    program, other = onnxgrad.from_onnx(model), onnxgrad.from_onnx(model)
+    with pytest.raises(errors.UnknownName, match="wrt: the variable 'scores' is of another program"):
+        function(program, "loss", other.find("scores"))
+    with pytest.raises(errors.UnknownName, match="outputs: the variable 'loss' is of another program"):
+        function(model, program.find("loss"))
+
+
 def test_grad_with_respect_to_inputs_and_inner_values(model):
     found = func.grad(model, "loss", ["x", "scores"])(FEEDS)
     scores = 2 * (FEEDS["x"] @ W) * FEEDS["label"][:, None]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.interop.onnx_export import as_variables
+from onnxgrad.core.ir.named import as_variables
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Parameter, Variable

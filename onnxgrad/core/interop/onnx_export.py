@@ -37,6 +37,7 @@ from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.infer import attribute_type, fill_attribute, fill_type
 from onnxgrad.core.ir.limits import bytes_needed
+from onnxgrad.core.ir.named import Named, as_variables
 from onnxgrad.core.ir.newest import fits_newest
 from onnxgrad.core.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.core.ir.opset import NEWEST, NEWEST_IR
@@ -45,16 +46,14 @@ from onnxgrad.core.ir.types import shown_type
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, FetchError, NotInitialized
+from onnxgrad.errors import ArgumentError, NotInitialized
 
-__all__ = ["Values", "as_variables", "save_graph", "save_onnx", "to_onnx", "write_model"]
+__all__ = ["Values", "save_graph", "save_onnx", "to_onnx", "write_model"]
 
 Values: TypeAlias = Mapping[Variable, np.ndarray[Any, Any]]
 
 
-def to_onnx(
-    program: Program, outputs: Sequence[Variable | str] | Variable | str | None = None, *, lowering: str | None = None
-) -> ModelProto:
+def to_onnx(program: Program, outputs: Named | None = None, *, lowering: str | None = None) -> ModelProto:
     """Write a program as an ONNX model that runs as it is: newest weights as initializers.
 
     Args:
@@ -80,7 +79,7 @@ def to_onnx(
 def save_onnx(
     program: Program,
     path: str | Path,
-    outputs: Sequence[Variable | str] | Variable | str | None = None,
+    outputs: Named | None = None,
     *,
     lowering: str | None = None,
     external_data: str | None = None,
@@ -125,20 +124,6 @@ def save_graph(
     _write_metadata(model, dict(metadata or {}))
     imported = graph.source.imported
     write_model_file(model, tensors, path, imported.folder if isinstance(imported, Imported) else None, keeps=keeps)
-
-
-def as_variables(program: Program, outputs: Sequence[Variable | str] | Variable | str) -> list[Variable]:
-    items = [outputs] if isinstance(outputs, (Variable, str)) else list(outputs)
-    variables = []
-    for item in items:
-        if not isinstance(item, (Variable, str)):
-            raise ArgumentTypeError(f"outputs are variables or names, not {type(item).__name__}. Leave None out of gradients.")
-        v = item if isinstance(item, Variable) else program.global_block().vars.get(item)
-        if v is None or v.block.program is not program:
-            name = item if isinstance(item, str) else item.name
-            raise FetchError(f"the program has no variable {name!r} in its main block. Check the name, or the program.")
-        variables.append(v)
-    return variables
 
 
 def write_model(

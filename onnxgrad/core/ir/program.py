@@ -5,6 +5,7 @@ Tests: tests/core/ir/test_builder.py, tests/static/test_static.py.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.copying import Copy
 from onnxgrad.core.ir.known import entries_of_constant
+from onnxgrad.core.ir.named import Named, as_variables
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.ir.plan import RunPlan
@@ -193,8 +195,33 @@ class Program:
 
     @property
     def outputs(self) -> list[Variable]:
-        """Graph outputs, in order."""
+        """Graph outputs, in order. Set them by names or variables of the main block, one or several.
+
+        Raises:
+            UnknownName: if one that is set is of another program, or is no name here.
+            ArgumentError: if one is set twice.
+
+        Example:
+            >>> x = static.data("x", [None, 2], "float32")
+            >>> program = x.block.program
+            >>> program.outputs = x * 2
+            >>> program.outputs
+            [Variable(tmp_0: float32[?, 2])]
+        """
         return self.global_block().outputs
+
+    @outputs.setter
+    def outputs(self, items: Named) -> None:
+        variables = as_variables(self, items, "outputs", UnknownName)
+        block = self.global_block()
+        counts = Counter(variables)
+        for v in variables:
+            if v.block is not block:
+                raise UnknownName(f"outputs: {v.name!r} is inside the body of an operator. Choose variables of the main block.")
+            if counts[v] > 1:
+                raise ArgumentError(f"outputs: {v.name!r} is named twice. Name each output once.")
+        block.outputs = variables
+        self.version += 1
 
     def all_parameters(self) -> list[Parameter]:
         """Weights in creation order, also those that are not trainable."""

@@ -13,8 +13,9 @@ from onnx import ModelProto
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.graph.order import peak_of_run
 from onnxgrad.core.interop.model_file import bytes_of_array
-from onnxgrad.core.interop.onnx_export import Values, as_variables, save_graph, write_model
+from onnxgrad.core.interop.onnx_export import Values, save_graph, write_model
 from onnxgrad.core.ir.limits import bytes_needed
+from onnxgrad.core.ir.named import as_variables
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType, shown_type

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from onnxgrad.core.compile import Graph, compile
-from onnxgrad.core.interop.onnx_export import as_variables
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.named import as_variables
 from onnxgrad.core.ir.origin import SCALED_LOSS, is_piece
 from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program

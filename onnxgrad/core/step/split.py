@@ -12,8 +12,9 @@ from onnxgrad.core.graph.contract import Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.manager import run_passes
 from onnxgrad.core.graph.rewriting import name_results, stage_builder
-from onnxgrad.core.interop.onnx_export import Values, as_variables
+from onnxgrad.core.interop.onnx_export import Values
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.named import as_variables
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.origin import WEIGHED_GRADIENT, is_piece
 from onnxgrad.core.ir.plan import LossTerm

@@ -10,10 +10,11 @@ from onnx import GraphProto, ModelProto, NodeProto, TrainingInfoProto
 
 from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.messages import bodies_of, names_read
-from onnxgrad.core.interop.onnx_export import as_variables, write_model
+from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.interop.onnx_import import checked_model, read_model, read_program
 from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.infer import infer_leniently
+from onnxgrad.core.ir.named import as_variables
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType

@@ -94,7 +94,7 @@ class Report(Callback):
     def on_epoch(self, trainer: Trainer, row: Row) -> None:
         self.write(trainer)
 
-    def on_end(self, trainer: Trainer) -> None:
+    def on_end(self, trainer: Trainer, row: Row) -> None:
         failed = sys.exc_info()[0] is not None
         if not hasattr(self, "folder") or (failed and not trainer.history):
             return

@@ -46,8 +46,11 @@ class Callback:
     def on_checkpoint(self, trainer: Trainer, path: Path) -> Any:
         """A checkpoint was written."""
 
-    def on_end(self, trainer: Trainer) -> Any:
-        """The call of ``fit`` ends, also by an error."""
+    def on_end(self, trainer: Trainer, row: Row) -> Any:
+        """The call of ``fit`` ends, also by an error: the last row of the history, empty where no epoch has ended.
+
+        What it raises is a note to the error that ended the run, if there is one; all other callbacks are told as well.
+        """
 
 
 class Callbacks:
@@ -66,6 +69,26 @@ class Callbacks:
         methods = [self._method(one, event) for one in self._callbacks]
         answers = [method(*what) for method in methods if method is not None]
         return any(answer is True for answer in answers)
+
+    def end(self, trainer: Trainer, row: Row, error: BaseException | None) -> None:
+        """Tell all of them that the run ends, by ``error`` or well, also where one of them fails.
+
+        Raises:
+            the first error of a callback, if the run ended well; errors behind the first are notes to it.
+        """
+        first = error
+        for one in self._callbacks:
+            method = self._method(one, "on_end")
+            try:
+                if method is not None:
+                    method(trainer, row)
+            except Exception as failure:
+                if first is None:
+                    first = failure
+                else:
+                    first.add_note(f"on_end of {type(one).__name__} failed as well: {type(failure).__name__}: {failure}")
+        if error is None and first is not None:
+            raise first
 
     @staticmethod
     def _method(one: Any, event: str) -> Callable[..., Any] | None:

@@ -60,7 +60,7 @@ class TensorBoard(Callback):
         self._write("epoch", {name: value for name, value in row.items() if not name.startswith("val_")})
         self._writer.flush()  # type: ignore[attr-defined]
 
-    def on_end(self, trainer: Trainer) -> None:
+    def on_end(self, trainer: Trainer, row: Row) -> None:
         if self._writer is not None:
             self._writer.close()
 
@@ -111,7 +111,7 @@ class MLflow(Callback):
     def on_epoch(self, trainer: Trainer, row: Row) -> None:
         self._write({name: value for name, value in _curves(row).items() if not name.startswith("val_")}, row["step"])
 
-    def on_end(self, trainer: Trainer) -> None:
+    def on_end(self, trainer: Trainer, row: Row) -> None:
         if self.checkpoints and self._out is not None:
             for name in ("best.safetensors", "last.safetensors"):
                 if (Path(self._out) / name).exists():

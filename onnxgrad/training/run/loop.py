@@ -57,8 +57,10 @@ class TrainingLoop:
                 self.trainer.watch_gradients()  # the callbacks of rank 0 ask for it, and all ranks run one program
             self._epochs()
             self.trainer.ranks.step.collect()
-        finally:
-            self._tell("on_end")
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._end(None)
 
     def _epochs(self) -> None:
         trainer, plan = self.trainer, self.plan
@@ -144,6 +146,11 @@ class TrainingLoop:
     def _tell(self, event: str, *what: Any) -> bool:
         with self.trainer.ranks.rank0_only():
             return self.callbacks.tell(event, self.trainer, *what)
+
+    def _end(self, error: BaseException | None) -> None:
+        history = self.trainer.state.history
+        with self.trainer.ranks.rank0_only():
+            self.callbacks.end(self.trainer, history[-1] if history else {}, error)
 
     def _at_end(self) -> bool:
         return self.plan.max_steps is not None and self.trainer.state.step >= self.plan.max_steps

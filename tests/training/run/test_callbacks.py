@@ -51,8 +51,8 @@ class Listener(Callback):
         assert path.exists()
         self.note("checkpoint", path.name)
 
-    def on_end(self, trainer):
-        self.note("end")
+    def on_end(self, trainer, row):
+        self.note("end", row)
 
     @property
     def events(self):
@@ -104,6 +104,42 @@ class TestCallbacks:
         with pytest.raises(OnnxGradError):
             trainer().fit({**data(), "x": np.full_like(data()["x"], np.nan)}, callbacks=[listener], verbose=False)
         assert listener.events == ["begin", "end"]
+        assert listener.heard[-1][1] == {}
+
+    def test_the_end_has_the_last_row(self):
+        listener = Listener()
+        rows = trainer().fit(data(), 2, callbacks=[listener], verbose=False)
+        assert listener.heard[-1] == ("end", rows[-1])
+
+    def test_an_error_at_the_end_does_not_hide_the_first(self):
+        listener = Listener()
+        with pytest.raises(KeyError, match="first") as caught:
+            trainer().fit(data(), 2, callbacks=[Fails("first"), Fails("second"), listener], verbose=False)
+        assert listener.events[-1] == "end"
+        notes = [f"on_end of Fails failed as well: ValueError: {name}" for name in ("first", "second")]
+        assert caught.value.__notes__ == notes
+
+    def test_an_error_at_the_end_is_raised_when_all_are_told(self):
+        listener = Listener()
+        failing = Fails("first", ends=True)
+        with pytest.raises(ValueError, match="first") as caught:
+            trainer().fit(data(), 1, callbacks=[failing, Fails("second", ends=True), listener], verbose=False)
+        assert listener.events[-1] == "end"
+        assert caught.value.__notes__ == ["on_end of Fails failed as well: ValueError: second"]
+
+
+class Fails(Callback):
+    """Fails at the end, and after an epoch unless that ends the run well."""
+
+    def __init__(self, name, ends=False):
+        self.name, self.ends = name, ends
+
+    def on_epoch(self, trainer, row):
+        if not self.ends:
+            raise KeyError(self.name)
+
+    def on_end(self, trainer, row):
+        raise ValueError(self.name)
 
 
 class TestLoggers:
