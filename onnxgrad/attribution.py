@@ -25,8 +25,13 @@ from onnxgrad.training.surgery.heads import insert_after
 
 __all__ = ["Attribution", "grad_cam", "integrated_gradients", "saliency", "token_table"]
 
-Array = np.ndarray[Any, Any]
-Model: TypeAlias = "str | Path | bytes | ModelProto | Program"
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_Array = np.ndarray[Any, Any]
+_Model: TypeAlias = "str | Path | bytes | ModelProto | Program"
 
 _MAPS = ("Conv", "ConvTranspose", "FusedConv", "QLinearConv")
 _KEEPS = (
@@ -47,7 +52,7 @@ class Attribution(NamedTuple):
         of: the tensor that was asked about.
     """
 
-    values: Array
+    values: _Array
     labels: list[int]
     scores: list[float]
     gap: float = 0.0
@@ -60,7 +65,7 @@ class _Score:
     An inner tensor is moved by an input that is added to it.
     """
 
-    def __init__(self, model: Model, named: str | Variable, scores: str | Variable | None, position: int = -1) -> None:
+    def __init__(self, model: _Model, named: str | Variable, scores: str | Variable | None, position: int = -1) -> None:
         (about,) = as_names(model, [named], "about")
         output = None if scores is None else as_names(model, [scores], "output")[0]
         program = model.clone() if isinstance(model, Program) else from_onnx(model)
@@ -98,12 +103,12 @@ class _Score:
             raise ArgumentError("the model has no floating-point output to explain. Name a tensor in output=.")
         return next((v for v in own if v.name == "logits"), own[0])
 
-    def start(self, feeds: dict[str, Array]) -> Array:
+    def start(self, feeds: dict[str, _Array]) -> _Array:
         """Return the value of the tensor for these inputs"""
         name = self.about.name
         return np.asarray(feeds[name] if self.delta is None else self._plainly(feeds, name))
 
-    def __call__(self, feeds: dict[str, Array], start: Array, value: Array, labels: list[int] | None) -> tuple[Array, Array]:
+    def __call__(self, feeds: dict[str, _Array], start: _Array, value: _Array, labels: list[int] | None) -> tuple[_Array, _Array]:
         """Scores [examples, classes], and the gradient where the tensor is ``value``; without labels there is none"""
         at = {self.about.name: value} if self.delta is None else {self.delta.name: value - start}
         if self._shape is None:
@@ -115,24 +120,24 @@ class _Score:
         values, slopes = self.slope({**feeds, **at}, {self.y.name: weights})
         return self._classes(np.asarray(values[self.y.name])), np.asarray(slopes[(self.delta or self.about).name])
 
-    def _plainly(self, feeds: dict[str, Array], name: str) -> Array:
+    def _plainly(self, feeds: dict[str, _Array], name: str) -> _Array:
         """A tensor as the model itself computes it"""
         return np.asarray(Executor().run(self._plain, feeds, [name])[0])
 
-    def _classes(self, scores: Array) -> Array:
+    def _classes(self, scores: _Array) -> _Array:
         """[examples, classes], as a view: of [examples, steps, classes] one position, of one score its only class"""
         if scores.ndim == 3:
             return scores[:, self.position]
         return scores.reshape(len(scores), -1) if scores.ndim != 2 else scores
 
-    def labelled(self, scores: Array, label: int | None) -> list[int]:
+    def labelled(self, scores: _Array, label: int | None) -> list[int]:
         if label is not None and not 0 <= label < scores.shape[1]:
             raise ArgumentError(f"{self.y.name} has the classes 0 to {scores.shape[1] - 1}, not {label}. Choose one of them.")
         return [label] * len(scores) if label is not None else [int(k) for k in scores.argmax(axis=1)]
 
 
 def saliency(
-    model: Model,
+    model: _Model,
     feeds: dict[str, Any],
     about: str | Variable,
     *,
@@ -168,7 +173,7 @@ def saliency(
 
 
 def integrated_gradients(
-    model: Model,
+    model: _Model,
     feeds: dict[str, Any],
     about: str | Variable,
     *,
@@ -215,7 +220,7 @@ def integrated_gradients(
 
 
 def grad_cam(
-    model: Model,
+    model: _Model,
     feeds: dict[str, Any],
     *,
     layer: str | Variable | None = None,
@@ -262,8 +267,8 @@ def token_table(program: Program, ids: str = "input_ids") -> str:
 
 
 def _begin(
-    model: Model, feeds: dict[str, Any], about: str | Variable, label: int | None, output: str | Variable | None, position: int
-) -> tuple[_Score, dict[str, Array], Array, list[int], Array]:
+    model: _Model, feeds: dict[str, Any], about: str | Variable, label: int | None, output: str | Variable | None, position: int
+) -> tuple[_Score, dict[str, _Array], _Array, list[int], _Array]:
     score = _Score(model, about, output, position)
     arrays = {name: np.asarray(array) for name, array in feeds.items()}
     start = score.start(arrays)
@@ -271,7 +276,7 @@ def _begin(
     return score, arrays, start, score.labelled(values, label), values
 
 
-def _of(scores: Array, labels: list[int]) -> list[float]:
+def _of(scores: _Array, labels: list[int]) -> list[float]:
     return [float(row[label]) for row, label in zip(scores, labels, strict=True)]
 
 

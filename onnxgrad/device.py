@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from onnxgrad.core.runtime.places import cuda_is_available, get_device, is_compiled_with_cuda, set_device
-from onnxgrad.internal.refusals import absent
+from typing import TYPE_CHECKING
 
-__all__ = ["get_all_device_type", "get_available_device", "get_device", "is_compiled_with_cuda", "set_device"]
+from onnxgrad.core.runtime.places import cuda_is_available, get_device, is_compiled_with_cuda, set_device
+from onnxgrad.internal.refusals import says_why_absent
+
+__all__ = [
+    "get_all_device_type", "get_available_device", "get_device", "is_compiled_with_cinn", "is_compiled_with_cuda",
+    "is_compiled_with_custom_device", "is_compiled_with_distribute", "is_compiled_with_ipu", "is_compiled_with_npu",
+    "is_compiled_with_rocm", "is_compiled_with_xpu", "set_device",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def get_all_device_type() -> list[str]:
@@ -18,13 +28,40 @@ def get_available_device() -> list[str]:
     return ["cpu", "gpu:0"] if cuda_is_available() else ["cpu"]
 
 
-def _absent() -> bool:
+def is_compiled_with_xpu() -> bool:
+    """False: onnxruntime has no provider for Kunlun's XPU."""
     return False
 
 
-is_compiled_with_xpu = is_compiled_with_rocm = is_compiled_with_cinn = is_compiled_with_ipu = is_compiled_with_npu = _absent
-is_compiled_with_distribute = is_compiled_with_custom_device = _absent
+def is_compiled_with_rocm() -> bool:
+    """False: the places are CPUPlace and CUDAPlace."""
+    return False
 
 
-def __getattr__(name: str) -> object:
-    raise absent(__name__, name)
+def is_compiled_with_cinn() -> bool:
+    """False: programs are compiled by onnxruntime."""
+    return False
+
+
+def is_compiled_with_ipu() -> bool:
+    """False: onnxruntime's IPU provider was withdrawn."""
+    return False
+
+
+def is_compiled_with_npu() -> bool:
+    """False: the places are CPUPlace and CUDAPlace."""
+    return False
+
+
+def is_compiled_with_distribute() -> bool:
+    """False: ranks are those of onnxgrad.distributed, not Paddle's."""
+    return False
+
+
+def is_compiled_with_custom_device(device_type: str) -> bool:
+    """False: Paddle's plugins of devices are not read."""
+    return False
+
+
+if not TYPE_CHECKING:  # which would take every name for one
+    __getattr__ = says_why_absent(__name__)

@@ -15,6 +15,11 @@ from onnxgrad.errors import ArgumentTypeError, UnknownDType
 
 __all__ = ["DType", "DTypeLike", "DTypeName", "dtype_of", "from_onnx_number"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 DTypeName: TypeAlias = Literal[
     "bfloat16", "bool", "complex64", "complex128", "double", "float", "float16", "float32", "float4e2m1", "float64", "float6e2m3",
     "float6e3m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0", "half", "int", "int16",

@@ -39,6 +39,19 @@ Each derives from the closest builtin too, so ``except ValueError`` works as a r
 
 # Tests: tests/test_compat.py.
 
+__all__ = [
+    "ArgumentError", "ArgumentTypeError", "AxisError", "BadBackward", "DataError", "DuplicateName", "ExecutionError",
+    "ExternalDataError", "FeedError", "FetchError", "FileError", "FreedGraph", "HookOnStopped", "IllTyped", "InPlaceOnLeaf",
+    "MemoryBudgetError", "Mismatch", "MissingFile", "ModelError", "NotAVariable", "NotInitialized", "NotOffered",
+    "OnnxGradError", "OutOfMemory", "ProgramError", "ProviderError", "RepeatedTensor", "RuleError", "TrainingError",
+    "UnknownDType", "UnknownName", "UnsupportedGradient",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _CONTROL = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) not in "\t\n"}
 _CONTROL |= {i: f"\\u{i:04x}" for i in range(0xD800, 0xE000)}  # halves of a character, which no stream takes
 

@@ -18,6 +18,10 @@ from onnxgrad.tensor.manipulation import roll
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def fftfreq(n: int, d: float = 1.0, dtype: Any = None, name: str | None = None) -> Variable:
     """The frequencies of a transform of ``n`` samples at distances ``d``.
 

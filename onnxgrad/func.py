@@ -30,8 +30,13 @@ __all__ = [
     "NumpyFunction", "grad", "hessian", "hvp", "jacobian", "jvp", "per_example_gradients", "value_and_grad", "vjp",
 ]  # fmt: skip
 
-Array = np.ndarray[Any, Any]
-Model: TypeAlias = "str | Path | bytes | ModelProto | Program"
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_Array = np.ndarray[Any, Any]
+_Model: TypeAlias = "str | Path | bytes | ModelProto | Program"
 
 
 class NumpyFunction:
@@ -47,7 +52,7 @@ class NumpyFunction:
         self,
         setup: _Setup,
         fetches: list[Variable],
-        arrange: Callable[[Iterator[Array]], Any],
+        arrange: Callable[[Iterator[_Array]], Any],
         directions: dict[str, Variable] | None = None,
     ) -> None:
         self.program = setup.program
@@ -104,7 +109,7 @@ def _known(arrays: Any, names: list[str], what: str) -> dict[str, Any]:
 
 
 def value_and_grad(
-    model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
+    model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
 ) -> NumpyFunction:
     """A function that gives the outputs of a model and their gradients.
 
@@ -139,7 +144,7 @@ def value_and_grad(
     return NumpyFunction(setup, [*setup.outputs, *grads], lambda r: (_named(setup.output_names, r), _named(setup.wrt_names, r)))
 
 
-def grad(model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
+def grad(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
     """``value_and_grad`` without the values: ``f(feeds) -> gradients``.
 
     Args, Raises: as for ``value_and_grad``.
@@ -154,7 +159,7 @@ def grad(model: Model, outputs: Named | None = None, wrt: Named | None = None, *
     return NumpyFunction(setup, transforms.vjp(setup.outputs, setup.wrt), lambda r: _named(setup.wrt_names, r))
 
 
-def vjp(model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
+def vjp(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
     """A function ``f(feeds, cotangents) -> (values, gradients)``; cotangents by the names of the outputs.
 
     Args, Raises: as for ``value_and_grad``.
@@ -173,7 +178,7 @@ def vjp(model: Model, outputs: Named | None = None, wrt: Named | None = None, *,
     return NumpyFunction(setup, [*setup.outputs, *grads], lambda r: (_named(names[0], r), _named(names[1], r)), cotangents)
 
 
-def jvp(model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
+def jvp(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
     """A function ``f(feeds, tangents) -> (values, tangents of the outputs)``; tangents by the names in ``wrt``.
 
     Args, Raises: as for ``value_and_grad``.
@@ -192,7 +197,7 @@ def jvp(model: Model, outputs: Named | None = None, wrt: Named | None = None, *,
     return NumpyFunction(setup, [*setup.outputs, *output_tangents], lambda r: (_named(names, r), _named(names, r)), tangents)
 
 
-def jacobian(model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
+def jacobian(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
     """A function ``f(feeds)`` that gives, for each output, a dict of Jacobians ``[*output.shape, *input.shape]`` by name.
 
     Args, Raises: as for ``value_and_grad``.
@@ -210,7 +215,7 @@ def jacobian(model: Model, outputs: Named | None = None, wrt: Named | None = Non
     return NumpyFunction(setup, jacobians, lambda r: {name: _named(setup.wrt_names, r) for name in setup.output_names})
 
 
-def hessian(model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
+def hessian(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
     """A function ``f(feeds)`` that gives ``hessian[a][b]``, the second derivatives ``[*a.shape, *b.shape]`` of the output's sum.
 
     Args, Raises: as for ``value_and_grad``, with one output.
@@ -228,7 +233,7 @@ def hessian(model: Model, outputs: Named | None = None, wrt: Named | None = None
     return NumpyFunction(setup, rows, lambda r: {name: _named(setup.wrt_names, r) for name in setup.wrt_names})
 
 
-def hvp(model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
+def hvp(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
     """A function ``f(feeds, vectors)`` that gives the Hessian of the output's sum times the vectors, by name.
 
     Args, Raises: as for ``value_and_grad``, with one output.
@@ -247,7 +252,7 @@ def hvp(model: Model, outputs: Named | None = None, wrt: Named | None = None, *,
 
 
 def per_example_gradients(
-    model: Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
+    model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
 ) -> NumpyFunction:
     """A function ``f(feeds)`` that gives, by name, the gradient of each example's loss: ``[examples, *input.shape]``.
 
@@ -266,14 +271,14 @@ def per_example_gradients(
     return NumpyFunction(setup, grads, lambda r: _named(setup.wrt_names, r))
 
 
-def _named(names: list[str], results: Iterator[Array]) -> dict[str, Array]:
+def _named(names: list[str], results: Iterator[_Array]) -> dict[str, _Array]:
     return {name: next(results) for name in names}
 
 
 class _Setup:
     """A private copy of the model's program, and the variables that are meant."""
 
-    def __init__(self, model: Model, outputs: Named | None, wrt: Named | None, place: Place | None) -> None:
+    def __init__(self, model: _Model, outputs: Named | None, wrt: Named | None, place: Place | None) -> None:
         self.place = place
         self.program = model.clone() if isinstance(model, Program) else from_onnx(model)
         # A function has no side effects.

@@ -30,6 +30,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class Dataset:
     """Samples by number: write ``__getitem__`` and ``__len__``."""
 

@@ -34,6 +34,10 @@ from onnxgrad.tensor.creation import assign
 __all__ = ["InputSpec", "TranslatedLayer", "ignore_module", "load", "not_to_static", "save", "to_static"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def to_static(
     function: Any = None,
     input_spec: Sequence[Any] | None = None,

@@ -35,4 +35,10 @@ __all__ = [
     "householder_product", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "multi_dot", "norm", "qr",
     "slogdet", "solve", "triangular_solve", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 globals().update(refusals("paddle.linalg", REFUSED["paddle.linalg"]))

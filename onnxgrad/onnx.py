@@ -13,6 +13,10 @@ from onnxgrad.jit import save
 __all__ = ["export"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def export(layer: Any, path: str, input_spec: Sequence[Any] | None = None, opset_version: int = 9, **configs: Any) -> None:
     """Write ``<path>.onnx``, as ``jit.save`` does.
 

@@ -13,5 +13,10 @@ __all__ = [
     "is_bfloat16_supported", "is_float16_supported", "to_mixed_precision",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 if not TYPE_CHECKING:  # which would take every name for one
     __getattr__ = says_why_absent(__name__)

@@ -13,5 +13,10 @@ __all__ = [
     "jacobian", "jvp", "no_grad", "saved_tensors_hooks", "set_grad_enabled", "vjp",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 if not TYPE_CHECKING:  # which would take every name for one
     __getattr__ = says_why_absent(__name__)

@@ -56,5 +56,10 @@ __all__ = [
     "world_size",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 if not TYPE_CHECKING:  # which would take every name for one
     __getattr__ = says_why_absent(__name__)

@@ -11,6 +11,10 @@ from onnxgrad.tensor.layer import LayerHelper
 __all__ = ["autograd", "identity_loss"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def identity_loss(x: Variable, reduction: Any = "none") -> Variable:
     """The variable that a program minimises: ``x`` itself, or what ``reduction`` makes of it.
 

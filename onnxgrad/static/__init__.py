@@ -14,23 +14,56 @@ from onnxgrad.internal.refusals import says_why_absent
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.static import amp, nn
 from onnxgrad.static.input import InputSpec, create_global_var, create_parameter, data
-from onnxgrad.static.io import *  # noqa: F403
-from onnxgrad.static.io import __all__ as _io
+from onnxgrad.static.io import (
+    deserialize_persistables,
+    deserialize_program,
+    load,
+    load_from_file,
+    load_inference_model,
+    load_program_state,
+    normalize_program,
+    save,
+    save_inference_model,
+    save_to_file,
+    serialize_persistables,
+    serialize_program,
+    set_program_state,
+)
 from onnxgrad.static.metric import Print, accuracy, auc, ctr_metric_bundle
 from onnxgrad.static.nn.refused import py_func
 from onnxgrad.static.scope import global_scope, scope_guard
-from onnxgrad.static.strategy import *  # noqa: F403
-from onnxgrad.static.strategy import __all__ as _strategy
+from onnxgrad.static.strategy import (
+    BuildStrategy,
+    CompiledProgram,
+    ExecutionStrategy,
+    IpuCompiledProgram,
+    IpuStrategy,
+    cpu_places,
+    cuda_places,
+    device_guard,
+    ipu_shard_guard,
+    name_scope,
+    set_ipu_shard,
+    xpu_places,
+)
 from onnxgrad.tensor.indexing import setitem
 from onnxgrad.tensor.param_attr import ParamAttr, WeightNormParamAttr
 
 __all__ = [
-    "CPUPlace", "CUDAPlace", "Executor", "ExponentialMovingAverage", "InputSpec", "OpenVINOPlace", "ParamAttr", "Parameter",
-    "Print", "Program", "Scope", "Variable", "WeightNormParamAttr", "accuracy", "amp", "append_backward", "auc",
-    "create_global_var", "create_parameter", "ctr_metric_bundle", "data", "default_main_program", "default_startup_program",
-    "global_scope", "gradients", "nn", "program_guard", "py_func", "scope_guard", "setitem",
+    "BuildStrategy", "CPUPlace", "CUDAPlace", "CompiledProgram", "ExecutionStrategy", "Executor", "ExponentialMovingAverage",
+    "InputSpec", "IpuCompiledProgram", "IpuStrategy", "OpenVINOPlace", "ParamAttr", "Parameter", "Print", "Program", "Scope",
+    "Variable", "WeightNormParamAttr", "accuracy", "amp", "append_backward", "auc", "cpu_places", "create_global_var",
+    "create_parameter", "ctr_metric_bundle", "cuda_places", "data", "default_main_program", "default_startup_program",
+    "deserialize_persistables", "deserialize_program", "device_guard", "global_scope", "gradients", "ipu_shard_guard", "load",
+    "load_from_file", "load_inference_model", "load_program_state", "name_scope", "nn", "normalize_program", "program_guard",
+    "py_func", "save", "save_inference_model", "save_to_file", "scope_guard", "serialize_persistables", "serialize_program",
+    "set_ipu_shard", "set_program_state", "setitem", "xpu_places",
 ]  # fmt: skip
-__all__ += [*_io, *_strategy]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 if not TYPE_CHECKING:  # which would take every name for one
     __getattr__ = says_why_absent(__name__)

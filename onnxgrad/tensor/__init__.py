@@ -23,3 +23,7 @@ from onnxgrad.tensor.types import *  # noqa: F403
 # Not by assignment: a type checker would take a list that is computed for an empty one.
 _functions = [name for module in (*MODULES, types) for name in module.__all__]
 globals().update(refusals("paddle", REFUSED["paddle"]), __all__=[*_functions, *REFUSED["paddle"]])
+
+
+def __dir__() -> list[str]:
+    return list(globals()["__all__"])

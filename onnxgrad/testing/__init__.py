@@ -26,6 +26,11 @@ from onnxgrad.errors import IllTyped, OnnxGradError
 
 __all__ = ["Draw", "GradientMismatch", "Reference", "Sample", "check_adjointness", "check_gradient", "evaluate"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Array = np.ndarray[Any, Any]
 
 

@@ -9,5 +9,10 @@ from onnxgrad.utils.run_check import run_check
 
 __all__ = ["draw_program", "run_check", "unique_name"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 if not TYPE_CHECKING:  # which would take every name for one
     __getattr__ = says_why_absent(__name__)
