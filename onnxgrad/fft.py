@@ -5,11 +5,12 @@ Tests: tests/tensor/test_linalg.py.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.internal.refusals import REFUSED, refusals
 from onnxgrad.tensor.common import Axes, axes_of, float_dtype, known_dim
 from onnxgrad.tensor.layer import LayerHelper
@@ -22,7 +23,10 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def fftfreq(n: int, d: float = 1.0, dtype: Any = None, name: str | None = None) -> Variable:
+_T = TypeVar("_T", bound=Variable)
+
+
+def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """The frequencies of a transform of ``n`` samples at distances ``d``.
 
     Example:
@@ -32,17 +36,17 @@ def fftfreq(n: int, d: float = 1.0, dtype: Any = None, name: str | None = None) 
     return _frequencies(np.fft.fftfreq(n, d), dtype)
 
 
-def rfftfreq(n: int, d: float = 1.0, dtype: Any = None, name: str | None = None) -> Variable:
+def rfftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """The frequencies of a transform of ``n`` real samples at distances ``d``."""
     return _frequencies(np.fft.rfftfreq(n, d), dtype)
 
 
-def _frequencies(values: Any, dtype: Any) -> Variable:
+def _frequencies(values: np.ndarray[Any, Any], dtype: DTypeLike | None) -> Variable:
     layer = LayerHelper("fftfreq")
     return layer.result("Identity", layer.op.constant(values, float_dtype(dtype)))
 
 
-def fftshift(x: Variable, axes: Axes = None, name: str | None = None) -> Variable:
+def fftshift(x: _T, axes: Axes = None, name: str | None = None) -> _T:
     """The frequency 0 moved to the middle of the axes, whose sizes must be known.
 
     Example:
@@ -50,13 +54,13 @@ def fftshift(x: Variable, axes: Axes = None, name: str | None = None) -> Variabl
         (5, 4)
     """
     along = axes_of(axes) or list(range(max(x.ndim, 1)))
-    return roll(x, [known_dim(x, a, "fftshift") // 2 for a in along], along, name)
+    return cast(_T, roll(x, [known_dim(x, a, "fftshift") // 2 for a in along], along, name))
 
 
-def ifftshift(x: Variable, axes: Axes = None, name: str | None = None) -> Variable:
+def ifftshift(x: _T, axes: Axes = None, name: str | None = None) -> _T:
     """The opposite of ``fftshift``."""
     along = axes_of(axes) or list(range(max(x.ndim, 1)))
-    return roll(x, [-(known_dim(x, a, "ifftshift") // 2) for a in along], along, name)
+    return cast(_T, roll(x, [-(known_dim(x, a, "ifftshift") // 2) for a in along], along, name))
 
 
 globals().update(refusals("paddle.fft", REFUSED["paddle.fft"]))

@@ -8,11 +8,12 @@ Under the same names at the top of the package stand the functions that append t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from onnx import ModelProto
 
 from onnxgrad.core.autodiff import transforms
@@ -36,10 +37,12 @@ def __dir__() -> list[str]:
 
 
 _Array = np.ndarray[Any, Any]
+_Arrays: TypeAlias = "dict[str, _Array]"
+_Result = TypeVar("_Result", covariant=True)
 _Model: TypeAlias = "str | Path | bytes | ModelProto | Program"
 
 
-class NumpyFunction:
+class NumpyFunction(Generic[_Result]):
     """A derived model that is called with arrays.
 
     Attributes:
@@ -52,7 +55,7 @@ class NumpyFunction:
         self,
         setup: _Setup,
         fetches: list[Variable],
-        arrange: Callable[[Iterator[_Array]], Any],
+        arrange: Callable[[Iterator[_Array]], _Result],
         directions: dict[str, Variable] | None = None,
     ) -> None:
         self.program = setup.program
@@ -83,7 +86,7 @@ class NumpyFunction:
             self._model = to_onnx(self.program, self._fetches)
         return self._model
 
-    def __call__(self, feeds: dict[str, Any], directions: dict[str, Any] | None = None) -> Any:
+    def __call__(self, feeds: Mapping[str, ArrayLike], directions: Mapping[str, ArrayLike] | None = None) -> _Result:
         """Evaluate on arrays by name.
 
         Raises:
@@ -110,7 +113,7 @@ def _known(arrays: Any, names: list[str], what: str) -> dict[str, Any]:
 
 def value_and_grad(
     model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
-) -> NumpyFunction:
+) -> NumpyFunction[tuple[_Arrays, _Arrays]]:
     """A function that gives the outputs of a model and their gradients.
 
     Args:
@@ -144,7 +147,9 @@ def value_and_grad(
     return NumpyFunction(setup, [*setup.outputs, *grads], lambda r: (_named(setup.output_names, r), _named(setup.wrt_names, r)))
 
 
-def grad(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
+def grad(
+    model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
+) -> NumpyFunction[_Arrays]:
     """``value_and_grad`` without the values: ``f(feeds) -> gradients``.
 
     Args, Raises: as for ``value_and_grad``.
@@ -159,7 +164,9 @@ def grad(model: _Model, outputs: Named | None = None, wrt: Named | None = None, 
     return NumpyFunction(setup, transforms.vjp(setup.outputs, setup.wrt), lambda r: _named(setup.wrt_names, r))
 
 
-def vjp(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
+def vjp(
+    model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
+) -> NumpyFunction[tuple[_Arrays, _Arrays]]:
     """A function ``f(feeds, cotangents) -> (values, gradients)``; cotangents by the names of the outputs.
 
     Args, Raises: as for ``value_and_grad``.
@@ -178,7 +185,9 @@ def vjp(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *
     return NumpyFunction(setup, [*setup.outputs, *grads], lambda r: (_named(names[0], r), _named(names[1], r)), cotangents)
 
 
-def jvp(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
+def jvp(
+    model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
+) -> NumpyFunction[tuple[_Arrays, _Arrays]]:
     """A function ``f(feeds, tangents) -> (values, tangents of the outputs)``; tangents by the names in ``wrt``.
 
     Args, Raises: as for ``value_and_grad``.
@@ -197,7 +206,9 @@ def jvp(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *
     return NumpyFunction(setup, [*setup.outputs, *output_tangents], lambda r: (_named(names, r), _named(names, r)), tangents)
 
 
-def jacobian(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
+def jacobian(
+    model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
+) -> NumpyFunction[dict[str, _Arrays]]:
     """A function ``f(feeds)`` that gives, for each output, a dict of Jacobians ``[*output.shape, *input.shape]`` by name.
 
     Args, Raises: as for ``value_and_grad``.
@@ -215,7 +226,9 @@ def jacobian(model: _Model, outputs: Named | None = None, wrt: Named | None = No
     return NumpyFunction(setup, jacobians, lambda r: {name: _named(setup.wrt_names, r) for name in setup.output_names})
 
 
-def hessian(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
+def hessian(
+    model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
+) -> NumpyFunction[dict[str, _Arrays]]:
     """A function ``f(feeds)`` that gives ``hessian[a][b]``, the second derivatives ``[*a.shape, *b.shape]`` of the output's sum.
 
     Args, Raises: as for ``value_and_grad``, with one output.
@@ -233,7 +246,9 @@ def hessian(model: _Model, outputs: Named | None = None, wrt: Named | None = Non
     return NumpyFunction(setup, rows, lambda r: {name: _named(setup.wrt_names, r) for name in setup.wrt_names})
 
 
-def hvp(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None) -> NumpyFunction:
+def hvp(
+    model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
+) -> NumpyFunction[_Arrays]:
     """A function ``f(feeds, vectors)`` that gives the Hessian of the output's sum times the vectors, by name.
 
     Args, Raises: as for ``value_and_grad``, with one output.
@@ -253,7 +268,7 @@ def hvp(model: _Model, outputs: Named | None = None, wrt: Named | None = None, *
 
 def per_example_gradients(
     model: _Model, outputs: Named | None = None, wrt: Named | None = None, *, place: Place | None = None
-) -> NumpyFunction:
+) -> NumpyFunction[_Arrays]:
     """A function ``f(feeds)`` that gives, by name, the gradient of each example's loss: ``[examples, *input.shape]``.
 
     Args, Raises: as for ``value_and_grad``, with one output, a vector that holds one loss per example.

@@ -12,7 +12,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
@@ -38,12 +38,42 @@ def __dir__() -> list[str]:
     return __all__
 
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_L = TypeVar("_L", bound=Layer)
+_F = TypeVar("_F")
+
+
+@overload
+def to_static(
+    function: None = None,
+    input_spec: Sequence[InputSpec | Tensor] | None = None,
+    build_strategy: object = None,
+    backend: object = None,
+    **kwargs: object,
+) -> Callable[[Callable[_P, _R]], StaticFunction[_P, _R]]: ...
+@overload
+def to_static(  # type: ignore[overload-overlap]  # a Layer can be called too
+    function: _L,
+    input_spec: Sequence[InputSpec | Tensor] | None = None,
+    build_strategy: object = None,
+    backend: object = None,
+    **kwargs: object,
+) -> _L: ...
+@overload
+def to_static(
+    function: Callable[_P, _R],
+    input_spec: Sequence[InputSpec | Tensor] | None = None,
+    build_strategy: object = None,
+    backend: object = None,
+    **kwargs: object,
+) -> StaticFunction[_P, _R]: ...
 def to_static(
     function: Any = None,
-    input_spec: Sequence[Any] | None = None,
-    build_strategy: Any = None,
-    backend: Any = None,
-    **kwargs: Any,
+    input_spec: Sequence[InputSpec | Tensor] | None = None,
+    build_strategy: object = None,
+    backend: object = None,
+    **kwargs: object,
 ) -> Any:
     """Mark a function or a Layer as one that ``save`` writes as a program; a call computes as before.
 
@@ -69,10 +99,10 @@ def to_static(
     return StaticFunction(function, input_spec)
 
 
-class StaticFunction:
+class StaticFunction(Generic[_P, _R]):
     """The static form of a function, from ``to_static``: called, it computes; asked for ``main_program``, it is traced."""
 
-    def __init__(self, function: Callable[..., Any], input_spec: Sequence[Any] | None = None, owner: Any = None) -> None:
+    def __init__(self, function: Callable[_P, _R], input_spec: Sequence[Any] | None = None, owner: Any = None) -> None:
         functools.update_wrapper(self, function)
         self.dygraph_function = function
         self.input_spec = input_spec
@@ -81,11 +111,11 @@ class StaticFunction:
     def __get__(self, owner: Any, owner_type: type | None = None) -> Any:
         return self if owner is None else StaticFunction(functools.partial(self.dygraph_function, owner), self.input_spec, owner)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         if args and all(isinstance(x, Tensor) for x in args):
             # With a Layer, since a method of a class is another StaticFunction each time that it is read.
             vars(self._owner if isinstance(self._owner, Layer) else self)["called_with"] = [
-                InputSpec(x.shape, x.dtype) for x in args
+                InputSpec(x.shape, x.dtype) for x in args if isinstance(x, Tensor)
             ]
         return self.dygraph_function(*args, **kwargs)
 
@@ -100,12 +130,16 @@ class StaticFunction:
         return inspect.getsource(getattr(self.dygraph_function, "func", self.dygraph_function))
 
 
+@overload
+def not_to_static(func: None = None) -> Callable[[_F], _F]: ...
+@overload
+def not_to_static(func: _F) -> _F: ...
 def not_to_static(func: Any = None) -> Any:
     """The function itself; tracing goes through every function."""
     return func if func is not None else not_to_static
 
 
-def ignore_module(modules: Sequence[Any]) -> None:
+def ignore_module(modules: Sequence[object]) -> None:
     """Nothing: tracing goes through every function."""
 
 
@@ -154,7 +188,9 @@ def _input_names(call: Any, owner: Any) -> list[str]:
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-def save(layer: Any, path: str, input_spec: Sequence[Any] | None = None, **configs: Any) -> None:
+def save(
+    layer: Layer | Callable[..., object], path: str, input_spec: Sequence[InputSpec | Tensor] | None = None, **configs: Any
+) -> None:
     """Write ``<path>.onnx``: the program of a Layer's ``forward``, or of a function, with its weights.
 
     Args:

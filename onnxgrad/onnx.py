@@ -5,10 +5,13 @@ Tests: tests/paddle_suite/test_programs.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from onnxgrad.eager.tensor import Tensor
 from onnxgrad.jit import save
+from onnxgrad.nn.layer import Layer
+from onnxgrad.static.input import InputSpec
 
 __all__ = ["export"]
 
@@ -17,7 +20,13 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def export(layer: Any, path: str, input_spec: Sequence[Any] | None = None, opset_version: int = 9, **configs: Any) -> None:
+def export(
+    layer: Layer | Callable[..., object],
+    path: str,
+    input_spec: Sequence[InputSpec | Tensor] | None = None,
+    opset_version: int = 9,
+    **configs: Any,
+) -> None:
     """Write ``<path>.onnx``, as ``jit.save`` does.
 
     Args:

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.eager.tensor import leaf
+from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, Mismatch, NotAVariable
 from onnxgrad.internal.signatures import Taken
+from onnxgrad.optimizer.optimizer import Optimizer
 
 __all__ = ["AmpScaler", "GradScaler"]
 
@@ -67,7 +68,7 @@ class GradScaler(Taken):
 
     # Training ----------------------------------------------------------------------------------------------------------
 
-    def scale(self, var: Any) -> Any:
+    def scale(self, var: Tensor) -> Tensor:
         """The loss times the scale.
 
         Raises:
@@ -79,7 +80,7 @@ class GradScaler(Taken):
             return var
         return (var.astype("float32") if var.dtype == "float16" else var) * self._scale
 
-    def unscale_(self, optimizer: Any) -> None:
+    def unscale_(self, optimizer: Optimizer) -> None:
         """Divide the gradients of an optimizer's parameters by the scale, to clip or look at them before ``step``.
 
         Raises:
@@ -100,7 +101,7 @@ class GradScaler(Taken):
                 continue
             p.grad = leaf((array * inverse).astype(array.dtype))
 
-    def step(self, optimizer: Any) -> None:
+    def step(self, optimizer: Optimizer) -> None:
         """``optimizer.step()`` with unscaled gradients, or nothing if one of them is infinite or NaN.
 
         Raises:
@@ -123,7 +124,7 @@ class GradScaler(Taken):
             self._adapt(bool(self._overflowed))
         self._unscaled, self._stepped, self._overflowed = set(), set(), set()
 
-    def minimize(self, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+    def minimize(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
         """``step`` and ``update``; what would go to ``optimizer.minimize`` is not needed."""
         self.step(optimizer)
         self.update()

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -19,8 +19,17 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError
 __all__ = ["Hessian", "Jacobian", "hessian", "jacobian", "jvp", "vjp"]
 
 Function = Callable[..., Any]
+_Outputs = TypeVar("_Outputs")
 
 
+@overload
+def jacobian(ys: Tensor, xs: Tensor, batch_axis: int | None = None) -> Tensor: ...
+@overload
+def jacobian(ys: Tensor, xs: Sequence[Tensor], batch_axis: int | None = None) -> tuple[Tensor, ...]: ...
+@overload
+def jacobian(ys: Sequence[Tensor], xs: Tensor, batch_axis: int | None = None) -> tuple[Tensor, ...]: ...
+@overload
+def jacobian(ys: Sequence[Tensor], xs: Sequence[Tensor], batch_axis: int | None = None) -> tuple[tuple[Tensor, ...], ...]: ...
 def jacobian(ys: Tensor | Sequence[Tensor], xs: Tensor | Sequence[Tensor], batch_axis: int | None = None) -> Any:
     """The derivative of each element of ``ys`` by each element of ``xs``.
 
@@ -76,7 +85,11 @@ def _listed(items: Any) -> list[Any]:
     return list(items) if isinstance(items, (list, tuple)) else [items]
 
 
-def hessian(ys: Tensor, xs: Any, batch_axis: int | None = None) -> Any:
+@overload
+def hessian(ys: Tensor, xs: Tensor, batch_axis: int | None = None) -> Tensor: ...
+@overload
+def hessian(ys: Tensor, xs: Sequence[Tensor], batch_axis: int | None = None) -> tuple[tuple[Tensor, ...], ...]: ...
+def hessian(ys: Tensor, xs: Tensor | Sequence[Tensor], batch_axis: int | None = None) -> Any:
     """The second derivatives of a scalar (one per example with ``batch_axis=0``).
 
     Args:
@@ -105,7 +118,15 @@ def hessian(ys: Tensor, xs: Any, batch_axis: int | None = None) -> Any:
     return second if isinstance(xs, (list, tuple)) else second[0]
 
 
-def vjp(func: Function, xs: Any, v: Any = None) -> tuple[Any, Any]:
+@overload
+def vjp(func: Callable[..., _Outputs], xs: Tensor, v: Tensor | Sequence[Tensor] | None = None) -> tuple[_Outputs, Tensor]: ...
+@overload
+def vjp(
+    func: Callable[..., _Outputs], xs: Sequence[Tensor], v: Tensor | Sequence[Tensor] | None = None
+) -> tuple[_Outputs, tuple[Tensor, ...]]: ...
+def vjp(
+    func: Callable[..., _Outputs], xs: Tensor | Sequence[Tensor], v: Tensor | Sequence[Tensor] | None = None
+) -> tuple[_Outputs, Any]:
     """``func(*xs)`` and the product of ``v`` with its Jacobian.
 
     Args:
@@ -126,7 +147,9 @@ def vjp(func: Function, xs: Any, v: Any = None) -> tuple[Any, Any]:
     return outputs, tuple(results) if isinstance(xs, (list, tuple)) else results[0]
 
 
-def jvp(func: Function, xs: Any, v: Any = None) -> tuple[Any, Any]:
+def jvp(
+    func: Callable[..., _Outputs], xs: Tensor | Sequence[Tensor], v: Tensor | Sequence[Tensor] | None = None
+) -> tuple[_Outputs, _Outputs]:
     """``func(*xs)`` and the product of its Jacobian with ``v``: the derivative along ``v``.
 
     The product of a vector with the Jacobian is linear in the vector; its own derivative is the other product.
@@ -152,10 +175,11 @@ def jvp(func: Function, xs: Any, v: Any = None) -> tuple[Any, Any]:
     pulled = [g for g in (grads[at] for at in used) if g is not None]
     weights = None if along is None else [along[at] for at in used]
     results = _pulled(pulled, probes, weights) if used else [full_like(y, 0) for y in targets]
-    return outputs, type(outputs)(results) if isinstance(outputs, (list, tuple)) else results[0]
+    products: Any = type(outputs)(results) if isinstance(outputs, (list, tuple)) else results[0]
+    return outputs, products
 
 
-def _applied(func: Function, xs: Any) -> tuple[list[Tensor], Any, list[Tensor]]:
+def _applied(func: Callable[..., _Outputs], xs: Tensor | Sequence[Tensor]) -> tuple[list[Tensor], _Outputs, list[Tensor]]:
     """Fresh copies of ``xs`` that gradients start from, and what the function makes of them."""
     inputs = _listed(xs)
     for x in inputs:
@@ -191,11 +215,11 @@ class Jacobian:
         self._matrix = _joined_jacobian(targets, sources, is_batched)
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> list[int]:
         """``[outputs, inputs]``, with the batch first if there is one."""
-        return self._matrix.shape
+        return list(self._matrix.shape)
 
-    def __getitem__(self, item: Any) -> Any:
+    def __getitem__(self, item: Any) -> Tensor:
         return self._matrix[item]
 
 
@@ -217,7 +241,7 @@ class Hessian(Jacobian):
         self._matrix = _joined_jacobian(first, sources, is_batched)
 
 
-def _joined_jacobian(targets: list[Tensor], sources: list[Tensor], is_batched: bool) -> Any:
+def _joined_jacobian(targets: list[Tensor], sources: list[Tensor], is_batched: bool) -> Tensor:
     axis = 1 if is_batched else 0
     flat = [_reshape(y, [*y.shape[:axis], -1]) for y in targets]
     joined: Any = flat[0] if len(flat) == 1 else _concat(flat, axis)

@@ -6,10 +6,10 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_mpi.py.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from onnxgrad.distributed.mpi import MpiTransport
 from onnxgrad.distributed.transport import Alone, Transport
 from onnxgrad.distributed.watch import Watch, WatchedTransport
 from onnxgrad.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from onnxgrad.eager.tensor import Tensor
 
 __all__ = [
     "all_reduce",
@@ -36,6 +39,7 @@ _STARTED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "MV2_COMM_WORLD_SIZ
 _LOCAL = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE")
 _OF_THREAD: ContextVar[Transport | None] = ContextVar("onnxgrad_transport", default=None)
 _OF_PROCESS: list[Transport] = []
+_Value = TypeVar("_Value", bound="np.ndarray[Any, Any] | Tensor")
 
 
 def is_started_by_mpi() -> bool:
@@ -127,7 +131,7 @@ def barrier() -> None:
     current().barrier()
 
 
-def all_reduce(value: Any, op: str = "sum") -> Any:
+def all_reduce(value: _Value, op: Literal["sum", "max", "min"] = "sum") -> _Value:
     """Replace an array, or an eager tensor, by the sum (``"max"``, ``"min"``) over all ranks; returns it.
 
     Raises:
@@ -140,7 +144,7 @@ def all_reduce(value: Any, op: str = "sum") -> Any:
     return _in_place(value, lambda flat: current().all_reduce_(flat, op))
 
 
-def broadcast(value: Any, root: int = 0) -> Any:
+def broadcast(value: _Value, root: int = 0) -> _Value:
     """Replace an array, or an eager tensor, by the array of a rank; returns it.
 
     Raises:
@@ -149,7 +153,7 @@ def broadcast(value: Any, root: int = 0) -> Any:
     return _in_place(value, lambda flat: current().broadcast_(flat, root))
 
 
-def _in_place(value: Any, change: Any) -> Any:
+def _in_place(value: _Value, change: Callable[[np.ndarray[Any, Any]], object]) -> _Value:
     if not isinstance(value, np.ndarray):
         array = np.array(value.numpy(), order="C")
         change(array.reshape(-1))

@@ -21,7 +21,7 @@ DistributedStrategy = Strategy
 _CHOSEN: list[Strategy] = []
 
 
-def init(role_maker: Any = None, is_collective: bool = True, strategy: Strategy | None = None) -> None:
+def init(role_maker: object = None, is_collective: bool = True, strategy: Strategy | None = None) -> None:
     """Join the ranks: ``distributed.init``, with the strategy of later optimizers.
 
     Args:

@@ -34,11 +34,11 @@ class DataParallel:
     def __init__(
         self,
         layers: Any,
-        strategy: Any = None,
+        strategy: object = None,
         comm_buffer_size: int = 25,
         last_comm_buffer_size: int = 1,
         find_unused_parameters: bool = False,
-        group: Any = None,
+        group: object = None,
     ) -> None:
         self._layers = layers
         if world_size() == 1:

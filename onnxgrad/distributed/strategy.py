@@ -6,7 +6,7 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_trainer.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from onnxgrad.distributed.transport import Transport, hosts
 from onnxgrad.errors import ArgumentError
@@ -86,10 +86,10 @@ class Strategy:
     """
 
     bucket_megabytes: float = 25.0
-    compress: str | None = None
+    compress: Literal["bfloat16", "float16", "top-k"] | None = None
     top_k: float = 0.01
-    batch_norm: str | None = None
-    sharding: int = 0
+    batch_norm: Literal["local", "sync", "frozen"] | None = None
+    sharding: Literal[0, 1, 2] = 0
     overlap: int | None = None
     pipeline: int = 1
     micro_batches: int = 1

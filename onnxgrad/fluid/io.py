@@ -126,6 +126,6 @@ def save_inference_model(
 
 def load_inference_model(
     dirname: str, executor: Any, model_filename: str | None = None, params_filename: str | None = None
-) -> list[Any]:
-    """[program, names of its inputs, its output variables] of ``save_inference_model``."""
+) -> tuple[Program, list[str], list[Variable]]:
+    """(program, names of its inputs, its output variables) of ``save_inference_model``."""
     return static.load_inference_model(str(Path(dirname) / (model_filename or "__model__")), executor)

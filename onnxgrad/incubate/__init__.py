@@ -1,6 +1,6 @@
 """Names that Paddle keeps under incubate."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
@@ -15,7 +15,10 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def identity_loss(x: Variable, reduction: Any = "none") -> Variable:
+_T = TypeVar("_T", bound=Variable)
+
+
+def identity_loss(x: _T, reduction: Literal["sum", "mean", "none", 0, 1, 2] = "none") -> _T:
     """The variable that a program minimises: ``x`` itself, or what ``reduction`` makes of it.
 
     Args:
@@ -31,7 +34,7 @@ def identity_loss(x: Variable, reduction: Any = "none") -> Variable:
         raise ArgumentError(f"identity_loss: reduction is 'sum', 'mean' or 'none', not {reduction!r}.")
     form = forms[reduction]
     layer = LayerHelper("identity_loss", x)
-    return layer.result(form, x) if form == "Identity" else layer.result(form, x, keepdims=0)
+    return cast(_T, layer.result(form, x) if form == "Identity" else layer.result(form, x, keepdims=0))
 
 
 if not TYPE_CHECKING:  # which would take every name for one

@@ -5,7 +5,6 @@ Tests: tests/static/test_static.py.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,19 +12,42 @@ import numpy as np
 
 from onnxgrad.core.ir.defaults import create_global_var, default_main_program
 from onnxgrad.core.ir.types import Dim, TensorType, shown_type
-from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DuplicateName
 from onnxgrad.internal import state
 from onnxgrad.tensor import parameter
+from onnxgrad.tensor.initializer import Initializer
+from onnxgrad.tensor.param_attr import ParamAttr
 
 __all__ = ["InputSpec", "create_global_var", "create_parameter", "data"]
 
 
-@functools.wraps(parameter.create_parameter)
-def create_parameter(*args: Any, **kwargs: Any) -> Any:
-    with state.guard(static_mode=True):  # of the default program, as data, whatever the mode
-        return parameter.create_parameter(*args, **kwargs)
+def create_parameter(
+    shape: Sequence[int],
+    dtype: DTypeLike,
+    name: str | None = None,
+    attr: ParamAttr | str | None = None,
+    is_bias: bool = False,
+    default_initializer: Initializer | None = None,
+) -> Parameter:
+    """A weight of its own in the default main program, whatever the mode.
+
+    Args:
+        shape: positive dimensions.
+        dtype: element type.
+        name: its name; by default a new one.
+        attr: its attributes; a str for its name.
+        is_bias: whether it starts at 0 where no initializer is given.
+        default_initializer: where ``attr`` has none.
+
+    Example:
+        >>> static.create_parameter([2, 3], "float32", name="table")
+        Parameter(table: float32[2, 3])
+    """
+    with state.guard(static_mode=True):
+        created: Parameter = parameter.create_parameter(shape, dtype, name, attr, is_bias, default_initializer)
+    return created
 
 
 def data(name: str, shape: Sequence[int | str | None], dtype: DTypeLike | None = None, lod_level: int = 0) -> Variable:
@@ -85,7 +107,7 @@ class InputSpec:
     """
 
     def __init__(
-        self, shape: Sequence[int | None], dtype: Any = "float32", name: str | None = None, stop_gradient: bool = False
+        self, shape: Sequence[int | None], dtype: DTypeLike = "float32", name: str | None = None, stop_gradient: bool = False
     ) -> None:
         if not isinstance(shape, (list, tuple)):
             raise ArgumentTypeError(f"InputSpec: the shape is a list or tuple, not {type(shape).__name__}.")
@@ -97,7 +119,7 @@ class InputSpec:
         self.stop_gradient = stop_gradient
 
     @classmethod
-    def from_tensor(cls, tensor: Any, name: str | None = None) -> InputSpec:
+    def from_tensor(cls, tensor: Variable, name: str | None = None) -> InputSpec:
         """The description of a Variable or Tensor."""
         return cls(list(tensor.shape), tensor.dtype, name if name is not None else tensor.name)
 

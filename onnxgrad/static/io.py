@@ -24,6 +24,7 @@ from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable, set_values
+from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError, NotAVariable
 from onnxgrad.internal.files import make_folder, read_whole, reading, write_whole, writing
 
@@ -81,7 +82,7 @@ class _VariablePickler(pickle.Pickler):
             return np.asarray(obj.get_value() if stored is None else stored).__reduce__()
 
 
-def load(program: Program, model_path: str, executor: Any = None, var_list: Sequence[Variable] | None = None) -> None:
+def load(program: Program, model_path: str, executor: Executor | None = None, var_list: Sequence[Variable] | None = None) -> None:
     """Set the values of a program from the files that ``save`` wrote; Paddle's own are read too.
 
     Args:
@@ -201,7 +202,7 @@ def save_inference_model(
     path_prefix: str,
     feed_vars: Variable | Sequence[Variable],
     fetch_vars: Variable | Sequence[Variable],
-    executor: Any = None,
+    executor: Executor | None = None,
     program: Program | None = None,
     clip_extra: bool = True,
     legacy_format: bool = False,
@@ -228,19 +229,19 @@ def save_inference_model(
 
 
 def load_inference_model(
-    path_prefix: str, executor: Any = None, model_filename: str | None = None, params_filename: str | None = None
-) -> list[Any]:
+    path_prefix: str, executor: Executor | None = None, model_filename: str | None = None, params_filename: str | None = None
+) -> tuple[Program, list[str], list[Variable]]:
     """Load what ``save_inference_model`` wrote, or any ``<path_prefix>.onnx``.
 
     Returns:
-        [program, names of its inputs, its output variables].
+        (program, names of its inputs, its output variables).
 
     Raises:
         ModelError: if there is no such file or it is not ONNX.
     """
     path = path_prefix if path_prefix.endswith(".onnx") else path_prefix + ".onnx"
     program = from_onnx(path)
-    return [program, [v.name for v in program.inputs], list(program.outputs)]
+    return program, [v.name for v in program.inputs], list(program.outputs)
 
 
 def _variables(what: str, variables: Variable | Sequence[Variable]) -> list[Variable]:
@@ -277,7 +278,7 @@ def deserialize_program(data: bytes) -> Program:
 def serialize_persistables(
     feed_vars: Variable | Sequence[Variable],
     fetch_vars: Variable | Sequence[Variable],
-    executor: Any = None,
+    executor: Executor | None = None,
     program: Program | None = None,
     legacy_format: bool = False,
 ) -> bytes:
@@ -288,7 +289,7 @@ def serialize_persistables(
     return pickle.dumps({v.name: np.asarray(v.get_value()) for v in _persistable(pruned)}, 4)
 
 
-def deserialize_persistables(program: Program, data: bytes, executor: Any = None) -> None:
+def deserialize_persistables(program: Program, data: bytes, executor: Executor | None = None) -> None:
     """Set the weights of a program from the bytes of ``serialize_persistables``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What mypy --strict says of programs that users write: nothing of right ones, which also run, and each mistake on its line.
+"""What mypy --strict and pyright say of programs that users write: nothing of right ones, which also run, and each mistake on its line.
 
 ``NAME.py`` is a right program with a ``main``; ``mistakes_NAME.py`` has a mistake on each line that ends in ``# error``.
 """
@@ -13,19 +13,26 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-FILES = sorted(path for path in HERE.glob("*.py") if path.stem not in ("__init__", Path(__file__).stem))
+FILES = sorted(path for path in HERE.glob("*.py") if not path.stem.startswith(("__init__", "test_")))
 RIGHT = [path for path in FILES if not path.stem.startswith("mistakes_")]
 
 
-@pytest.fixture(scope="module")
-def errors():
-    """By file, the lines on which mypy finds an error."""
-    pytest.importorskip("mypy")
-    names = [path.relative_to(ROOT).as_posix() for path in FILES]
-    run = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", ".mypy_cache/typing", *names]
+NAMES = [path.relative_to(ROOT).as_posix() for path in FILES]
+COMMANDS = {
+    "mypy": ["mypy", "--strict", "--cache-dir", ".mypy_cache/typing", *NAMES],
+    "pyright": ["pyright", "--pythonpath", sys.executable, *NAMES],
+}
+
+
+@pytest.fixture(scope="module", params=COMMANDS)
+def errors(request):
+    """By file, the lines on which a checker finds an error."""
+    pytest.importorskip(request.param)
+    run = [sys.executable, "-m", *COMMANDS[request.param]]
     text = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    lines = {name: set() for name in names}
-    for name, line in re.findall(r"^(\S+\.py):(\d+): error", text, re.MULTILINE):
+    assert re.search(r"^(Found )?\d+ errors?\b", text, re.MULTILINE), text
+    lines = {name: set() for name in NAMES}
+    for name, line in re.findall(r"(tests/typing/\w+\.py):(\d+)(?::\d+ -|:) error", text):
         lines[name].add(int(line))
     return lines
 

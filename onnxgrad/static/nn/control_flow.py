@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -25,16 +25,17 @@ from onnxgrad.internal import state
 __all__ = ["case", "cond", "switch_case", "while_loop"]
 
 Branch = Callable[[], Any]
+_Result = TypeVar("_Result")
 _INT64, _BOOL = dtype_of("int64"), dtype_of("bool")
 
 
 def cond(
     pred: Variable,
-    true_fn: Branch | None = None,
-    false_fn: Branch | None = None,
+    true_fn: Callable[[], _Result] | None = None,
+    false_fn: Callable[[], _Result] | None = None,
     name: str | None = None,
     return_names: Sequence[str] | None = None,
-) -> Any:
+) -> _Result:
     """The result of ``true_fn`` where ``pred`` holds, else that of ``false_fn``; only that one is computed.
 
     Args:
@@ -61,11 +62,12 @@ def cond(
             raise ArgumentTypeError(f"cond: a branch is a function, not {type(fn).__name__}.")
     if pred.is_eager:
         taken = true_fn if bool(pred) else false_fn
-        return None if taken is None else taken()
+        return cast(_Result, None) if taken is None else taken()
     program = pred.block.program
     lift(program)
     key = program.generate_name("cond")
-    results, blocks = [], []
+    results: list[Any] = []
+    blocks = []
     for label, fn in (("true", true_fn), ("false", false_fn)):
         block = program.new_block(program.current_block(), f"{key}/{label}")
         with _inside(program, block):
@@ -76,7 +78,7 @@ def cond(
         raise ArgumentError(f"cond: the branches return different structures: {results[0]!r} and {results[1]!r}.")
     if not true_values:
         program.blocks = [block for block in program.blocks if block not in blocks]
-        return results[1]
+        return cast(_Result, results[1])
     for block, values, others in ((blocks[0], true_values, false_values), (blocks[1], false_values, true_values)):
         build = Builder(block, key=block.name)
         finish_body(block, [_as_variable(build, v, other) for v, other in zip(values, others, strict=True)], build)
@@ -87,10 +89,14 @@ def cond(
     attrs = {"then_branch": blocks[0], "else_branch": blocks[1]}
     outputs = as_tuple(program.current_block().build.emit("If", (pred,), attrs, outputs=names))
     attach_in_bodies(outputs[0].op)
-    return _rebuild(false_tree, iter(outputs))
+    return cast(_Result, _rebuild(false_tree, iter(outputs)))
 
 
-def case(pred_fn_pairs: Sequence[tuple[Variable, Branch]], default: Branch | None = None, name: str | None = None) -> Any:
+def case(
+    pred_fn_pairs: Sequence[tuple[Variable, Callable[[], _Result]]],
+    default: Callable[[], _Result] | None = None,
+    name: str | None = None,
+) -> _Result:
     """The result of the first function whose predicate holds; of ``default`` (or the last function) where none does.
 
     Args:
@@ -122,10 +128,10 @@ def case(pred_fn_pairs: Sequence[tuple[Variable, Branch]], default: Branch | Non
 
 def switch_case(
     branch_index: Variable,
-    branch_fns: dict[int, Branch] | Sequence[Any],
-    default: Branch | None = None,
+    branch_fns: dict[int, Callable[[], _Result]] | Sequence[tuple[int, Callable[[], _Result]]] | Sequence[Callable[[], _Result]],
+    default: Callable[[], _Result] | None = None,
     name: str | None = None,
-) -> Any:
+) -> _Result:
     """The result of the function whose number is ``branch_index``; of ``default`` (or the one of the largest number) if none.
 
     Args:
@@ -141,7 +147,7 @@ def switch_case(
         raise ArgumentTypeError(f"switch_case: branch_index is an integer Variable, not {branch_index!r}.")
     if not isinstance(branch_fns, (dict, list, tuple)):
         raise ArgumentTypeError(f"switch_case: branch_fns is a dict or a list, not {type(branch_fns).__name__}.")
-    entries = list(branch_fns.items()) if isinstance(branch_fns, dict) else list(branch_fns)
+    entries: list[Any] = list(branch_fns.items()) if isinstance(branch_fns, dict) else list(branch_fns)
     if all(callable(entry) for entry in entries):
         entries = list(enumerate(entries))
     if not entries:
@@ -151,14 +157,14 @@ def switch_case(
     if len({number for number, _ in entries}) != len(entries):
         raise ArgumentError("switch_case: a number occurs twice.")
     entries.sort(key=lambda entry: entry[0])
-    if default is None:
-        default = entries.pop()[1]
+    last: Callable[[], _Result] = entries.pop()[1] if default is None else default
     if not entries:
-        return default()
+        return last()
     if branch_index.is_eager:
         chosen: Any = branch_index
-        return dict(entries).get(int(chosen), default)()
-    return case([(branch_index == number, fn) for number, fn in entries], default)
+        branches: dict[int, Callable[[], _Result]] = dict(entries)
+        return branches.get(int(chosen), last)()
+    return cast(_Result, case([(branch_index == number, fn) for number, fn in entries], last))
 
 
 def while_loop(

@@ -12,7 +12,7 @@ import onnxgrad.nn.functional as F
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.nn.functional.layout import channels_last
-from onnxgrad.nn.functional.windows import Numbers, Padding, numbers, over_axes, pads_of
+from onnxgrad.nn.functional.windows import Numbers, Padding, numbers, pads_of
 from onnxgrad.static.nn.common import Attr, known_channels
 from onnxgrad.tensor.common import positive
 from onnxgrad.tensor.initializer import Constant, Initializer, Normal, XavierUniform
@@ -23,6 +23,29 @@ __all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "deform_c
 
 def _conv_nd(
     axes: int,
+    input: Variable,
+    num_filters: int,
+    filter_size: Numbers,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    groups: int | None = None,
+    param_attr: Attr = None,
+    bias_attr: Attr = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """``conv2d`` along so many axes."""
+    if not isinstance(use_cudnn, bool):
+        raise ArgumentError(f"conv{axes}d: use_cudnn is True or False, not {use_cudnn!r}. It has no effect.")
+    layer_name, options = f"conv{axes}d", {"stride": stride, "padding": padding, "dilation": dilation}
+    kernel = numbers(filter_size, axes, f"{layer_name}: filter_size")
+    return _layer(layer_name, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
+
+
+def conv2d(
     input: Variable,
     num_filters: int,
     filter_size: Numbers,
@@ -60,18 +83,88 @@ def _conv_nd(
         >>> static.nn.conv2d(static.data("x", [None, 3, 8, 8]), num_filters=4, filter_size=3).shape
         (-1, 4, 6, 6)
     """
-    if not isinstance(use_cudnn, bool):
-        raise ArgumentError(f"conv{axes}d: use_cudnn is True or False, not {use_cudnn!r}. It has no effect.")
-    layer_name, options = f"conv{axes}d", {"stride": stride, "padding": padding, "dilation": dilation}
-    kernel = numbers(filter_size, axes, f"{layer_name}: filter_size")
-    return _layer(layer_name, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
+    return _conv_nd(
+        2,
+        input,
+        num_filters,
+        filter_size,
+        stride,
+        padding,
+        dilation,
+        groups,
+        param_attr,
+        bias_attr,
+        use_cudnn,
+        act,
+        name,
+        data_format,
+    )
 
 
-conv2d, conv3d = over_axes(_conv_nd, 2, 3)
+def conv3d(
+    input: Variable,
+    num_filters: int,
+    filter_size: Numbers,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    groups: int | None = None,
+    param_attr: Attr = None,
+    bias_attr: Attr = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """``conv2d`` along three axes: the input has rank 5, and ``data_format`` is ``"NCDHW"`` or ``"NDHWC"``.
+
+    Args, Raises: as for ``conv2d``.
+    """
+    return _conv_nd(
+        3,
+        input,
+        num_filters,
+        filter_size,
+        stride,
+        padding,
+        dilation,
+        groups,
+        param_attr,
+        bias_attr,
+        use_cudnn,
+        act,
+        name,
+        data_format,
+    )
 
 
 def _conv_nd_transpose(
     axes: int,
+    input: Variable,
+    num_filters: int,
+    output_size: Numbers | None = None,
+    filter_size: Numbers | None = None,
+    padding: Padding = 0,
+    stride: Numbers = 1,
+    dilation: Numbers = 1,
+    groups: int | None = None,
+    param_attr: Attr = None,
+    bias_attr: Attr = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """``conv2d_transpose`` along so many axes."""
+    layer_name = f"conv{axes}d_transpose"
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "output_size": output_size}
+    if filter_size is None:
+        filter_size = _size_for(layer_name, axes, input, data_format, **options)
+    kernel = numbers(filter_size, axes, f"{layer_name}: filter_size")
+    return _layer(layer_name, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
+
+
+def conv2d_transpose(
     input: Variable,
     num_filters: int,
     output_size: Numbers | None = None,
@@ -104,15 +197,62 @@ def _conv_nd_transpose(
         >>> static.nn.conv2d_transpose(static.data("x", [None, 3, 4, 4]), num_filters=2, filter_size=3, stride=2).shape
         (-1, 2, 9, 9)
     """
-    layer_name = f"conv{axes}d_transpose"
-    options = {"stride": stride, "padding": padding, "dilation": dilation, "output_size": output_size}
-    if filter_size is None:
-        filter_size = _size_for(layer_name, axes, input, data_format, **options)
-    kernel = numbers(filter_size, axes, f"{layer_name}: filter_size")
-    return _layer(layer_name, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
+    return _conv_nd_transpose(
+        2,
+        input,
+        num_filters,
+        output_size,
+        filter_size,
+        padding,
+        stride,
+        dilation,
+        groups,
+        param_attr,
+        bias_attr,
+        use_cudnn,
+        act,
+        name,
+        data_format,
+    )
 
 
-conv2d_transpose, conv3d_transpose = over_axes(_conv_nd_transpose, 2, 3)
+def conv3d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: Numbers | None = None,
+    filter_size: Numbers | None = None,
+    padding: Padding = 0,
+    stride: Numbers = 1,
+    dilation: Numbers = 1,
+    groups: int | None = None,
+    param_attr: Attr = None,
+    bias_attr: Attr = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCDHW",
+) -> Variable:
+    """``conv2d_transpose`` along three axes: the input has rank 5, and ``data_format`` is ``"NCDHW"`` or ``"NDHWC"``.
+
+    Args, Raises: as for ``conv2d_transpose``.
+    """
+    return _conv_nd_transpose(
+        3,
+        input,
+        num_filters,
+        output_size,
+        filter_size,
+        padding,
+        stride,
+        dilation,
+        groups,
+        param_attr,
+        bias_attr,
+        use_cudnn,
+        act,
+        name,
+        data_format,
+    )
 
 
 def deform_conv2d(
