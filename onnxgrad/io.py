@@ -10,11 +10,12 @@ import itertools
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.distributed.sampler import DistributedBatchSampler
@@ -64,7 +65,7 @@ class _NoLength(RuntimeError, TypeError):
 class TensorDataset(Dataset):
     """Rows of tensors, or arrays, with a first axis of one size."""
 
-    def __init__(self, tensors: Sequence[Any]) -> None:
+    def __init__(self, tensors: Sequence[Tensor | np.ndarray[Any, Any]]) -> None:
         if len({int(tensor.shape[0]) for tensor in tensors}) != 1:
             raise ArgumentError("TensorDataset: the tensors do not have the same first dimension.")
         self.tensors = tensors
@@ -134,7 +135,7 @@ class Subset(Dataset):
         return len(self.indices)
 
 
-def random_split(dataset: Dataset, lengths: Sequence[float], generator: Any = None) -> list[Subset]:
+def random_split(dataset: Dataset, lengths: Sequence[float], generator: np.random.Generator | None = None) -> list[Subset]:
     """Parts of a data set at random: of given sizes, or of fractions that add up to 1.
 
     Example:
@@ -168,8 +169,8 @@ def _random(generator: Any = None) -> np.random.Generator:
 class Sampler:
     """Numbers of samples in some order: write ``__iter__``."""
 
-    def __init__(self, data_source: Any = None) -> None:
-        self.data_source = data_source
+    def __init__(self, data_source: Sized | None = None) -> None:
+        self.data_source: Any = data_source
 
     def __iter__(self) -> Iterator[int]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__.")
@@ -192,7 +193,13 @@ class RandomSampler(Sampler):
         generator: an iterator of numbers, or numpy's Generator.
     """
 
-    def __init__(self, data_source: Any, replacement: bool = False, num_samples: int | None = None, generator: Any = None) -> None:
+    def __init__(
+        self,
+        data_source: Sized,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        generator: Iterator[int] | np.random.Generator | None = None,
+    ) -> None:
         super().__init__(data_source)
         if not isinstance(replacement, bool):
             raise ArgumentTypeError(f"RandomSampler: replacement is True or False, not {replacement!r}.")
@@ -239,7 +246,7 @@ class SubsetRandomSampler(Sampler):
 class WeightedRandomSampler(Sampler):
     """``num_samples`` numbers, each as often as its weight says."""
 
-    def __init__(self, weights: Any, num_samples: int, replacement: bool = True) -> None:
+    def __init__(self, weights: ArrayLike, num_samples: int, replacement: bool = True) -> None:
         super().__init__()
         self.weights = np.asarray(weights, np.float64)
         if not isinstance(num_samples, int) or num_samples <= 0:
@@ -264,7 +271,12 @@ class BatchSampler(Sampler):
     """Lists of ``batch_size`` numbers, of a data set or of a sampler."""
 
     def __init__(
-        self, dataset: Any = None, sampler: Any = None, shuffle: bool = False, batch_size: int = 1, drop_last: bool = False
+        self,
+        dataset: Sized | None = None,
+        sampler: Iterable[int] | None = None,
+        shuffle: bool = False,
+        batch_size: int = 1,
+        drop_last: bool = False,
     ) -> None:
         super().__init__(dataset)
         if (dataset is None) == (sampler is None):
@@ -273,8 +285,8 @@ class BatchSampler(Sampler):
             raise ArgumentError(f"BatchSampler: batch_size is a positive int, not {batch_size!r}.")
         if not isinstance(shuffle, bool) or not isinstance(drop_last, bool):
             raise ArgumentTypeError("BatchSampler: shuffle and drop_last are True or False.")
-        default = RandomSampler(dataset) if shuffle else SequenceSampler(dataset)
-        self.sampler = default if sampler is None else sampler
+        numbers = RandomSampler if shuffle else SequenceSampler
+        self.sampler: Any = sampler if dataset is None else numbers(dataset)
         self.batch_size, self.drop_last = batch_size, drop_last
 
     def __iter__(self) -> Iterator[Any]:

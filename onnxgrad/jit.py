@@ -215,7 +215,7 @@ def _file(path: Any) -> Path:
     return Path(str(path) if str(path).endswith(".onnx") else f"{path}.onnx")
 
 
-def load(path: str, **configs: Any) -> TranslatedLayer:
+def load(path: str, **configs: object) -> TranslatedLayer:
     """A Layer that computes what an .onnx file does, and trains: ``<path>.onnx``, by ``save`` or any exporter."""
     return TranslatedLayer(from_onnx(_file(path)))
 

@@ -5,7 +5,8 @@ Tests: tests/amp/test_eager.py.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from onnxgrad.autograd.modes import _Switch
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
@@ -16,10 +17,17 @@ from onnxgrad.errors import ArgumentError, NotOffered, ProviderError
 from onnxgrad.internal import state
 from onnxgrad.internal.signatures import Taken
 
+if TYPE_CHECKING:
+    from onnxgrad.nn.layer import Layer
+    from onnxgrad.optimizer.optimizer import Optimizer
+
 __all__ = ["amp_guard", "auto_cast", "autocast", "decorate", "is_bfloat16_supported", "is_float16_supported"]
 
 _FLOAT16, _FLOAT32 = dtype_of("float16"), dtype_of("float32")
 _LEVELS = ("O0", "O1", "O2", "OD")
+
+_Models = TypeVar("_Models", bound="Layer | Sequence[Layer]")
+_Optimizers = TypeVar("_Optimizers", bound="Optimizer | Sequence[Optimizer]")
 
 
 class auto_cast(Taken, _Switch):  # noqa: N801
@@ -98,15 +106,37 @@ _HALF = AutoMixedPrecisionLists().gray_list | AutoMixedPrecisionLists().black_li
 amp_guard = autocast = auto_cast
 
 
+@overload
+def decorate(
+    models: _Models,
+    optimizers: None = None,
+    level: Literal["O1", "O2"] = "O1",
+    dtype: Literal["float16", "bfloat16"] = "float16",
+    master_weight: bool | None = None,
+    save_dtype: None = None,
+    master_grad: bool = False,
+    excluded_layers: None = None,
+) -> _Models: ...
+@overload
+def decorate(
+    models: _Models,
+    optimizers: _Optimizers,
+    level: Literal["O1", "O2"] = "O1",
+    dtype: Literal["float16", "bfloat16"] = "float16",
+    master_weight: bool | None = None,
+    save_dtype: None = None,
+    master_grad: bool = False,
+    excluded_layers: None = None,
+) -> tuple[_Models, _Optimizers]: ...
 def decorate(
     models: Any,
     optimizers: Any = None,
     level: str = "O1",
     dtype: str = "float16",
     master_weight: bool | None = None,
-    save_dtype: str | None = None,
+    save_dtype: object = None,
     master_grad: bool = False,
-    excluded_layers: Any = None,
+    excluded_layers: object = None,
 ) -> Any:
     """Models and optimizers for training under ``auto_cast``: the same ones, since weights stay in float32 at every level.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.distributed.transport import Transport, hosts
 from onnxgrad.errors import ArgumentError
 
@@ -117,7 +118,7 @@ class Strategy:
         if self.bucket_megabytes <= 0:
             raise ArgumentError(f"bucket_megabytes is more than 0, not {self.bucket_megabytes}.")
 
-    def attach(self, loss: Any) -> None:
+    def attach(self, loss: Variable) -> None:
         """Let ranks exchange the gradients of a loss: what ``append_backward(loss, distop_context=strategy)`` calls."""
         from onnxgrad.distributed.environment import current
         from onnxgrad.distributed.exchange import distribute

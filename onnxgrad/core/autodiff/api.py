@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -41,13 +41,19 @@ Names: TypeAlias = "Iterable[Variable | str] | None"
 _LARGEST_SEED = COSTS.count("api.largest_seed")
 
 
+class Attaches(Protocol):
+    """What lets ranks exchange the gradients of a loss, such as ``distributed.Strategy``."""
+
+    def attach(self, loss: Variable, /) -> object: ...
+
+
 def append_backward(
     loss: Variable,
     parameter_list: Names = None,
     no_grad_set: Names = None,
     callbacks: Sequence[Callback] | None = None,
     checkpoints: Checkpoints = None,
-    distop_context: Any = None,
+    distop_context: Attaches | None = None,
     *,
     memory_budget: int | None = None,
     sizes: SizesGiven = None,

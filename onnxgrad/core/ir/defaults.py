@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
 
@@ -62,7 +61,12 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
 
 
 def create_global_var(
-    shape: Sequence[int], value: Any, dtype: Any, persistable: bool = False, force_cpu: bool = False, name: str | None = None
+    shape: Sequence[int],
+    value: float,
+    dtype: DTypeLike,
+    persistable: bool = False,
+    force_cpu: bool = False,
+    name: str | None = None,
 ) -> Variable:
     """A variable filled with one value, which keeps what a run leaves in it.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeAlias, overload
 
 import numpy as np
 
@@ -26,6 +26,17 @@ from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError, FeedError, FetchError
 
 __all__ = ["Executor", "set_rates", "step_schedules"]
+
+
+class HoldsProgram(Protocol):
+    """What stands for the program that it holds, such as a ``CompiledProgram``."""
+
+    @property
+    def program(self) -> Program: ...
+
+
+Fetches: TypeAlias = "Variable | str | Operator | Sequence[Fetches] | None"
+"""Variables and names, one or several; lists may hold what ``minimize`` gave, of which operators are left out."""
 
 
 class Executor:
@@ -93,7 +104,7 @@ class Executor:
         self._sessions.clear()
         self._closed = True
 
-    def step(self, program: Program | None = None, fetch_list: Any = None) -> Step:
+    def step(self, program: Program | HoldsProgram | None = None, fetch_list: Fetches = None) -> Step:
         """What ``run`` runs for these fetches, opened, as a value that prints well: its phases, state, and what ranks exchange.
 
         Args:
@@ -137,11 +148,38 @@ class Executor:
             texts.append(f"on {place!r}: {step}{passes}")
         return "\n".join(texts)
 
+    @overload
     def run(
         self,
-        program: Program | None = None,
-        feed: dict[str, Any] | None = None,
-        fetch_list: Any = None,
+        program: Program | HoldsProgram | None = None,
+        feed: Mapping[str, Any] | None = None,
+        fetch_list: Fetches = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        return_numpy: Literal[True] = True,
+        use_program_cache: bool = False,
+        use_prune: bool = False,
+    ) -> list[np.ndarray[Any, Any]]: ...
+    @overload
+    def run(
+        self,
+        program: Program | HoldsProgram | None = None,
+        feed: Mapping[str, Any] | None = None,
+        fetch_list: Fetches = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        *,
+        return_numpy: bool,
+        use_program_cache: bool = False,
+        use_prune: bool = False,
+    ) -> list[Any]: ...
+    def run(
+        self,
+        program: Program | HoldsProgram | None = None,
+        feed: Mapping[str, Any] | None = None,
+        fetch_list: Fetches = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
         scope: Scope | None = None,
@@ -205,7 +243,7 @@ class Executor:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
         return [values[v] if v in values else v.get_value() if v.is_eager else v.get_value(scope) for v in fetches]
 
-    def meet(self, program: Program, feed: dict[str, Any], fetch_list: Any, scope: Scope | None = None) -> None:
+    def meet(self, program: Program, feed: Mapping[str, Any], fetch_list: Fetches, scope: Scope | None = None) -> None:
         """Let ranks come to an agreement about what they train before their first run, which may be undone where this is not.
 
         Args:
@@ -409,7 +447,7 @@ def _fetched_result(fetched: dict[str, Any], state: dict[str, Buffer], name: str
         raise FetchError(f"onnxruntime does not hand over {name!r}, a {data_type}. Cast it before it is fetched.") from error
 
 
-def _program_of(program: Any) -> Program:
+def _program_of(program: Program | HoldsProgram | None) -> Program:
     if program is None:
         return default_main_program()
     program = getattr(program, "program", program)

@@ -6,12 +6,11 @@ Tests: tests/amp/test_static.py.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.passes.mixed_precision import precision_guard, to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.internal.refusals import refused
 
 __all__ = ["cast_model_to_fp16", "cast_parameters_to_fp16", "fp16_guard"]
@@ -37,7 +36,7 @@ def cast_model_to_fp16(
     program: Program,
     amp_lists: AutoMixedPrecisionLists | None = None,
     use_fp16_guard: bool = True,
-    dest_type: Any = "float16",
+    dest_type: DTypeLike = "float16",
     level: str = "O2",
     use_promote: bool = False,
 ) -> set[str]:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 import onnxgrad.nn.functional as F
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.tensor.initializer import Constant, XavierUniform
 from onnxgrad.tensor.layer import LayerHelper
@@ -92,7 +91,7 @@ def embedding(
     is_distributed: bool = False,
     padding_idx: int | None = None,
     param_attr: Attr = None,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
 ) -> Variable:
     """Rows of a new embedding, looked up by integer.
 

@@ -14,7 +14,7 @@ from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.types import Dim, TensorType, same_dim
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
-from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
@@ -52,7 +52,7 @@ class Term:
         target: str | None = None,
         weight: float = 1.0,
         *,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         shape: Sequence[int | str | None] | None = None,
         layout: str | None = None,
         label_smoothing: float = 0.0,
