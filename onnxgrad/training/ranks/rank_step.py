@@ -11,7 +11,7 @@ from typing import Any
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.distributed.agreement import broadcast_state, check_equal, fingerprint
+from onnxgrad.distributed.agreement import broadcast_state, check_equal, fingerprint, versions
 from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute
 from onnxgrad.distributed.pipeline import PipelineStep
 from onnxgrad.distributed.strategy import Strategy
@@ -75,12 +75,25 @@ class RankStep:
 
     # A step ----------------------------------------------------------------------------------------------------------
 
-    def compute(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> list[Any]:
-        """A step, or the gradients of one that ``apply`` ends, and what is fetched; None for what other ranks have."""
+    def compute(
+        self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None, number: int
+    ) -> list[Any]:
+        """A step, or the gradients of one that ``apply`` ends, and what is fetched; None for what other ranks have.
+
+        Args:
+            executor: that runs it.
+            feed: this rank's part of the batch.
+            fetches: what is wanted.
+            part: which examples of the batch are fed.
+            number: of steps taken before, which ranks compare.
+
+        Raises:
+            TrainingError: on all ranks, if they take another step.
+        """
         if self._is_whole:
             self.forget()
         if self.exchange is not None:
-            self.exchange.part = part
+            self.exchange.part, self.exchange.step.number = part, number
         return list(executor.run(self.program, dict(feed), list(fetches)))
 
     def apply(self, executor: Executor) -> None:
@@ -151,13 +164,16 @@ class PipelinedStep(RankStep):
     def _begin(self, is_scaled: bool, averages: list[str]) -> None:
         self._read = averages
 
-    def compute(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> list[Any]:
+    def compute(
+        self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None, number: int
+    ) -> list[Any]:
         """Compute the gradients of a part of the batch and the fetches: the loss of all, None for those of other ranks."""
         now = (self.program.version, [v.name for v in fetches])
         if self._step is None or self._built_for != now:
             self._step, self._built_for = self._agreed_step(executor, fetches), now
         if self._is_whole:
             self.forget()
+        self._step.check.number = number
         values = self._step.compute(feed, part)
         return [values.get(v.name) for v in fetches]
 
@@ -170,8 +186,7 @@ class PipelinedStep(RankStep):
 
     def _agreed_step(self, executor: Executor, fetches: Sequence[Variable]) -> PipelineStep:
         if not self._agreed:
-            mine = fingerprint(self.program, list(self.program.updates), self.strategy)
-            check_equal(self.transport, mine, "it has another program, or trains other parameters")
+            check_equal(self.transport, {**versions(), **fingerprint(self.program, list(self.program.updates), self.strategy)})
             broadcast_state(self.transport, [v for v in self.program.list_vars() if v.persistable], self.program.active_scope())
             self._agreed = True
         elif self._step is not None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError, TrainingError
 from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.training.ranks.subjects import sweep_subjects
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
@@ -70,11 +71,14 @@ def find_learning_rate(
 
     Raises:
         ArgumentError: if the rates are none, or there are fewer than 10 steps.
-        TrainingError: if the loss never falls.
+        TrainingError: if the loss never falls. On all ranks, if they were given other data or options.
     """
     if not 0 < lowest < highest < math.inf or steps < 10:
         raise ArgumentError(f"a sweep has rates 0 < lowest < highest and 10 steps or more, not {lowest}, {highest}, {steps}.")
     source, _ = trainer.open(data)
+    if trainer.ranks.are_many:
+        # A difference between ranks that a step tells would be taken for the end of the sweep.
+        trainer.ranks.agree(sweep_subjects(trainer, source, batch_size, [lowest, highest, steps]))
     state = [v for v in trainer.program.list_vars() if v.persistable]
     kept, begun_at = [np.array(v.get_value()) for v in state], trainer.state.step
     schedule, rate = trainer.optimizer._learning_rate, _Fixed(lowest)
