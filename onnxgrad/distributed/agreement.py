@@ -65,7 +65,7 @@ def check_equal(transport: Transport, subjects: Mapping[str, Subject]) -> None:
     """Raise TrainingError on all ranks, naming the ranks that differ from most, unless all have equal values.
 
     Args:
-        transport: between the ranks, which all call this with subjects of the same names. 8 bytes of each subject and rank are sent.
+        transport: between the ranks, which all call this with subjects of the same names; 8 bytes of each and rank are sent.
         subjects: by what a rank that differs has, as in "it has another batch size".
     """
     table = np.zeros((transport.world_size, len(subjects)), np.int64)

@@ -213,7 +213,7 @@ class GradientExchange(_Sharing):
         self.step.took(scope)
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
-        """Note what is compared in this run; at the first one on a scope, refuse ranks that differ, and give all the state of rank 0.
+        """Note what is compared in this run; at the first one on a scope, compare programs and give all the state of rank 0.
 
         Raises:
             TrainingError: on all ranks, if they train different models or parameters, or have other versions.

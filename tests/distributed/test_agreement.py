@@ -333,7 +333,9 @@ def test_a_stream_that_ends_on_one_rank_alone_is_refused(way, count, message):
 def test_stages_of_a_row_are_given_the_same_number_of_examples():
     def work(transport):
         t = trainer(distributed=Strategy(pipeline=2, micro_batches=2))
-        with pytest.raises(TrainingError, match="rank 3 of 4 has 5 examples, and rank 2, the first stage of its row, 4. Give all"):
+        with pytest.raises(
+            TrainingError, match=r"rank 3 of 4 has 5 examples, and rank 2, the first stage of its row, 4\. Give all"
+        ):
             t.step(data([6, 6, 4, 5][transport.rank]))
 
     on_ranks(4, work, timeout=20)

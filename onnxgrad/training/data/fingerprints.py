@@ -85,7 +85,7 @@ def content_of(arrays: Mapping[str, Array]) -> int:
             if piece.dtype.hasobject:
                 checksum = zlib.crc32("\0".join(map(str, piece.ravel())).encode("utf-8", "backslashreplace"), checksum)
             else:
-                checksum = zlib.crc32(np.ascontiguousarray(piece).reshape(-1).view(np.uint8), checksum)
+                checksum = zlib.crc32(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data, checksum)
     return checksum
 
 

@@ -18,8 +18,8 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import take_parts
 from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.distributed.environment import current, init, share_of_cores
 from onnxgrad.distributed.agreement import Subject, check_equal
+from onnxgrad.distributed.environment import current, init, share_of_cores
 from onnxgrad.distributed.exchange import Part, gathered_sizes
 from onnxgrad.distributed.strategy import Strategy, check_together
 from onnxgrad.distributed.transport import Alone, Transport
@@ -103,7 +103,7 @@ class _Parts(Stream):
             return
         for chosen in self.source.numbers(batch_size, **order):
             # Random changes of examples follow from the seed, the epoch and the number of a row.
-            order_hash = zlib.crc32(np.array([seed, epoch, *chosen], np.int64))
+            order_hash = zlib.crc32(np.array([seed, epoch, *chosen], np.int64).data)
             rows, part = _rows(len(chosen), self.transport, order_hash)
             part_batch = PartBatch(self.source.take(chosen[rows], (seed, epoch)))
             part_batch.whole, part_batch.part = len(chosen), part
