@@ -95,9 +95,10 @@ def _difference(transport: Transport, hashes: Sequence[int], name: str, subject:
     transport.all_reduce_(texts.reshape(-1))
     his, ours = (bytes(texts[rank]).rstrip(b"\0").decode() for rank in (others[0], most[0]))
     named = f"rank {others[0]}" if len(others) == 1 else f"ranks {', '.join(map(str, others))}"
+    has = "it has" if len(others) == 1 else "they have"
     shown = f" ({his}, not {ours})" if his != ours else ""
     return TrainingError(
-        f"{named} of {transport.world_size} cannot train with rank {most[0]}: it has {name}{shown}. {subject.action}."
+        f"{named} of {transport.world_size} cannot train with rank {most[0]}: {has} {name}{shown}. {subject.action}."
     )
 
 

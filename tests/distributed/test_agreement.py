@@ -18,6 +18,7 @@ from onnxgrad.training.data.rows import Columns, Stream
 from onnxgrad.training.ranks import subjects
 from onnxgrad.training.run.rate_finder import find_learning_rate
 from tests.distributed import test_programs as programs
+from tests.distributed.test_divisors import BESIDE, LABELS
 from tests.distributed.test_trainer import on_ranks, trainer
 from tests.training.small import assert_equal, data, weights
 
@@ -173,7 +174,7 @@ def test_most_ranks_are_right_and_values_are_cut_and_escaped():
         value = ["\x1b[31m" + "a" * 500, "b", "b", "c"][transport.rank]
         check_equal(transport, {"the same": Subject(1, "Nothing"), "another name": Subject(value, "Rename it")})
 
-    message = r"ranks 0, 3 of 4 cannot train with rank 1: it has another name \(\\x1b\[31ma+\.\.\., not b\)\. Rename it\.$"
+    message = r"ranks 0, 3 of 4 cannot train with rank 1: they have another name \(\\x1b\[31ma+\.\.\., not b\)\. Rename it\.$"
     assert_refused(work, message, 4)
 
 
@@ -196,6 +197,24 @@ def test_data_are_described_alike_only_if_they_are():
     pictures = [Pictures(lambda number: None, 5, "x", {}, how, changes) for changes in [(False, False, 0.0), (True, False, 0.0)]]
     assert described(pictures[0]) != described(pictures[1])
     assert described(Stream([1, 2], ["x"]), None, 2) != described(Stream([1, 2, 3], ["x"]), None, 3)
+
+
+def test_losses_that_are_exchanged_in_another_way_are_refused():
+    """Before the weights of their terms are: those of two terms are 16 bytes, of one 8"""
+
+    def work(transport, differs):
+        trainer(loss=[LABELS, BESIDE][: 1 + differs], distributed=True).fit(data(), 1)
+
+    assert_refused(work, ODD + "another program, or trains other parameters")
+
+
+def test_layers_that_differ_are_refused():
+    def work(transport, differs):
+        with programs._BUILDING:
+            layer = paddle.nn.Linear(3, 2 + differs)
+        paddle.DataParallel(layer)
+
+    assert_refused(work, ODD + r"other parameters \(.*\[3, 3\].*, not .*\[3, 2\]")
 
 
 def test_a_schedule_is_described_by_its_options_without_addresses():

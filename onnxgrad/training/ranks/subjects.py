@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from onnxgrad.distributed.agreement import Subject, versions
+from onnxgrad.distributed.agreement import Subject, fingerprint, versions
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.data.fingerprints import described
 from onnxgrad.training.data.rows import Rows, Stream
@@ -46,6 +46,7 @@ def trainer_subjects(trainer: Trainer) -> dict[str, Subject]:
         "another place in the run": Subject(place, "Load, or resume from, the same checkpoint on all ranks"),
         "another learning rate": Subject(rate, "Set the same learning rate on all ranks"),
         "another schedule": Subject(_described(trainer.schedule), "Pass the same schedule to the Trainer on all ranks"),
+        **fingerprint(trainer.program, [], trainer.ranks.strategy),
     }
 
 
