@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import onnxgrad as paddle
-from onnxgrad.distributed import Strategy, agreement, exchange, run_local
+from onnxgrad.distributed import PipelineStep, ShardedStep, Strategy, agreement, exchange, run_local
 from onnxgrad.distributed.agreement import StepCheck, Subject, check_equal
 from onnxgrad.distributed.environment import current
 from onnxgrad.errors import TrainingError
@@ -397,6 +397,26 @@ def test_a_program_refuses_a_rank_that_differs(change, strategy):
                 np.testing.assert_array_equal(program.global_block().vars[name].get_value(), value, name)
 
     assert_refused(work, ODD + message)
+
+
+@pytest.mark.parametrize("kind", ["shards", "a pipeline"])
+def test_a_step_without_a_trainer_refuses_a_rank_that_took_one_more(kind):
+    def work(transport, differs):
+        program, loss = programs.build("mean", lambda: paddle.optimizer.SGD(0.1))
+        if kind == "shards":
+            step = ShardedStep(program, [loss], transport, loss=loss)
+            check, scope = step.exchange.step, step._scope
+        else:
+            step = PipelineStep(program, loss, 3, transport, micro_batches=2)
+            check, scope = step.check, program.active_scope()
+        feed = {"x": programs.X[0], "y": programs.Y[0]}
+        for _ in range(2):
+            step.run(feed)
+        if differs:
+            check.took(scope)
+        step.run(feed)
+
+    assert_refused(work, ODD + r"another step number \(4, not 3\)")
 
 
 # What it costs -------------------------------------------------------------------------------------------------------
