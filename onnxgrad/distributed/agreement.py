@@ -9,7 +9,6 @@ import hashlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import onnx
@@ -109,12 +108,11 @@ class StepCheck:
     they have, and all raise. That two steps that differ have the same marks happens once in 10^12.
 
     Attributes:
-        number: of steps taken before the one that is fed next, which a Trainer counts; None to count those of each scope here.
+        number: of steps taken before the next one.
     """
 
     def __init__(self) -> None:
-        self.number: int | None = None
-        self._taken: WeakKeyDictionary[Scope, int] = WeakKeyDictionary()
+        self.number = 0
         self._rate_variables: list[Variable] = []
         self._read_from: tuple[Program, int] | None = None
         self._subjects: dict[str, Subject] = {}
@@ -127,18 +125,15 @@ class StepCheck:
             scope: of the state.
             rows: a hash of the rows of the whole batch; 0 where each rank cuts its part itself.
         """
-        taken = self._taken.get(scope, 0) if self.number is None else self.number
         self._subjects = {
-            "another step number": Subject(taken + 1, "Load the same checkpoint on all ranks, or start them anew"),
+            "another step number": Subject(
+                self.number + 1, "One was interrupted, or took a step more: load the same checkpoint on all ranks"
+            ),
             "another learning rate": Subject(
                 self._rates(program, scope), "Set the same rate, and move schedules on alike, on all ranks"
             ),
             "other rows in its batch": Subject(_hashed(rows, 8), "Give all ranks the same data in the same order"),
         }
-
-    def took(self, scope: Scope) -> None:
-        """Count a step."""
-        self._taken[scope] = self._taken.get(scope, 0) + 1
 
     def _rates(self, program: Program, scope: Scope) -> list[float]:
         scheduled = {v.name: scheduler for v, scheduler in program.plan.schedulers}
@@ -177,7 +172,8 @@ def _number(value: Any) -> float:
 
 
 def broadcast_state(transport: Transport, state: Iterable[Variable], scope: Scope) -> None:
-    """Give all ranks the values that rank 0 has."""
+    """Give all ranks the values that rank 0 has: a rank has all of them, or goes on with its own."""
+    values: dict[str, np.ndarray[Any, Any]] = {}
     for v in state:
         value = np.array(v.get_value(scope), order="C")
         before = value.copy() if transport.rank else value
@@ -186,4 +182,5 @@ def broadcast_state(transport: Transport, state: Iterable[Variable], scope: Scop
             continue
         transport.broadcast_(flat)
         if transport.rank and before.tobytes() != value.tobytes():
-            v.set_value(value, scope)
+            values[v.name] = value
+    scope.put_all(values)

@@ -25,7 +25,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.plan import Accumulation, LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of
-from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.ir.variable import Variable, set_values
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.shared_state import SharedState, own_array
 from onnxgrad.core.runtime.staged import BetweenError
@@ -103,6 +103,10 @@ class _Sharing(Keeps):
 
     def __init__(self) -> None:
         self._begun: WeakSet[Scope] = WeakSet()
+
+    def has_met(self, scope: Scope) -> bool:
+        """Return whether ranks have come to an agreement about what they train in this scope."""
+        return scope in self._begun
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
         """Assign state to the ranks that update it, where each rank holds a shard of the optimizer's state."""
@@ -210,7 +214,6 @@ class GradientExchange(_Sharing):
         """Give all ranks the weights and statistics that each has updated."""
         if self.shared is not None:
             self.shared.spread(scope)
-        self.step.took(scope)
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Note what is compared in this run; at the first one on a scope, compare programs and give all the state of rank 0.
@@ -297,6 +300,7 @@ class GradientExchange(_Sharing):
             self.traffic.steps += 1
         self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], weight)
         mean_loss = fetched[self._loss]
+        scope.follow(self.step, number=self.step.number + 1)
         return {self._loss: np.full(mean_loss.shape, loss, mean_loss.dtype)}
 
     def _begun_with(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
@@ -532,6 +536,7 @@ class StateExchange(_Sharing):
         self._compression = compression_of(strategy)
         self._overlaps = False
         self._travelling: _Travelling | None = None
+        self._of_ranks: list[dict[str, Array]] = []
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Refuse ranks that differ, at the first run on a scope; the state of the first program is that of rank 0 already."""
@@ -552,10 +557,10 @@ class StateExchange(_Sharing):
         """Give all ranks the weights and statistics that each has updated, and begin new sums."""
         self.wait(None)
         self._travelling = None
-        if self.shared is not None:
-            self.shared.spread(scope)
         for v in self.sums:
             own_array(scope, v).fill(0)
+        if self.shared is not None:
+            self.shared.spread(scope)
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
@@ -587,16 +592,8 @@ class StateExchange(_Sharing):
                 parcel.send()
         return {}
 
-    def together(self, scope: Scope) -> None:
-        """Add up the sums of all ranks, on all."""
-        for parcel in self._parcels(scope, everywhere=True):
-            parcel.send()
-
-    def _parcels(self, scope: Scope, everywhere: bool = False) -> list[_Parcel]:
-        """Group the sums that travel together, the small ones first: large ones where they lie, the others in one buffer
-
-        ``everywhere`` is for sums on all ranks, where otherwise a rank may be given its shard alone.
-        """
+    def _parcels(self, scope: Scope) -> list[_Parcel]:
+        """Group the sums that travel together, the small ones first: large ones where they lie, the others in one buffer"""
         if self._resumed is not None:
             sizes = {number: sum(map(_size, members)) for number, members in self._members().items()}
             dtypes = {number: members[0].dtype.numpy for number, members in self._members().items()}
@@ -607,7 +604,7 @@ class StateExchange(_Sharing):
         for number, members in sorted(self._members().items()):
             names, arrays = tuple(v.name for v in members), [own_array(scope, v) for v in members]
             if number >= 0:
-                owner = None if everywhere else owners.get(members[0])
+                owner = owners.get(members[0])
                 parcels.append(_Parcel(names, partial(self._send, number, arrays[0], owner)))
             else:
                 parcels.append(_Parcel(names, partial(self._send_small, number, arrays)))
@@ -651,16 +648,36 @@ class StateExchange(_Sharing):
         self.traffic.bytes += put_together(self.transport, self._compression, number, flat, owner)
 
     def keep_on_first(self, scope: Scope) -> None:
-        """Let rank 0 alone hold the sums, for a checkpoint, which is then one of all ranks."""
-        self.together(scope)
-        self.drop_on_others(scope)
+        """Give rank 0 the sums of all ranks, for a checkpoint; each goes on with its own."""
         super().keep_on_first(scope)
+        own = {v: np.array(v.get_value(scope), order="C") for v in self.sums}
+        any_sums = np.array([any(array.any() for array in own.values())], np.uint8)
+        self.transport.all_reduce_(any_sums, "max")
+        if not any_sums[0]:
+            return
+        self._of_ranks = [{} for _ in range(self.transport.world_size)]
+        for rank, arrays in enumerate(self._of_ranks):
+            for v, mine in own.items():
+                array = mine if rank == self.rank else np.empty_like(mine)
+                self.transport.broadcast_(array.reshape(-1).view(np.uint8), rank)
+                if self.rank == 0:
+                    arrays[v.name] = array
 
-    def drop_on_others(self, scope: Scope) -> None:
-        """Forget the sums on all ranks but the first."""
-        if self.transport.rank:
-            for v in self.sums:
-                v.set_value(np.zeros(v.static_shape or (), v.dtype.numpy), scope)
+    def sums_of_ranks(self) -> list[dict[str, Array]]:
+        """The sums of each rank by name, between ``keep_on_first`` and ``forget``, on rank 0; empty where nothing is added up."""
+        return self._of_ranks if self.rank == 0 else []
+
+    def forget(self, scope: Scope) -> None:
+        self._of_ranks = []
+        super().forget(scope)
+
+    def set_sums(self, of_ranks: Sequence[Mapping[str, Array]], scope: Scope) -> None:
+        """Go on from what a checkpoint holds, which every rank has read: each with its own sums, or, where there were more or fewer
+        ranks, rank 0 with those of all, which are in the scope."""
+        known = len(of_ranks) == self.transport.world_size
+        if known or self.rank:
+            own = of_ranks[self.rank] if known else {}
+            set_values(((v, own.get(v.name, np.zeros(v.static_shape or (), v.dtype.numpy))) for v in self.sums), scope)
 
 
 def _size(v: Variable) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from onnx import ModelProto
 
 from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.interop.onnx_import import from_onnx
@@ -22,14 +23,16 @@ from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
 from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
+from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
 from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.errors import ArgumentError, TrainingError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, TrainingError
 from onnxgrad.internal import state
 from onnxgrad.internal.tensor_file import damaged, read_tensors
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
-from onnxgrad.optimizer.optimizer import Pairs
+from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.training.accumulation import add_up
 from onnxgrad.training.data.feed import doubted_logits
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
@@ -39,15 +42,17 @@ from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.splitting import class_counts
 from onnxgrad.training.evaluation import evaluated, predicted
 from onnxgrad.training.inference import save_inference
-from onnxgrad.training.losses.distillation import Teacher
+from onnxgrad.training.losses.distillation import Distillation, Teacher
+from onnxgrad.training.losses.formulas import LossName
 from onnxgrad.training.losses.loss_scale import LossScale
 from onnxgrad.training.losses.terms import Term, as_terms
 from onnxgrad.training.metrics.batch import check_metrics
 from onnxgrad.training.model import Model
+from onnxgrad.training.optimizers import OptimizerName
 from onnxgrad.training.options import EngineOptions, RecomputeOptions, UpdateOptions, WeightOptions
 from onnxgrad.training.quantized.frozen import compute_in_integers
 from onnxgrad.training.quantized.learned import prepare_quantized
-from onnxgrad.training.ranks.ranks import ranks_of
+from onnxgrad.training.ranks.ranks import EpochBatch, examples_of, ranks_of
 from onnxgrad.training.ranks.subjects import fit_subjects, trainer_subjects
 from onnxgrad.training.report.diagnose import bad_loss, bad_value, bad_weight
 from onnxgrad.training.report.gradient_norms import append_norms
@@ -55,8 +60,9 @@ from onnxgrad.training.run.callbacks import Callback
 from onnxgrad.training.run.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
 from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.loop import TrainingLoop
-from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_course
+from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_fit_options
 from onnxgrad.training.run.position import check_position, check_schedule, position_of
+from onnxgrad.training.run.schedules import ScheduleName
 from onnxgrad.training.run.state import RunState
 from onnxgrad.training.steps import TrainingSteps
 from onnxgrad.training.surgery.adapters import save_adapters
@@ -66,7 +72,8 @@ from onnxgrad.training.surgery.ties import find_ties
 
 __all__ = ["Trainer"]
 
-Loss: TypeAlias = "str | Callable[..., Variable] | Term | Sequence[Term]"
+Loss: TypeAlias = "LossName | Callable[[Variable, Variable], Variable] | Term | Sequence[Term]"
+Metric: TypeAlias = "str | Callable[[Any, Any], Any]"
 AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], Any]"
 
 
@@ -139,36 +146,36 @@ class Trainer(TrainingSteps):
 
     def __init__(
         self,
-        model: Any,
+        model: str | Path | bytes | ModelProto | Program,
         *,
         loss: Loss,
         target: str | None = None,
-        optimizer: Any = "adamw",
+        optimizer: OptimizerName | Optimizer = "adamw",
         learning_rate: float | LRScheduler = 1e-3,
-        schedule: str = "constant",
+        schedule: ScheduleName = "constant",
         warmup: int = 0,
         weight_decay: float | None = None,
         trainable: str | Sequence[str] | None = None,
         freeze: str | Sequence[str] | None = None,
-        metrics: Sequence[Any] = (),
+        metrics: Sequence[Metric] = (),
         clip_norm: float | None = None,
         clip_value: float | None = None,
         groups: Mapping[str, Mapping[str, Any]] | None = None,
         accumulate: int = 1,
         loss_scale: float | None = None,
         ema: float | None = None,
-        teacher: Any = None,
-        batch_norm: str | None = None,
+        teacher: Distillation | str | Path | bytes | ModelProto | Program | None = None,
+        batch_norm: Literal["frozen", "train", "insert"] | None = None,
         sample: Data | None = None,
-        quantized: str | None = None,
-        frozen: str | None = None,
+        quantized: Literal["learned", "fixed", "integers", "frozen"] | None = None,
+        frozen: Literal["int8"] | None = None,
         seed: int = 0,
         checkpoints: Checkpoints = None,
         memory_budget: int | None = None,
         sizes: SizesGiven = None,
-        memory: str | None = "auto",
+        memory: Literal["auto", "low"] | None = "auto",
         precision: Literal["full", "fast"] = "full",
-        place: Any = None,
+        place: Place | None = None,
         threads: int | None = None,
         distributed: bool | Strategy | None = None,
     ) -> None:
@@ -197,7 +204,7 @@ class Trainer(TrainingSteps):
         self.remarks += [*notes, *kept_tables(self.program), *self.model.derived.remarks]
         self.executor = engine.make_executor(self.ranks.threads(threads))
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
-        self.state = RunState()
+        self._state = RunState()
         self.interrupt = Interrupt(self.ranks.are_many)
         self.gradient_norms: Any = None
         self._norms: Variable | None = None
@@ -301,6 +308,10 @@ class Trainer(TrainingSteps):
         weights = f"{len(self.trained)} of {len(self.inference.parameters)} weights train"
         return f"Trainer({losses}, {type(self.optimizer).__name__}; {weights}; {done})"
 
+    def __reduce__(self) -> Any:
+        advice = "Make another one with the same arguments, and give it a checkpoint: save and load"
+        raise ArgumentTypeError(f"a Trainer is neither copied nor pickled: its state lies on a device. {advice}.")
+
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
 
@@ -318,6 +329,22 @@ class Trainer(TrainingSteps):
     def columns(self) -> list[str]:
         """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
         return self.model.columns
+
+    @property
+    def state(self) -> RunState:
+        """The progress of the run, which stands where the weights do; a copy with changes is what ``go_to`` takes."""
+        self._settle()
+        return self._state
+
+    def _settle(self) -> None:
+        """See to it that counters and schedules stand where the weights do, if a step was interrupted."""
+        scope = self.program.active_scope()
+        if not scope.changes:
+            scope.finish()
+
+    def go_to(self, state: RunState) -> None:
+        """Let the run stand elsewhere: the weights stay."""
+        self.program.active_scope().follow(self, _state=state)
 
     @property
     def step_number(self) -> int:
@@ -352,6 +379,7 @@ class Trainer(TrainingSteps):
     @property
     def schedule(self) -> LRScheduler | None:
         """The scheduler of the learning rate, if there is one."""
+        self._settle()
         rate = self.optimizer._learning_rate
         return rate if isinstance(rate, LRScheduler) else None
 
@@ -367,30 +395,47 @@ class Trainer(TrainingSteps):
                 that the Trainer cuts, or the learning rate.
         """
         feed = self.model.feed_of(batch, self.executor)
+        examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
         if not self.ranks.has_agreed:
             self.ranks.agree(trainer_subjects(self))
         self.ranks.feed(batch)
-        with self.program.active_scope().transaction() as put_back:
-            watched = [v for v in (self._loss_weight, self._norms) if v is not None]
-            fetches = [self._step_loss, *self.model.reads, *watched]
-            loss, *outputs = self.ranks.run(self.executor, feed, fetches, self.step_number)
-            self.gradient_norms = outputs.pop() if self._norms is not None else None
-            loss_weight = float(np.asarray(outputs.pop()).reshape(())) if self._loss_weight is not None else None
-            if not np.isfinite(loss):
-                put_back()
-                self.ranks.step.collect()
-                where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
-                raise TrainingError(f"the loss is {loss} at {where}{bad_loss(self.program, feed, self.executor)}")
+        watched = [v for v in (self._loss_weight, self._norms) if v is not None]
+        fetches = [self._step_loss, *self.model.reads, *watched]
+        self.ranks.begin(self.executor, feed, fetches)
+        try:
+            row, outputs = self.program.active_scope().change(lambda: self._advance(feed, fetches, examples))
+        except _NotFinite as error:
+            self.ranks.step.collect()
+            where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
+            cause = bad_loss(self.program, feed, self.executor)
+            raise TrainingError(f"the loss is {error.loss} at {where}{cause}") from None
         doubts, self.model.doubts = self.model.doubts, []
         for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts) if any(doubts) else ():
             warnings.warn(text, stacklevel=3)
-        self.state.step += 1
-        if self.step_number % self.accumulate == 0:
+        return row
+
+    def _advance(self, feed: dict[str, Any], fetches: list[Variable], examples: int) -> tuple[Row, list[Any]]:
+        """A step, whose values and counters are stored together when it ends; gives its row, and what the loss reads"""
+        scope, state = self.program.active_scope(), self._state
+        loss, *outputs = self.ranks.run(self.executor, feed, fetches, state.step)
+        norms = None if self._norms is None else outputs.pop()
+        loss_weight = None if self._loss_weight is None else float(np.asarray(outputs.pop()).reshape(()))
+        if not np.isfinite(loss):
+            raise _NotFinite(loss)
+        metrics, weights = self.ranks.means(self.model.measure(outputs, feed), self.interrupt, loss_weight)
+        row = {"loss": float(loss), **metrics}
+        state = replace(state, step=state.step + 1)
+        # Last, as ranks may send sums until they are applied.
+        if state.step % self.accumulate == 0:
             self.ranks.step.apply(self.executor)
-            if self.schedule is not None and not self.schedule.steps_by_itself and not isinstance(self.schedule, ReduceOnPlateau):
-                self.schedule.step()
-        metrics, self.step_weights = self.ranks.means(self.model.measure(outputs, feed), self.interrupt, loss_weight)
-        return {"loss": float(loss), **metrics}
+            schedule = self.schedule
+            if schedule is not None and not schedule.steps_by_itself and not isinstance(schedule, ReduceOnPlateau):
+                for owner, attributes in schedule.moved():
+                    scope.follow(owner, **attributes)
+        if examples:
+            state = replace(state, batch=state.batch + 1, means=state.means.plus(row, examples, weights))
+        scope.follow(self, _state=state, gradient_norms=norms, step_weights=weights)
+        return row, outputs
 
     def watch_gradients(self) -> None:
         """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step.
@@ -450,7 +495,7 @@ class Trainer(TrainingSteps):
         callbacks: Sequence[AnyCallback] = (),
         prefetch: int = 2,
         curves: bool = False,
-        verbose: bool | str = True,
+        verbose: bool | Literal["json"] = True,
         accept_changed_data: bool = False,
     ) -> list[Row]:
         """Train for some epochs; returns the history, one row per epoch.
@@ -492,7 +537,7 @@ class Trainer(TrainingSteps):
         if epochs is not None and total_epochs is not None:
             raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
         counts = {"checkpoint_every": checkpoint_every, "max_steps": max_steps, "evaluate_every": evaluate_every}
-        check_course(self, validation, monitor, patience=patience, keep=keep, prefetch=prefetch, **counts)
+        check_fit_options(self, validation, monitor, patience=patience, keep=keep, prefetch=prefetch, **counts)
         count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
         if max_steps is not None and epochs is None and total_epochs is None:
             count = max_steps  # an epoch has a step at least
@@ -513,11 +558,10 @@ class Trainer(TrainingSteps):
                     )
                 if self.history:
                     folder.write_history(self.history)
-            else:
-                self.state.begun = self.epoch
-                if folder is not None:
-                    folder.check_new()
-            self.state.files = files
+            elif folder is not None:
+                folder.check_new()
+            begun = self.state.begun if folder is not None and resume else self.epoch
+            self.go_to(replace(self.state, begun=begun, files=files))
             goal = count if total_epochs is not None else self.state.begun + count
             plan = FitPlan(
                 epochs=goal,
@@ -544,12 +588,11 @@ class Trainer(TrainingSteps):
 
     # Using the model ---------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """A ``with`` block in which the averages of the weights replace the weights, where ``ema`` is on."""
+    def averaged(self) -> Scope:
+        """The scope to evaluate in: that of the run, or where ``ema`` is on a copy with the averages in place of the weights."""
         self.ranks.step.collect()
-        with nullcontext() if self.average is None or self.step_number < self.accumulate else self.average.apply():
-            yield
+        scope = self.program.active_scope()
+        return scope if self.average is None or self.step_number < self.accumulate else self.average.averaged(scope)
 
     def opened(self, data: Data, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
         """Open data for ``evaluate``; ``classes`` are class names by number, by target column; None for the classes of the data
@@ -566,10 +609,10 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        with self.averaged():
-            opened = self.opened(data).plain()
-            self.model.name_unused(opened.unused)
-            return evaluated(self, opened, batch_size)
+        scope = self.averaged()
+        opened = self.opened(data).plain()
+        self.model.name_unused(opened.unused)
+        return evaluated(self, opened, batch_size, scope)
 
     def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
@@ -577,9 +620,8 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        with self.averaged():
-            targets = [v.name for v in self.targets]
-            return predicted(self.executor, self.inference, data, batch_size, self.model.derived, targets)
+        scope, targets = self.averaged(), [v.name for v in self.targets]
+        return predicted(self.executor, self.inference, data, batch_size, self.model.derived, targets, scope)
 
     def export(self, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch") -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
@@ -598,14 +640,14 @@ class Trainer(TrainingSteps):
         Returns:
             Lines on what was rounded.
         """
-        with self.averaged():
-            return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised)
+        scope = self.averaged()
+        return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised, scope)
 
     def save_adapters(self, path: str | Path) -> None:
         """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
-        with self.averaged():
-            if self.ranks.is_first:
-                save_adapters(self.inference, path)
+        scope = self.averaged()
+        if self.ranks.is_first:
+            save_adapters(self.inference, path, scope)
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 
@@ -651,8 +693,22 @@ class Trainer(TrainingSteps):
         weight = bad_value(self.program, tensors.arrays)
         if weight is not None:
             raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
-        set_tensors(self.program, tensors)
-        self.ranks.step.loaded()
-        self.state.go_to(position)
-        if self.schedule is not None and position.schedule is not None:
-            self.schedule.set_state_dict(position.schedule)
+        scope, schedule = self.program.active_scope(), self.schedule
+
+        def go_to() -> None:
+            set_tensors(self.program, tensors)
+            self.ranks.step.loaded()
+            scope.follow(self, _state=self._state.at(position))
+            if schedule is not None and position.schedule is not None:
+                for owner, attributes in schedule.attributes_of(position.schedule):
+                    scope.follow(owner, **attributes)
+
+        scope.change(go_to)
+
+
+class _NotFinite(Exception):
+    """The loss of a step that is undone."""
+
+    def __init__(self, loss: Any) -> None:
+        super().__init__(loss)
+        self.loss = loss

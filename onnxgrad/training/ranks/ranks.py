@@ -31,7 +31,7 @@ from onnxgrad.training.ranks.rank_step import PipelinedStep, RankStep
 from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.plan import Interrupt, Means, Row
 
-__all__ = ["PartBatch", "Ranks", "part_of", "ranks_of"]
+__all__ = ["EpochBatch", "PartBatch", "Ranks", "examples_of", "part_of", "ranks_of"]
 
 
 class _Row(NamedTuple):
@@ -41,7 +41,11 @@ class _Row(NamedTuple):
     world_size: int
 
 
-class PartBatch(dict[str, Any]):
+class EpochBatch(dict[str, Any]):
+    """A batch that counts as one of the epoch, by ``Trainer.step`` together with what it makes of the weights."""
+
+
+class PartBatch(EpochBatch):
     """A rank's part of a batch.
 
     Attributes:
@@ -51,6 +55,11 @@ class PartBatch(dict[str, Any]):
 
     whole: int
     part: Part
+
+
+def examples_of(batch: Batch) -> int:
+    """Examples of a batch, of all ranks where this is a part of one."""
+    return batch.whole if isinstance(batch, PartBatch) else len(next(iter(batch.values())))
 
 
 def part_of(batch: Batch, transport: Transport | _Row) -> PartBatch:
@@ -260,8 +269,13 @@ class Ranks:
             raise TrainingError(f"{message}. Give all ranks of a row the same batch.")
         return Part(int(sizes[::stages][: self._row.rank].sum()), count)
 
+    def begin(self, executor: Executor, feed: Batch, fetches: list[Variable]) -> None:
+        """Before the first step, which may be undone where this is not: make sure that all ranks train the same, from one state."""
+        if self.are_many:
+            self.step.begin(executor, feed, fetches, self.part)
+
     def run(self, executor: Executor, feed: Batch, fetches: list[Variable], number: int) -> list[Any]:
-        """A step after so many, or the gradients of one that ``step.apply`` ends."""
+        """A step, or the gradients of one that ``step.apply`` ends; all ranks have taken the same ``number`` of steps before."""
         return self.step.compute(executor, feed, fetches, self.part, number)
 
     def means(self, values: dict[str, Any], interrupt: Interrupt, loss_weight: float | None) -> tuple[Row, dict[str, float]]:
