@@ -12,16 +12,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.places import Place
 from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 from onnxgrad.internal import state
-from onnxgrad.internal.signatures import Taken
+from onnxgrad.internal.arguments import as_flag, as_function, as_int, wrong_kind
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ComposeDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedBatchSampler",
@@ -343,7 +344,15 @@ def _as_tensors(item: Any) -> Any:
     return item
 
 
-class DataLoader(Taken):
+class Samples(Protocol):
+    """Samples by number: a Dataset, a list, an array."""
+
+    def __getitem__(self, idx: Any, /) -> Any: ...
+
+    def __len__(self) -> int: ...
+
+
+class DataLoader:
     """Batches of a data set, read ahead by threads.
 
     Args:
@@ -357,40 +366,60 @@ class DataLoader(Taken):
         worker_init_fn: called with its number in each thread.
         places, use_buffer_reader, use_shared_memory, timeout, persistent_workers: accepted for compatibility.
 
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``num_workers`` is below 0, or arguments exclude each other.
+
     Example:
         >>> loader = paddle.io.DataLoader(paddle.io.TensorDataset([np.arange(5)]), batch_size=2)
         >>> [batch[0].tolist() for batch in loader]
         [[0, 1], [2, 3], [4]]
     """
 
-    takes = (
-        "dataset, feed_list=None, places=None, return_list=True, batch_sampler=None, batch_size=1, shuffle=False, drop_last=False, "
-        "collate_fn=None, num_workers=0, use_buffer_reader=True, prefetch_factor=2, use_shared_memory=True, timeout=0, "
-        "worker_init_fn=None, persistent_workers=False"
-    )
-
-    def _begin(self, options: Any) -> None:
-        dataset, batch_size, shuffle, drop_last = options.dataset, options.batch_size, options.shuffle, options.drop_last
-        if options.num_workers < 0:
-            raise ArgumentError(f"DataLoader: num_workers is {options.num_workers}; it is at least 0.")
-        self.dataset, self.num_workers, self.worker_init_fn = dataset, options.num_workers, options.worker_init_fn
-        self.feed_list, self.return_list = options.feed_list, options.return_list
-        self.collate_fn: Callable[[list[Any]], Any] = options.collate_fn or default_collate_fn
-        self._ahead = max(1, options.num_workers * options.prefetch_factor)
-        self.batch_size, self.drop_last = batch_size, drop_last
+    def __init__(
+        self,
+        dataset: Samples,
+        feed_list: Sequence[Variable] | None = None,
+        places: Place | Sequence[Place] | None = None,
+        return_list: bool = True,
+        batch_sampler: Iterable[Any] | None = None,
+        batch_size: int | None = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        num_workers: int = 0,
+        use_buffer_reader: bool = True,
+        prefetch_factor: int = 2,
+        use_shared_memory: bool = True,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        persistent_workers: bool = False,
+    ) -> None:
+        self.dataset = dataset
         self._iterable = isinstance(dataset, IterableDataset)
-        if options.batch_sampler is not None:
+        if not hasattr(dataset, "__getitem__"):
+            raise wrong_kind(self, "dataset", "a Dataset, or samples by number", dataset)
+        self.feed_list, self.return_list = feed_list, as_flag(self, "return_list", return_list)
+        self.num_workers = as_int(self, "num_workers", num_workers)
+        if self.num_workers < 0:
+            raise ArgumentError(f"DataLoader: num_workers is {num_workers}; it is at least 0.")
+        self._ahead = max(1, self.num_workers * as_int(self, "prefetch_factor", prefetch_factor))
+        self.collate_fn = default_collate_fn if collate_fn is None else as_function(self, "collate_fn", collate_fn)
+        self.worker_init_fn = None if worker_init_fn is None else as_function(self, "worker_init_fn", worker_init_fn)
+        self.batch_size = None if batch_size is None else as_int(self, "batch_size", batch_size)
+        shuffles, self.drop_last = as_flag(self, "shuffle", shuffle), as_flag(self, "drop_last", drop_last)
+        if batch_sampler is not None:
             if batch_size != 1 or shuffle or drop_last:
                 raise ArgumentError("DataLoader: batch_sampler stands instead of batch_size, shuffle and drop_last.")
-            self.batch_sampler = options.batch_sampler
+            self.batch_sampler: Any = batch_sampler
         elif self._iterable:
             if shuffle:
                 raise ArgumentError("DataLoader: an IterableDataset says its order itself. Leave shuffle out.")
             self.batch_sampler = None
-        elif batch_size is None:
-            self.batch_sampler = RandomSampler(dataset) if shuffle else SequenceSampler(dataset)
+        elif self.batch_size is None:
+            self.batch_sampler = RandomSampler(dataset) if shuffles else SequenceSampler(dataset)
         else:
-            self.batch_sampler = BatchSampler(dataset, None, shuffle, batch_size, drop_last)
+            self.batch_sampler = BatchSampler(dataset, None, shuffles, self.batch_size, self.drop_last)
 
     def __len__(self) -> int:
         if self.batch_sampler is None:

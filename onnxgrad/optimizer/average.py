@@ -12,8 +12,10 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import create_global_var, default_main_program
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import as_number, as_text, wrong_kind
 from onnxgrad.optimizer.master import is_narrow, master_of
 
 __all__ = ["ExponentialMovingAverage"]
@@ -23,9 +25,13 @@ class ExponentialMovingAverage:
     """ema = decay * ema + (1 - decay) * parameter, and ema / (1 - decay^t) in place of the parameter when asked.
 
     Args:
-        decay: close to 1.
+        decay: how much of the average a step keeps, in [0, 1) and close to 1.
         thres_steps: a variable that counts steps; the decay is then at most (1 + steps) / (10 + steps).
         name: put before the names of the averages.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``decay`` lies elsewhere.
 
     Example:
         >>> loss = paddle.mean(static.nn.fc(static.data("x", [None, 2]), 1))
@@ -41,11 +47,13 @@ class ExponentialMovingAverage:
     """
 
     def __init__(self, decay: float = 0.999, thres_steps: Variable | None = None, name: str | None = None) -> None:
-        if not 0.0 <= float(decay) < 1.0:
+        self._decay = as_number(self, "decay", decay)
+        if not 0.0 <= self._decay < 1.0:
             raise ArgumentError(f"ExponentialMovingAverage: decay lies in [0, 1), not {decay}.")
-        self._decay = float(decay)
+        if thres_steps is not None and not isinstance(thres_steps, Variable):
+            raise wrong_kind(self, "thres_steps", "a Variable", thres_steps)
         self._threshold = thres_steps
-        self._prefix = name or ""
+        self._prefix = as_text(self, "name", name) or ""
         self._averages: list[tuple[Parameter, Variable]] = []
         self._steps: Variable | None = None
         self._rate: Variable | None = None
@@ -92,7 +100,7 @@ class ExponentialMovingAverage:
         return create_global_var(shape, value, dtype, persistable=True, name=f"{self._prefix}{name}_0")
 
     @contextmanager
-    def apply(self, executor: Any = None, need_restore: bool = True) -> Iterator[None]:
+    def apply(self, executor: Executor | None = None, need_restore: bool = True) -> Iterator[None]:
         """Put the averages in place of the parameters inside a ``with`` block.
 
         Args:
@@ -118,7 +126,7 @@ class ExponentialMovingAverage:
             if need_restore:
                 self.restore(executor)
 
-    def restore(self, executor: Any = None) -> None:
+    def restore(self, executor: Executor | None = None) -> None:
         """Put the parameters back."""
         for p, _ in self._averages:
             if p.name in self._backup:

@@ -164,7 +164,7 @@ class Trainer(TrainingSteps):
         checkpoints: Checkpoints = None,
         memory_budget: int | None = None,
         sizes: SizesGiven = None,
-        memory: str | None = "auto",
+        memory: Literal["auto", "low"] | None = "auto",
         precision: Literal["full", "fast"] = "full",
         place: Any = None,
         threads: int | None = None,

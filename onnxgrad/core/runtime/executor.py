@@ -23,6 +23,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of, is_plain, value_of
 from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError, FeedError, FetchError
+from onnxgrad.internal.arguments import as_int
 
 __all__ = ["Executor", "set_rates", "step_schedules"]
 
@@ -61,13 +62,13 @@ class Executor:
 
     def __init__(
         self,
-        place: Place | None = None,
+        place: Place | str | None = None,
         *,
         threads: int | None = None,
         cache: str | Path | None = None,
         shapes: int = 4,
         precision: Literal["full", "fast"] = "full",
-        memory: str | None = "auto",
+        memory: Literal["auto", "low"] | None = "auto",
     ) -> None:
         if precision not in ("full", "fast"):
             raise ArgumentError(f"Executor: precision is 'full' or 'fast', not {precision!r}.")
@@ -76,8 +77,9 @@ class Executor:
             raise ArgumentError(f"memory is 'auto', 'low' or None, not {memory!r}.")
         if memory == "low" and self.place.lowering != "cpu":
             raise ArgumentError(f"memory='low' is for the CPU. Leave it out on {self.place!r}.")
-        self.threads = threads
-        self._sessions = SessionCache(None if cache is None else Path(cache), shapes, precision == "fast", memory)
+        self.threads = None if threads is None else as_int(self, "threads", threads)
+        kept = as_int(self, "shapes", shapes)
+        self._sessions = SessionCache(None if cache is None else Path(cache), kept, precision == "fast", memory)
         self._closed = False
 
     def close(self) -> None:
