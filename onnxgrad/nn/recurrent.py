@@ -173,13 +173,14 @@ class BiRNN(Layer):
 
     def __init__(self, cell_fw: RNNCellBase, cell_bw: RNNCellBase, time_major: bool = False) -> None:
         super().__init__()
-        self.rnn_fw, self.rnn_bw = RNN(cell_fw, False, time_major), RNN(cell_bw, True, time_major)
         self.cell_fw, self.cell_bw = cell_fw, cell_bw
+        # In a tuple, so that the cells are members once, under Paddle's paths.
+        self._directions = RNN(cell_fw, False, time_major), RNN(cell_bw, True, time_major)
 
     def forward(self, inputs: Any, initial_states: Any = None, sequence_length: Any = None, **kwargs: Any) -> tuple[Any, Any]:
         first, second = (None, None) if initial_states is None else initial_states
-        ahead, last = self.rnn_fw(inputs, first, sequence_length, **kwargs)
-        back, begin = self.rnn_bw(inputs, second, sequence_length, **kwargs)
+        ahead, last = self._directions[0](inputs, first, sequence_length, **kwargs)
+        back, begin = self._directions[1](inputs, second, sequence_length, **kwargs)
         return concat([ahead, back], -1), (last, begin)
 
 

@@ -263,12 +263,16 @@ class _BatchNorm(LayerNorm):
     )
 
     def _make(self, args: Any) -> None:
-        count, dtype = args.num_features, np.float64 if self._dtype == "float64" else np.float32
+        count = args.num_features
+        if str(self._dtype) == "float16":
+            self.__dict__["_dtype"] = "float32"  # as in Paddle: squares of float16 overflow
+        dtype = np.float64 if str(self._dtype) == "float64" else np.float32
         self._num_features = count
         self._options = {key: getattr(args, key) for key in ("momentum", "epsilon", "use_global_stats", "data_format")}
         self._scaled([count], args)
         self.register_buffer("_mean", leaf(np.zeros(count, dtype)))
         self.register_buffer("_variance", leaf(np.ones(count, dtype)))
+        self._mean.name, self._variance.name = f"{self.full_name()}.w_1", f"{self.full_name()}.w_2"
 
     def forward(self, input: Any) -> Any:
         _check_rank(self, input)

@@ -133,8 +133,8 @@ class Adam(_Moments):
     Kingma and Ba 2015.
 
     ``lazy_mode`` leaves rows of an embedding, and their averages, that a batch does not look up as they are: for
-    ``embedding(is_sparse=True)``, and for every lookup of a loaded file, of float32 tables that nothing else reads, without
-    clipping or regularization. Other parameters, and eager ones, are updated as a whole. AdamW decays the same rows.
+    ``embedding(is_sparse=True)``, and for every lookup of a loaded file, of float32 tables that nothing else reads and without
+    regularization. Other parameters, and eager ones, are updated as a whole. AdamW decays the same rows.
 
     Args:
         learning_rate: a number, or a scheduler whose present value every run uses.
@@ -192,7 +192,7 @@ class Adam(_Moments):
 
     def _update(self, op: Builder, p: Variable, g: Variable, scale: _Scale) -> Variable:
         value = self._present(p)
-        rows = looked_up(op, p, value, g) if self._lazy_mode else ALL
+        rows = looked_up(op, p, value, g, self._unclipped.get(g, g)) if self._lazy_mode else ALL
         m, v = self._averages(op, scale.state[0], scale.state[1], g if rows.gradient is None else rows.gradient, rows)
         if self._amsgrad:
             v = op.Max(rows.take(op, scale.state[2]), v)
@@ -209,6 +209,8 @@ class Adam(_Moments):
 class AdamW(Adam):
     """Adam with decoupled decay: p is first multiplied by 1 - lr * weight_decay.
     Loshchilov and Hutter 2019.
+
+    A parameter's own regularizer (``ParamAttr``) adds to its gradient besides.
 
     Args:
         learning_rate: a number, or a scheduler whose present value every run uses.
@@ -255,6 +257,9 @@ class AdamW(Adam):
     ) -> None:
         if not isinstance(weight_decay, float):
             raise ArgumentTypeError(f"AdamW: weight_decay is a float, not {weight_decay!r}.")
+        for group in parameters if isinstance(parameters, (list, tuple)) else ():
+            if isinstance(group, dict) and not isinstance(group.get("weight_decay", 0.0), (int, float)):
+                raise ArgumentTypeError(f"AdamW: weight_decay of a group is a number, not {group['weight_decay']!r}.")
         self._lr_ratio = None if lr_ratio is None else as_function(self, "lr_ratio", lr_ratio)
         decays = apply_decay_param_fun
         self._apply_decay_param_fun = None if decays is None else as_function(self, "apply_decay_param_fun", decays)
@@ -273,15 +278,14 @@ class AdamW(Adam):
         )
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
-        return g
+        own = self._own_decay(p)
+        return g if own is None else own.apply(op, self._present(p), g)
 
     def _factor(self, p: Variable) -> float:
         return super()._factor(p) * (1.0 if self._lr_ratio is None else float(self._lr_ratio(self._owner(p))))
 
     def _shrunk(self, op: Builder, p: Variable, value: Variable, rate: Variable) -> Variable:
-        group = self._group(p)
-        decay = self._decay if group is None else group.decay
-        decays = self._apply_decay_param_fun
+        decay, decays = self._common_decay(p), self._apply_decay_param_fun
         if decay is None or decay.coeff == 0.0 or (decays is not None and not decays(self._owner(p).name)):
             return value
         return op.Mul(value, op.Sub(1.0, op.Mul(rate, decay.coeff)))

@@ -18,14 +18,22 @@ from onnxgrad.errors import NotInitialized, ProgramError
 if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
     from onnxgrad.core.ir.operator import Operator
+    from onnxgrad.core.ir.tensor_methods import TensorMethods
     from onnxgrad.core.state.scope import Scope
+else:
+
+    class TensorMethods:
+        """The functions of tensors as methods, which ``onnxgrad.tensor.methods`` sets."""
+
+        __slots__ = ()
+
 
 __all__ = ["LEARNING_RATE", "Parameter", "Variable", "present_value"]
 
 LEARNING_RATE = "learning rate"  # the ``doc`` of a variable that holds one: a training step says which input it is
 
 
-class Variable(Arithmetic):
+class Variable(Arithmetic, TensorMethods):
     """One value of a program: an input, a constant, a weight, or the output of an operator.
 
     ``op`` is the operator that computes it, or None. ``value`` is the array of a constant, and the initial value of a

@@ -289,10 +289,11 @@ def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
     if num_classes == -1 and not is_variable(num_classes):
         num_classes = op.Add(op.ReduceMax(as_dtype(op, x, "int64"), keepdims=0), np.array(1))
     depth = as_dtype(op, num_classes, "int64") if is_variable(num_classes) else np.array(int(num_classes))
+    index = as_dtype(op, x, "int64")
     if x.ndim == 0:
-        rows = op.OneHot(op.Unsqueeze(x, [0]), depth, np.array([0.0, 1.0], np.float32), axis=-1)
+        rows = op.OneHot(op.Unsqueeze(index, [0]), depth, np.array([0.0, 1.0], np.float32), axis=-1)
         return layer.result("Squeeze", rows, [0])
-    return layer.result("OneHot", x, depth, np.array([0.0, 1.0], np.float32), axis=-1)
+    return layer.result("OneHot", index, depth, np.array([0.0, 1.0], np.float32), axis=-1)
 
 
 def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: str | None = None) -> Variable:
