@@ -136,7 +136,7 @@ def feeds_for(program: Program, path: str | None, sizes: dict[str, int], seed: i
         missing = [v.name for v in program.inputs if v.name not in arrays]
         if missing:
             raise DataError(f"{path!r} has no array {missing[0]!r}; it has {sorted(arrays)}.")
-        return {v.name: arrays[v.name].astype(v.dtype.numpy, copy=False) for v in program.inputs}
+        return {v.name: _as_input(v, arrays[v.name], path) for v in program.inputs}
     assumed = _assumed(program, sizes)
     for name in sizes.keys() - assumed.keys():
         raise ArgumentError(f"--dim {name}: the inputs have the dynamic dimensions {[*assumed]}. Name one of them.")
@@ -159,6 +159,13 @@ def _random(v: Variable, shape: Sequence[int], rng: np.random.Generator) -> Arra
     if v.dtype.is_integer or v.dtype.name == "bool":
         return rng.integers(0, 2, shape).astype(v.dtype.numpy)
     raise DataError(f"no random values for the input {v.name!r} of type {v.dtype.name}. Give --feeds FILE.npz.")
+
+
+def _as_input(v: Variable, array: Array, path: str) -> Array:
+    try:
+        return array.astype(v.dtype.numpy, copy=False)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path!r} has {array.dtype} for {v.name!r}, the model takes {v.dtype.name}. Convert it.") from error
 
 
 def shape_text(v: Variable) -> str:

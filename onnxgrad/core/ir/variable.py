@@ -37,7 +37,8 @@ class Variable(Arithmetic, TensorMethods):
     """One value of a program: an input, a constant, a weight, or the output of an operator.
 
     ``op`` is the operator that computes it, or None. ``value`` is the array of a constant, and the initial value of a
-    parameter. ``entries`` says what is known of the elements of a small integer tensor.
+    parameter. ``entries`` says what is known of the elements of a small integer tensor. ``default`` is what a graph input has in a
+    run that does not feed it; nothing may be concluded from it.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class Variable(Arithmetic, TensorMethods):
         "_stop",
         "block",
         "declared",
+        "default",
         "doc",
         "entries",
         "is_data",
@@ -63,6 +65,7 @@ class Variable(Arithmetic, TensorMethods):
         self.type = type
         self.op = op
         self.value: TensorValue | None = None
+        self.default: TensorValue | None = None
         self.entries: Entries | None = None
         self._stop: bool | None = None
         self._persistable = False
@@ -83,6 +86,7 @@ class Variable(Arithmetic, TensorMethods):
     def _give_to(self, copy: Variable) -> None:
         copy.value, copy.entries, copy._stop, copy._persistable = self.value, self.entries, self._stop, self._persistable
         copy.is_data, copy.declared, copy.doc, copy.metadata = self.is_data, self.declared, self.doc, self.metadata
+        copy.default = self.default
 
     @property
     def name(self) -> str:
