@@ -20,7 +20,7 @@ class Halved(lr.LRScheduler):
         super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
-        return self.base_lr / 2 ** (self.last_epoch // self.every)
+        return self.base_lr * 0.5 ** (self.last_epoch // self.every)
 
 
 class Plain(paddle.optimizer.Optimizer):

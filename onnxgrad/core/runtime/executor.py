@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -26,6 +26,12 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError, Fe
 from onnxgrad.internal.arguments import as_int
 
 __all__ = ["Executor", "set_rates", "step_schedules"]
+
+
+class HoldsProgram(Protocol):
+    """What is run like the program that it holds: ``static.CompiledProgram``."""
+
+    program: Program
 
 
 class Executor:
@@ -87,7 +93,7 @@ class Executor:
         self._sessions.clear()
         self._closed = True
 
-    def step(self, program: Program | None = None, fetch_list: Any = None) -> Step:
+    def step(self, program: Program | HoldsProgram | None = None, fetch_list: Any = None) -> Step:
         """What ``run`` runs for these fetches, opened, as a value that prints well: its phases, state, and what ranks exchange.
 
         Args:
@@ -133,7 +139,7 @@ class Executor:
 
     def run(
         self,
-        program: Program | None = None,
+        program: Program | HoldsProgram | None = None,
         feed: dict[str, Any] | None = None,
         fetch_list: Any = None,
         feed_var_name: str = "feed",
@@ -196,7 +202,7 @@ class Executor:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
         return [values[v] if v in values else v.get_value() if v.is_eager else v.get_value(scope) for v in fetches]
 
-    def apply(self, program: Program | None = None, scope: Scope | None = None) -> None:
+    def apply(self, program: Program | HoldsProgram | None = None, scope: Scope | None = None) -> None:
         """Apply the gradients that runs of a program have added up, and clear the sums. Any number of runs may have been.
 
         Args:
