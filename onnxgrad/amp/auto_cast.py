@@ -6,7 +6,7 @@ Tests: tests/amp/test_eager.py.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from onnxgrad.autograd.modes import _Switch
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, Level, LowDtype, low_dtype
@@ -19,6 +19,8 @@ from onnxgrad.internal.arguments import as_flag
 
 __all__ = ["amp_guard", "auto_cast", "autocast", "decorate", "is_bfloat16_supported", "is_float16_supported"]
 
+Models = TypeVar("Models")
+Optimizers = TypeVar("Optimizers")
 _FLOAT16, _FLOAT32 = dtype_of("float16"), dtype_of("float32")
 _LEVELS = ("O0", "O1", "O2", "OD")
 
@@ -107,16 +109,42 @@ _HALF = AutoMixedPrecisionLists().gray_list | AutoMixedPrecisionLists().black_li
 amp_guard = autocast = auto_cast
 
 
+@overload
 def decorate(
-    models: Any,
-    optimizers: Any = None,
-    level: str = "O1",
-    dtype: str = "float16",
+    models: Models,
+    optimizers: None = None,
+    level: Literal["O1", "O2"] = "O1",
+    dtype: LowDtype = "float16",
     master_weight: bool | None = None,
-    save_dtype: str | None = None,
+    save_dtype: None = None,
     master_grad: bool = False,
-    excluded_layers: Any = None,
-) -> Any:
+    excluded_layers: None = None,
+) -> Models: ...
+
+
+@overload
+def decorate(
+    models: Models,
+    optimizers: Optimizers,
+    level: Literal["O1", "O2"] = "O1",
+    dtype: LowDtype = "float16",
+    master_weight: bool | None = None,
+    save_dtype: None = None,
+    master_grad: bool = False,
+    excluded_layers: None = None,
+) -> tuple[Models, Optimizers]: ...
+
+
+def decorate(
+    models: Models,
+    optimizers: Optimizers | None = None,
+    level: Literal["O1", "O2"] = "O1",
+    dtype: LowDtype = "float16",
+    master_weight: bool | None = None,
+    save_dtype: None = None,
+    master_grad: bool = False,
+    excluded_layers: None = None,
+) -> Models | tuple[Models, Optimizers]:
     """Models and optimizers for training under ``auto_cast``: the same ones, since weights stay in float32 at every level.
 
     Args:

@@ -79,6 +79,15 @@ class Optimizer(EagerSteps):
     Raises:
         ArgumentTypeError: if an argument is of a wrong kind.
         ArgumentError: if the learning rate is None, or a group has an option that this optimizer has not.
+
+    Example:
+        >>> first, second = (paddle.to_tensor([1.0], stop_gradient=False) for _ in range(2))
+        >>> groups = [{"params": [first]}, {"params": [second], "learning_rate": 0.5}]
+        >>> sgd = paddle.optimizer.SGD(1.0, parameters=groups)
+        >>> (first + second).sum().backward()
+        >>> sgd.step()
+        >>> first.tolist(), second.tolist()
+        ([0.0], [0.5])
     """
 
     def __init__(

@@ -22,6 +22,17 @@ class WeightDecay:
 
     Raises:
         ArgumentTypeError: if it is not a number.
+
+    Example:
+        >>> class CubicDecay(paddle.regularizer.WeightDecay):
+        ...     def apply(self, op, p, g):
+        ...         return op.Add(g, op.Mul(op.Mul(p, p), self.coeff))
+        >>> w = paddle.to_tensor([2.0], stop_gradient=False)
+        >>> sgd = paddle.optimizer.SGD(0.5, parameters=[w], weight_decay=CubicDecay(0.5))
+        >>> w.sum().backward()
+        >>> sgd.step()
+        >>> w.tolist()
+        [0.5]
     """
 
     def __init__(self, coeff: float = 0.0) -> None:

@@ -110,6 +110,15 @@ WRONG = [
     (lambda: paddle.io.DataLoader([3], batch_size="2"), "DataLoader: batch_size is an int, not str"),
     (lambda: paddle.io.DataLoader([3], shuffle="no"), "DataLoader: shuffle is True or False, not str"),
     (lambda: paddle.io.DataLoader([3], collate_fn=3), "DataLoader: collate_fn is a function, not int"),
+    (lambda: paddle.io.TensorDataset(3), "TensorDataset: tensors is a list of tensors, not int"),
+    (lambda: paddle.io.ConcatDataset(3), "ConcatDataset: datasets is a list of data sets, not int"),
+    (lambda: paddle.io.Subset(3, [1]), "Subset: dataset is a Dataset, or samples by number, not int"),
+    (lambda: paddle.io.Subset([3], "1"), "Subset: indices is a list of numbers, not str"),
+    (lambda: paddle.io.SequenceSampler(3), "SequenceSampler: data_source is a Dataset, or samples by number, not int"),
+    (lambda: paddle.io.WeightedRandomSampler("ab", 3), "WeightedRandomSampler: weights is a list of numbers, not str"),
+    (lambda: paddle.io.BatchSampler(sampler=3), "BatchSampler: sampler is a Sampler, or numbers of samples, not int"),
+    (lambda: static.InputSpec(["2"]), "InputSpec: a dimension is an int, not str"),
+    (lambda: static.InputSpec([2], name=3), "InputSpec: name is a str, not int"),
 ]  # fmt: skip
 
 

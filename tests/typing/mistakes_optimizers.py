@@ -106,3 +106,9 @@ static.amp.decorate(adam).get_rate()  # error
 paddle.io.DataLoader()  # error
 paddle.io.DataLoader([1, 2], batchsize=2)  # error
 paddle.io.DataLoader([1, 2], batch_size="2")  # error
+paddle.io.BatchSampler([1, 2], batch_size="2")  # error
+paddle.io.RandomSampler(3)  # error
+paddle.io.Subset(3, [1])  # error
+paddle.io.TensorDataset(3)  # error
+paddle.amp.decorate(adam, level="O3")  # error
+paddle.device.set_devise("cpu")  # error
