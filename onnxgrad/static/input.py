@@ -90,7 +90,7 @@ class InputSpec:
     """
 
     def __init__(
-        self, shape: Sequence[int | None], dtype: Any = "float32", name: str | None = None, stop_gradient: bool = False
+        self, shape: Sequence[int | None], dtype: DTypeLike = "float32", name: str | None = None, stop_gradient: bool = False
     ) -> None:
         if not isinstance(shape, (list, tuple)):
             raise ArgumentTypeError(f"InputSpec: the shape is a list or tuple, not {type(shape).__name__}.")
