@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from onnxgrad.core.runtime.places import cuda_is_available, get_device, is_compiled_with_cuda, set_device
-from onnxgrad.internal.refusals import absent
+from onnxgrad.internal.refusals import says_why_absent
 
 __all__ = ["get_all_device_type", "get_available_device", "get_device", "is_compiled_with_cuda", "set_device"]
 
@@ -26,5 +28,5 @@ is_compiled_with_xpu = is_compiled_with_rocm = is_compiled_with_cinn = is_compil
 is_compiled_with_distribute = is_compiled_with_custom_device = _absent
 
 
-def __getattr__(name: str) -> object:
-    raise absent(__name__, name)
+if not TYPE_CHECKING:  # which would take every name for one
+    __getattr__ = says_why_absent(__name__)

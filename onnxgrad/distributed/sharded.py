@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,7 +30,7 @@ __all__ = ["ShardedStep"]
 
 Array = np.ndarray[Any, Any]
 
-_STAGES = {None: 0, "state": 1, "gradients": 2}
+_STAGES: dict[str | None, Literal[0, 1, 2]] = {None: 0, "state": 1, "gradients": 2}
 """Stages of ZeRO by what is shared out."""
 
 
@@ -90,8 +90,8 @@ class ShardedStep:
         *,
         loss: Variable | str | None = None,
         loss_weight: Variable | str | None = None,
-        batch_norm: str | None = None,
-        shards: str | None = "state",
+        batch_norm: Literal["local", "sync", "frozen"] | None = None,
+        shards: Literal["state", "gradients"] | None = "state",
         place: Place | None = None,
         threads: int | None = None,
         in_scope: bool = False,

@@ -6,10 +6,11 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_trainer.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from onnxgrad.distributed.transport import Transport, hosts
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import as_int, as_number, wrong_kind
 
 __all__ = ["COMPRESSIONS", "Strategy", "check_together", "refuse", "stages_of"]
 
@@ -82,20 +83,33 @@ class Strategy:
             numbers of 16 bits would cross, everything travels when all is computed.
 
     Raises:
+        ArgumentTypeError: if a value is of a wrong kind.
         ArgumentError: if a value makes no sense.
+
+    Example:
+        >>> paddle.distributed.Strategy(compress="bfloat16").bucket_megabytes
+        25.0
     """
 
     bucket_megabytes: float = 25.0
-    compress: str | None = None
+    compress: Literal["bfloat16", "float16", "top-k"] | None = None
     top_k: float = 0.01
-    batch_norm: str | None = None
-    sharding: int = 0
+    batch_norm: Literal["local", "sync", "frozen"] | None = None
+    sharding: Literal[0, 1, 2] = 0
     overlap: int | None = None
     pipeline: int = 1
     micro_batches: int = 1
     cuts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for argument in ("bucket_megabytes", "top_k"):
+            as_number(self, argument, getattr(self, argument))
+        for argument in ("pipeline", "micro_batches"):
+            as_int(self, argument, getattr(self, argument))
+        if self.overlap is not None:
+            as_int(self, "overlap", self.overlap)
+        if isinstance(self.cuts, str) or not all(isinstance(cut, str) for cut in self.cuts):
+            raise wrong_kind(self, "cuts", "a tuple of names", self.cuts)
         if self.compress not in COMPRESSIONS:
             raise ArgumentError(f"compress is one of {', '.join(map(str, COMPRESSIONS))}, not {self.compress!r}.")
         if not 0 < self.top_k <= 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -24,8 +24,15 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of, is_plain, value_of
 from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError, FeedError, FetchError
+from onnxgrad.internal.arguments import as_int
 
 __all__ = ["Executor", "set_rates", "step_schedules"]
+
+
+class HoldsProgram(Protocol):
+    """What is run like the program that it holds: ``static.CompiledProgram``."""
+
+    program: Program
 
 
 class Executor:
@@ -63,7 +70,7 @@ class Executor:
 
     def __init__(
         self,
-        place: Place | None = None,
+        place: Place | str | None = None,
         *,
         threads: int | None = None,
         cache: str | Path | None = None,
@@ -78,7 +85,8 @@ class Executor:
             raise ArgumentError(f"memory is 'auto', 'low' or None, not {memory!r}.")
         if memory == "low" and self.place.lowering != "cpu":
             raise ArgumentError(f"memory='low' is for the CPU. Leave it out on {self.place!r}.")
-        self.threads = threads
+        self.threads = None if threads is None else as_int(self, "threads", threads)
+        shapes = as_int(self, "shapes", shapes)
         self._options: dict[str, Any] = {"threads": threads, "cache": cache, "shapes": shapes}
         self._options |= {"precision": precision, "memory": memory}
         self._sessions = SessionCache(None if cache is None else Path(cache), shapes, precision == "fast", memory)
@@ -93,7 +101,7 @@ class Executor:
         self._sessions.clear()
         self._closed = True
 
-    def step(self, program: Program | None = None, fetch_list: Any = None) -> Step:
+    def step(self, program: Program | HoldsProgram | None = None, fetch_list: Any = None) -> Step:
         """What ``run`` runs for these fetches, opened, as a value that prints well: its phases, state, and what ranks exchange.
 
         Args:
@@ -139,7 +147,7 @@ class Executor:
 
     def run(
         self,
-        program: Program | None = None,
+        program: Program | HoldsProgram | None = None,
         feed: dict[str, Any] | None = None,
         fetch_list: Any = None,
         feed_var_name: str = "feed",
@@ -224,7 +232,7 @@ class Executor:
         if prepared.applying is not None:
             exchange.begin(program, prepared.applying.cut.gradients, scope)
 
-    def apply(self, program: Program | None = None, scope: Scope | None = None) -> None:
+    def apply(self, program: Program | HoldsProgram | None = None, scope: Scope | None = None) -> None:
         """Apply the gradients that runs of a program have added up, and clear the sums. Any number of runs may have been.
 
         Args:
