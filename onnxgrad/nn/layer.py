@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import numpy as np
 
@@ -17,16 +17,29 @@ from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentTypeError, ProviderError
 from onnxgrad.internal import state
-from onnxgrad.internal.signatures import Taken
+from onnxgrad.nn.types import BiasAttr, DTypeLike, WeightAttr
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.param_attr import ParamAttr
 from onnxgrad.tensor.parameter import eager_parameter
 
-__all__ = ["Layer", "MadeLayer"]
+__all__ = ["Layer"]
+
+P = ParamSpec("P")
+Result = TypeVar("Result", covariant=True)
+
+
+class _Forward(Protocol[P, Result]):
+    """What has a ``forward``: a call of a layer takes its arguments and returns its result, also to a type checker."""
+
+    def forward(self, *inputs: P.args, **kwargs: P.kwargs) -> Result: ...
 
 
 class Layer:
-    """Base of layers. Parameters, buffers and layers that are set as attributes belong to it; write ``forward``.
+    """Hold parameters, buffers and other layers, which are set as attributes; derive from it and write ``forward``.
+
+    Args:
+        name_scope: first part of the names of its parameters, which is counted; the name of the class in lower case unless given.
+        dtype: element type of the parameters; that of ``set_default_dtype``, float32, unless given.
 
     Example:
         >>> class Scale(paddle.nn.Layer):
@@ -40,9 +53,16 @@ class Layer:
     """
 
     training: bool
+    _parameters: dict[str, EagerParameter | None]
     _sub_layers: dict[str, Layer]
+    _buffers: dict[str, Tensor | None]
+    _transient: set[str]
+    _pre_hooks: dict[int, Callable[..., Any]]
+    _post_hooks: dict[int, Callable[..., Any]]
+    _dtype: Any
+    _full_name: str
 
-    def __init__(self, name_scope: str | None = None, dtype: Any = None) -> None:
+    def __init__(self, name_scope: str | None = None, dtype: DTypeLike | None = None) -> None:
         own = self.__dict__
         own["_parameters"], own["_sub_layers"], own["_buffers"] = {}, {}, {}
         own["_transient"] = set()
@@ -55,16 +75,18 @@ class Layer:
         """Compute the result of the layer."""
         raise NotImplementedError(f"{type(self).__name__} has no forward().")
 
-    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        for hook in list(self._pre_hooks.values()):
-            changed = hook(self, inputs)
+    def __call__(self: _Forward[P, Result], *inputs: P.args, **kwargs: P.kwargs) -> Result:
+        layer = cast(Layer, self)
+        operands: Any = inputs
+        for hook in list(layer._pre_hooks.values()):
+            changed = hook(layer, operands)
             if changed is not None:
-                inputs = changed if isinstance(changed, tuple) else (changed,)
-        result = self.forward(*inputs, **kwargs)
-        for hook in list(self._post_hooks.values()):
-            changed = hook(self, inputs, result)
+                operands = changed if isinstance(changed, tuple) else (changed,)
+        result: Any = layer.forward(*operands, **kwargs)
+        for hook in list(layer._post_hooks.values()):
+            changed = hook(layer, operands, result)
             result = result if changed is None else changed
-        return result
+        return cast(Result, result)
 
     def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Call ``hook(layer, inputs)`` before each ``forward``; what it returns, if anything, replaces the inputs."""
@@ -92,11 +114,13 @@ class Layer:
                 del members[name]
         object.__setattr__(self, name, value)
 
-    def __getattr__(self, name: str) -> Any:
-        for store in ("_parameters", "_sub_layers", "_buffers"):
-            if name in self.__dict__.get(store, ()):
-                return self.__dict__[store][name]
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+    if not TYPE_CHECKING:  # so that a checker knows a misspelt member
+
+        def __getattr__(self, name: str) -> Any:
+            for store in ("_parameters", "_sub_layers", "_buffers"):
+                if name in self.__dict__.get(store, ()):
+                    return self.__dict__[store][name]
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
 
     def __delattr__(self, name: str) -> None:
         for store in ("_parameters", "_sub_layers", "_buffers"):
@@ -105,15 +129,49 @@ class Layer:
                 return
         object.__delattr__(self, name)
 
+    @overload
     def create_parameter(
         self,
         shape: Sequence[int],
-        attr: Any = None,
-        dtype: Any = None,
+        attr: WeightAttr | Literal[True] = None,
+        dtype: DTypeLike | None = None,
         is_bias: bool = False,
         default_initializer: Initializer | None = None,
-    ) -> Any:
-        """A new parameter, named after this layer; None if ``attr`` is False."""
+    ) -> EagerParameter: ...
+
+    @overload
+    def create_parameter(
+        self,
+        shape: Sequence[int],
+        attr: BiasAttr = None,
+        dtype: DTypeLike | None = None,
+        is_bias: bool = False,
+        default_initializer: Initializer | None = None,
+    ) -> EagerParameter | None: ...
+
+    def create_parameter(
+        self,
+        shape: Sequence[int],
+        attr: BiasAttr = None,
+        dtype: DTypeLike | None = None,
+        is_bias: bool = False,
+        default_initializer: Initializer | None = None,
+    ) -> EagerParameter | None:
+        """Make a parameter, named after this layer, which the layer holds once it is set as an attribute.
+
+        Args:
+            shape: its sizes.
+            attr: its attributes, its initial values, or its name; False for none.
+            dtype: its element type; that of the layer unless given.
+            is_bias: whether it starts as a bias does, with zeros.
+            default_initializer: initial values where ``attr`` says none; Xavier's, or zeros for a bias, unless given.
+
+        Returns:
+            The parameter, or None if ``attr`` is False.
+
+        Raises:
+            ArgumentTypeError: if ``attr`` is something else.
+        """
         chosen = ParamAttr.of(attr)
         if chosen is None:
             return None
@@ -121,7 +179,7 @@ class Layer:
         name = chosen.name_in(self.full_name(), "b" if is_bias else "w")
         return eager_parameter(chosen, list(shape), dtype or self._dtype, default, name)
 
-    def create_tensor(self, name: str | None = None, persistable: bool | None = None, dtype: Any = None) -> Tensor:
+    def create_tensor(self, name: str | None = None, persistable: bool | None = None, dtype: DTypeLike | None = None) -> Tensor:
         """A tensor without elements, to be set later."""
         tensor = Tensor(np.zeros(0, dtype_of(dtype or self._dtype).numpy))
         tensor.persistable = bool(persistable)
@@ -131,7 +189,7 @@ class Layer:
 
     create_variable = create_tensor
 
-    def add_parameter(self, name: str, parameter: Any) -> Any:
+    def add_parameter(self, name: str, parameter: EagerParameter | None) -> EagerParameter | None:
         """Hold a parameter under a name.
 
         Raises:
@@ -155,7 +213,7 @@ class Layer:
             raise ArgumentTypeError(f"{takes}, not {type(member).__name__}.")
         members[name] = member
 
-    def register_buffer(self, name: str, tensor: Any, persistable: bool = True) -> None:
+    def register_buffer(self, name: str, tensor: Tensor | None, persistable: bool = True) -> None:
         """Hold a tensor that is state but no parameter; ``state_dict`` leaves it out unless it is persistable.
 
         Raises:
@@ -199,7 +257,7 @@ class Layer:
         """The layers directly inside."""
         return (layer for _, layer in self.named_children())
 
-    def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Any]]:
+    def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, EagerParameter]]:
         """Each parameter once, with its path."""
         return self._named("_parameters", prefix, include_sublayers)
 
@@ -211,7 +269,7 @@ class Layer:
                     seen.add(member)
                     yield f"{path}.{name}" if path else name, member
 
-    def parameters(self, include_sublayers: bool = True) -> list[Any]:
+    def parameters(self, include_sublayers: bool = True) -> list[EagerParameter]:
         """Each parameter once."""
         return [parameter for _, parameter in self.named_parameters("", include_sublayers)]
 
@@ -258,49 +316,49 @@ class Layer:
 
     load_dict = set_dict = set_state_dict
 
-    def train(self) -> Layer:
+    def train(self) -> Self:
         """Switch this layer and those inside to training."""
         return self._switch(True)
 
-    def eval(self) -> Layer:
+    def eval(self) -> Self:
         """Switch this layer and those inside to inference."""
         return self._switch(False)
 
-    def _switch(self, training: bool) -> Layer:
+    def _switch(self, training: bool) -> Self:
         for layer in self.sublayers(include_self=True):
             layer.__dict__["training"] = training
         return self
 
-    def apply(self, fn: Callable[[Layer], Any]) -> Layer:
+    def apply(self, fn: Callable[[Layer], Any]) -> Self:
         """Call a function on each layer inside, then on this one."""
         for layer in self.children():
             layer.apply(fn)
         fn(self)
         return self
 
-    def to(self, device: Any = None, dtype: Any = None, blocking: bool | None = None) -> Layer:
+    def to(self, device: Any = None, dtype: DTypeLike | None = None, blocking: bool | None = None) -> Self:
         """Parameters and buffers in another element type; they are on the CPU always."""
         if isinstance(device, str) and not device.startswith("cpu"):
             raise ProviderError("eager tensors live in main memory. Run a program with Executor(CUDAPlace(0)) instead.")
         return self if dtype is None else self.astype(dtype)
 
-    def astype(self, dtype: Any = None) -> Layer:
+    def astype(self, dtype: DTypeLike | None = None) -> Self:
         """Parameters and buffers in another element type."""
         return self._cast(dtype, only_floats=False)
 
-    def float(self, excluded_layers: Any = None) -> Layer:
+    def float(self, excluded_layers: type[Layer] | Sequence[type[Layer]] | None = None) -> Self:
         """Cast floating-point parameters and buffers to float32, but for ``excluded_layers``, a class or a list of classes."""
         return self._cast("float32", excluded_layers)
 
-    def float16(self, excluded_layers: Any = None) -> Layer:
+    def float16(self, excluded_layers: type[Layer] | Sequence[type[Layer]] | None = None) -> Self:
         """As ``float``, in float16."""
         return self._cast("float16", excluded_layers)
 
-    def bfloat16(self, excluded_layers: Any = None) -> Layer:
+    def bfloat16(self, excluded_layers: type[Layer] | Sequence[type[Layer]] | None = None) -> Self:
         """As ``float``, in bfloat16."""
         return self._cast("bfloat16", excluded_layers)
 
-    def _cast(self, dtype: Any, excluded: Any = None, only_floats: bool = True) -> Layer:
+    def _cast(self, dtype: Any, excluded: Any = None, only_floats: bool = True) -> Self:
         target, left = dtype_of(dtype), tuple(excluded) if isinstance(excluded, (list, tuple)) else excluded or ()
         for layer in self.sublayers(include_self=True):
             if isinstance(layer, left):
@@ -326,14 +384,3 @@ class Layer:
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._parameters, *self._sub_layers, *self._buffers]
-
-
-class MadeLayer(Taken, Layer):
-    """Base of layers whose constructor is written down as text, and which ``_make`` their members from what it is given."""
-
-    def _begin(self, options: Any) -> None:
-        Layer.__init__(self)
-        self._make(options)
-
-    def _make(self, args: Any) -> None:
-        raise NotImplementedError
