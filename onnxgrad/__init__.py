@@ -7,12 +7,13 @@ Names are imported from their homes when they are first used; ``__init__.pyi`` b
 """
 
 import ast
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from onnxgrad.internal import late
-from onnxgrad.internal.refusals import absent
+from onnxgrad.internal.refusals import AbsentModules, absent
 from onnxgrad.version import __version__ as __version__
 
 
@@ -31,6 +32,8 @@ def _read_homes() -> dict[str, tuple[str, str]]:
 _HOMES = _read_homes()
 _ROOMS = ("onnxgrad", "onnxgrad.core", "onnxgrad.internal")
 """Whose names are modules."""
+# Behind all others: it is asked for what none of them has.
+sys.meta_path.append(AbsentModules())
 late.add_loader(lambda: import_module("onnxgrad.tensor.methods"))
 
 

@@ -6,14 +6,23 @@ Tests: tests/core/ir/test_variables.py, tests/tensor/test_math.py.
 from __future__ import annotations
 
 import builtins
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
 from onnxgrad.errors import ArgumentTypeError, UnknownDType
 
-__all__ = ["DType", "dtype_of", "from_onnx_number"]
+__all__ = ["DType", "DTypeLike", "DTypeName", "dtype_of", "from_onnx_number"]
+
+DTypeName: TypeAlias = Literal[
+    "bfloat16", "bool", "complex64", "complex128", "double", "float", "float16", "float32", "float4e2m1", "float64", "float6e2m3",
+    "float6e3m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0", "half", "int", "int16",
+    "int2", "int32", "int4", "int64", "int8", "str", "string", "uint16", "uint2", "uint32", "uint4", "uint64", "uint8",
+]  # fmt: skip
+"""The names of element types."""
+DTypeLike: TypeAlias = "DTypeName | DType | np.dtype[Any] | type[Any]"
+"""What names an element type: its name, a ``DType``, a dtype or a type of numpy, or ``float``, ``int`` or ``bool``."""
 
 
 class DType:

@@ -39,9 +39,25 @@ Each derives from the closest builtin too, so ``except ValueError`` works as a r
 
 # Tests: tests/test_compat.py.
 
+_CONTROL = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) not in "\t\n"}
+_CONTROL |= {i: f"\\u{i:04x}" for i in range(0xD800, 0xE000)}  # halves of a character, which no stream takes
+
+
+def escaped(text: str, keeps: str = "") -> str:
+    """Show control characters, which the texts of a file may hold, as ``\\x1b``: a terminal would obey them.
+
+    Args:
+        text: to be shown.
+        keeps: control characters besides tabulator and newline that are not escaped.
+    """
+    return text.translate({i: shown for i, shown in _CONTROL.items() if chr(i) not in keeps})
+
 
 class OnnxGradError(Exception):
-    """Base of all exceptions of this package."""
+    """Base of all exceptions of this package. Control characters in its text are escaped."""
+
+    def __str__(self) -> str:
+        return escaped(super().__str__())
 
 
 class ModelError(OnnxGradError, ValueError):
@@ -68,7 +84,7 @@ class UnknownName(OnnxGradError, ValueError, KeyError):
     """No variable, operand or attribute has that name."""
 
     def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
+        return escaped(str(self.args[0])) if self.args else ""
 
 
 class UnsupportedGradient(OnnxGradError, NotImplementedError):

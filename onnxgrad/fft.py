@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import dtype_of
 from onnxgrad.internal.refusals import REFUSED, refusals
-from onnxgrad.tensor.common import Axes, axes_of, known_dim
+from onnxgrad.tensor.common import Axes, axes_of, float_dtype, known_dim
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.manipulation import roll
 
@@ -36,7 +35,7 @@ def rfftfreq(n: int, d: float = 1.0, dtype: Any = None, name: str | None = None)
 
 def _frequencies(values: Any, dtype: Any) -> Variable:
     layer = LayerHelper("fftfreq")
-    return layer.result("Identity", layer.op.constant(values, dtype_of("float32" if dtype is None else dtype)))
+    return layer.result("Identity", layer.op.constant(values, float_dtype(dtype)))
 
 
 def fftshift(x: Variable, axes: Axes = None, name: str | None = None) -> Variable:
@@ -46,13 +45,13 @@ def fftshift(x: Variable, axes: Axes = None, name: str | None = None) -> Variabl
         >>> paddle.fft.fftshift(static.data("x", [5, 4])).shape
         (5, 4)
     """
-    along = axes_of(axes) or list(range(x.ndim))
+    along = axes_of(axes) or list(range(max(x.ndim, 1)))
     return roll(x, [known_dim(x, a, "fftshift") // 2 for a in along], along, name)
 
 
 def ifftshift(x: Variable, axes: Axes = None, name: str | None = None) -> Variable:
     """The opposite of ``fftshift``."""
-    along = axes_of(axes) or list(range(x.ndim))
+    along = axes_of(axes) or list(range(max(x.ndim, 1)))
     return roll(x, [-(known_dim(x, a, "ifftshift") // 2) for a in along], along, name)
 
 

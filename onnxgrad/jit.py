@@ -181,7 +181,8 @@ def load(path: str, **configs: Any) -> TranslatedLayer:
 
 
 class TranslatedLayer(Layer):
-    """A program as a Layer: its weights are parameters, its inputs the arguments, in the order of the file.
+    """A program as a Layer: its weights are parameters, its inputs the arguments, in the order of the file, those with a default
+    last.
 
     Dropout and BatchNormalization compute as in inference; ``program()`` gives the Program, whose ``train()`` says otherwise.
     """
@@ -193,7 +194,8 @@ class TranslatedLayer(Layer):
             own = EagerParameter(parameter.get_value(), parameter.name, parameter.trainable)
             self._parameters[parameter.name.replace(".", "_")] = own
         operators, outputs = program.global_block().ops, program.outputs
-        fragment = Fragment(list(operators), [*program.inputs, *program.parameters], list(outputs))
+        self._defaults = [v for v in program.global_block().inputs if v.default is not None and not v.persistable]
+        fragment = Fragment(list(operators), [*program.inputs, *self._defaults, *program.parameters], list(outputs))
         output_kinds = tuple(None if v.type is None else kind_of(v.type, None) for v in outputs)
         self._signature = Signature("Program", "", {}, output_kinds, fragment)
 
@@ -203,8 +205,10 @@ class TranslatedLayer(Layer):
 
     def forward(self, *inputs: Any) -> Any:
         wanted = self._program.inputs
-        if len(inputs) != len(wanted):
-            raise ArgumentError(f"the program has {len(wanted)} inputs, {[v.name for v in wanted]}, not {len(inputs)}.")
-        args = [x if isinstance(x, Tensor) else leaf(x) for x in inputs]
+        if not len(wanted) <= len(inputs) <= len(wanted) + len(self._defaults):
+            names = [v.name for v in [*wanted, *self._defaults]]
+            raise ArgumentError(f"the program has {len(wanted)} inputs that must be given, of {names}, not {len(inputs)}.")
+        absent = [v.default.numpy() for v in self._defaults[len(inputs) - len(wanted) :] if v.default is not None]
+        args = [x if isinstance(x, Tensor) else leaf(x) for x in [*inputs, *absent]]
         outputs = [wrap(node) for node in record_call(self._signature, tuple(x._node for x in [*args, *self._parameters.values()]))]
         return outputs[0] if len(outputs) == 1 else outputs

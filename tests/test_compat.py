@@ -1,5 +1,8 @@
 """The table of Paddle's names is current, and tells the truth."""
 
+from importlib import import_module
+from operator import attrgetter
+
 import pytest
 
 import onnxgrad
@@ -58,3 +61,38 @@ def test_methods_give_the_reason_of_the_function(name, because):
 def test_unknown_names():
     with pytest.raises(KeyError, match="nonsense"):
         compat.state_of("paddle.nonsense")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("distribution", "densities"),
+        ("signal", "complex numbers"),
+        ("sysconfig", "nothing here is compiled"),
+        ("cost_model", "profiler"),
+        ("vision", "a package of its own"),
+        ("vision.models", "a package of its own"),
+        ("incubate.nn", "one vendor's kernels"),
+        ("utils.cpp_extension", "nothing here is compiled"),
+        ("distributed.rpc", "call other processes"),
+        ("amp.debugging", "Paddle's own runtime"),
+    ],
+)
+def test_a_module_that_is_not_here_gives_its_reason_as_attribute_and_as_import(name, words):
+    with pytest.raises(AttributeError, match=words):
+        attrgetter(name)(onnxgrad)
+    with pytest.raises(ModuleNotFoundError, match=words):
+        import_module(f"onnxgrad.{name}")
+    home, _, last = f"onnxgrad.{name}".rpartition(".")
+    with pytest.raises(ImportError, match=words):
+        exec(f"from {home} import {last}", {})
+
+
+def test_a_module_that_is_not_in_one_that_is_no_package_gives_its_reason_as_attribute():
+    with pytest.raises(AttributeError, match="use set_device"):
+        onnxgrad.device.cuda  # noqa: B018
+
+
+def test_a_module_that_nobody_has_is_not_found_as_ever():
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'onnxgrad\.nothing'"):
+        import_module("onnxgrad.nothing")

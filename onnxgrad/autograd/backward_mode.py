@@ -6,7 +6,7 @@ Tests: tests/eager/test_backward.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 from onnxgrad.autograd.dump import dump
 from onnxgrad.eager.node import TapeNode
@@ -64,6 +64,29 @@ def backward(
     run_backward(targets, seeds, retain_graph)
 
 
+@overload
+def grad(
+    outputs: Tensors,
+    inputs: Tensors,
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: Literal[False] = False,
+    no_grad_vars: Tensor | Sequence[Tensor] | set[Tensor] | None = None,
+) -> list[Tensor]: ...
+@overload
+def grad(
+    outputs: Tensors,
+    inputs: Tensors,
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    *,
+    allow_unused: bool,
+    no_grad_vars: Tensor | Sequence[Tensor] | set[Tensor] | None = None,
+) -> list[Tensor | None]: ...
 def grad(
     outputs: Tensors,
     inputs: Tensors,
@@ -73,7 +96,7 @@ def grad(
     only_inputs: bool = True,
     allow_unused: bool = False,
     no_grad_vars: Tensor | Sequence[Tensor] | set[Tensor] | None = None,
-) -> list[Tensor | None]:
+) -> Any:
     """Gradients of ``sum(outputs * grad_outputs)`` with respect to ``inputs``; no ``.grad`` changes.
 
     Args:

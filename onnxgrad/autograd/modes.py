@@ -6,11 +6,13 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextlib import ContextDecorator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from onnxgrad.internal import state
 
 __all__ = ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _Switch(ContextDecorator):
@@ -24,8 +26,9 @@ class _Switch(ContextDecorator):
     def __exit__(self, *error: Any) -> None:
         state.leave_guard()
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:  # type: ignore[override]
-        return self._around_generator(function) if inspect.isgeneratorfunction(function) else super().__call__(function)
+    def __call__(self, function: Function) -> Function:
+        around: Any = self._around_generator(function) if inspect.isgeneratorfunction(function) else super().__call__(function)
+        return cast("Function", around)
 
     def _around_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -45,7 +48,14 @@ class _Switch(ContextDecorator):
 class _Decorator(_Switch):
     """A switch that decorates with and without parentheses."""
 
-    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+    if TYPE_CHECKING:
+
+        @overload
+        def __new__(cls, function: None = None) -> Self: ...
+        @overload
+        def __new__(cls, function: Function) -> Function: ...  # type: ignore[misc]
+
+    def __new__(cls, function: Any = None) -> Any:
         mode = super().__new__(cls)
         return mode if function is None else mode(function)
 
@@ -84,7 +94,7 @@ class set_grad_enabled(_Switch):  # noqa: N801
         super().__exit__(*error)
         state.set_here(gradients=self._before)
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:  # type: ignore[override]
+    def __call__(self, function: Function) -> Function:
         state.set_here(gradients=self._before)
         return super().__call__(function)
 

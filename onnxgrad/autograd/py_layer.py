@@ -6,7 +6,7 @@ Tests: tests/eager/test_backward.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import Call, Signature, TapeNode
@@ -171,4 +171,4 @@ def _checked(cls: type[PyLayer], node: TapeNode, gradient: Any) -> Tensor:
         raise ArgumentError(
             f"{cls.__name__}.backward returns a gradient of shape {gradient.shape} for a tensor of shape {list(taken.dims)}."
         )
-    return gradient if gradient.dtype == taken.dtype or node.stop else cast("Tensor", gradient.astype(taken.dtype))
+    return gradient if gradient.dtype == taken.dtype or node.stop else gradient.astype(taken.dtype)

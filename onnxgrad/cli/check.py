@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         print_json({"differentiable": explanation.is_differentiable, "operators": explanation.to_rows(), "numeric": rows})
         return 1 if wrong else 0
     print(explanation)
-    if rows and options.feeds is None and (assumed := assumed_sizes(program, sizes_of(options.dim))):
+    if rows and options.feeds is None and (assumed := assumed_sizes(program, feeds, sizes_of(options.dim))):
         print(f"dynamic dimensions were taken as {', '.join(f'{n}={k}' for n, k in assumed.items())} (--dim NAME=SIZE, or --feeds)")
     for row in rows:
         verdict = {True: "right", False: "WRONG", None: f"cannot be resolved by differences: {row['why']}"}[row["right"]]

@@ -26,6 +26,8 @@ Array = np.ndarray[Any, Any]
 
 _FIRST_STEP = 3e-2
 _MARGIN = 4.0
+_TO_BYTES = 4
+"""The accuracy_level by which MatMulNBits rounds its other operand to 8-bit integers."""
 _NO_DOUBLE = re.compile(r"implementation for (\w+)\(|while running (\w+) node")
 # The kernels are registered for float64 and refuse it when they run.
 _REFUSED_LATE = ("LSTM", "GRU", "RNN")
@@ -217,7 +219,7 @@ def _rounding(program: Program) -> str | None:
     """Return the type of the first operator that quantises: its gradient is not the derivative of its output"""
     for op in all_operators_of(program.global_block()):
         entry = find_entry(op)
-        if entry is not None and entry.quantizes:
+        if (entry is not None and entry.quantizes) or op.attrs.get("accuracy_level") == _TO_BYTES:
             return str(op.type)
     return None
 

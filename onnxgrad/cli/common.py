@@ -20,6 +20,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.registry import PROVIDERS
 from onnxgrad.errors import ArgumentError, DataError, FileError, ModelError
 from onnxgrad.internal.files import read_arrays
+from onnxgrad.training.data.derived_inputs import DerivedInputs
 
 __all__ = [
     "add_lowering",
@@ -84,11 +85,21 @@ def sizes_of(entries: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
+def _assumed(program: Program, sizes: dict[str, int]) -> dict[str, int]:
+    """A size for each unknown dimension: 2 for one that is first in any input, 8 for others, unless it is given."""
+    names: dict[str, int] = {}
+    for v in program.inputs:
+        for axis, dim in enumerate(v.dims or ()):
+            if not isinstance(dim, int):
+                name = _dim_name(v, axis)
+                names[name] = sizes.get(name, 2 if axis == 0 else names.get(name, 8))
+    return names
+
+
 def _shape(v: Variable, sizes: dict[str, int]) -> tuple[int, ...]:
-    """The shape with sizes for what is unknown: 2 for the first dimension, 8 for others"""
     if v.dims is None:
         raise DataError(f"the input {v.name!r} has no declared rank. Give --feeds FILE.npz.")
-    return tuple(d if isinstance(d, int) else sizes.get(_dim_name(v, i), 8 if i else 2) for i, d in enumerate(v.dims))
+    return tuple(d if isinstance(d, int) else sizes[_dim_name(v, i)] for i, d in enumerate(v.dims))
 
 
 def _dim_name(v: Variable, axis: int) -> str:
@@ -97,11 +108,11 @@ def _dim_name(v: Variable, axis: int) -> str:
     return dim if isinstance(dim, str) and not is_nameless(dim) else f"{v.name}.{axis}"
 
 
-def assumed_sizes(program: Program, sizes: dict[str, int]) -> dict[str, int]:
-    """Sizes that ``feeds_for`` takes for dynamic dimensions that were not given, by name."""
+def assumed_sizes(program: Program, feeds: dict[str, Array], sizes: dict[str, int]) -> dict[str, int]:
+    """Sizes that ``feeds_for`` has taken for dynamic dimensions that were not given, by name."""
     assumed: dict[str, int] = {}
     for v in program.inputs:
-        for axis, size in enumerate(_shape(v, sizes)):
+        for axis, size in enumerate(feeds[v.name].shape):
             if not isinstance((v.dims or ())[axis], int) and _dim_name(v, axis) not in sizes:
                 assumed.setdefault(_dim_name(v, axis), size)
     return assumed
@@ -109,6 +120,9 @@ def assumed_sizes(program: Program, sizes: dict[str, int]) -> dict[str, int]:
 
 def feeds_for(program: Program, path: str | None, sizes: dict[str, int], seed: int) -> dict[str, Array]:
     """Inputs from a file, or random ones: normal numbers, small integers, coin flips.
+
+    What follows from the tokens of a language model, such as its mask, positions and empty cache, is made from these; a cache holds
+    random numbers where ``sizes`` has its dimension.
 
     Raises:
         DataError: if the file lacks an input, or an input cannot be made up.
@@ -122,22 +136,36 @@ def feeds_for(program: Program, path: str | None, sizes: dict[str, int], seed: i
         missing = [v.name for v in program.inputs if v.name not in arrays]
         if missing:
             raise DataError(f"{path!r} has no array {missing[0]!r}; it has {sorted(arrays)}.")
-        return {v.name: arrays[v.name].astype(v.dtype.numpy, copy=False) for v in program.inputs}
-    unknown = [(v, i) for v in program.inputs for i, d in enumerate(v.dims or ()) if not isinstance(d, int)]
-    names = list(dict.fromkeys(_dim_name(v, i) for v, i in unknown))
-    for name in sizes.keys() - set(names):
-        raise ArgumentError(f"--dim {name}: the inputs have the dynamic dimensions {names}. Name one of them.")
+        return {v.name: _as_input(v, arrays[v.name], path) for v in program.inputs}
+    assumed = _assumed(program, sizes)
+    for name in sizes.keys() - assumed.keys():
+        raise ArgumentError(f"--dim {name}: the inputs have the dynamic dimensions {[*assumed]}. Name one of them.")
     rng = np.random.default_rng(seed)
-    feeds = {}
+    derived = DerivedInputs(program)
+    feeds: dict[str, Any] = {v.name: _random(v, _shape(v, assumed), rng) for v in program.inputs if v.name not in derived.names}
+    empty = derived.complete(feeds)
     for v in program.inputs:
-        shape, dtype = _shape(v, sizes), v.dtype
-        if dtype.is_float:
-            feeds[v.name] = rng.normal(0, 1, shape).astype(dtype.numpy)
-        elif dtype.is_integer or dtype.name == "bool":
-            feeds[v.name] = rng.integers(0, 2, shape).astype(dtype.numpy)
-        else:
-            raise DataError(f"no random values for the input {v.name!r} of type {dtype.name}. Give --feeds FILE.npz.")
-    return feeds
+        if v.is_float and v.name in derived.names:
+            shape = [sizes.get(_dim_name(v, axis), size) for axis, size in enumerate(np.shape(empty[v.name]))]
+            if tuple(shape) != np.shape(empty[v.name]):
+                feeds[v.name] = _random(v, shape, rng)
+    completed = derived.complete(feeds)
+    return {v.name: np.asarray(completed[v.name], v.dtype.numpy) for v in program.inputs}
+
+
+def _random(v: Variable, shape: Sequence[int], rng: np.random.Generator) -> Array:
+    if v.dtype.is_float:
+        return rng.normal(0, 1, shape).astype(v.dtype.numpy)
+    if v.dtype.is_integer or v.dtype.name == "bool":
+        return rng.integers(0, 2, shape).astype(v.dtype.numpy)
+    raise DataError(f"no random values for the input {v.name!r} of type {v.dtype.name}. Give --feeds FILE.npz.")
+
+
+def _as_input(v: Variable, array: Array, path: str) -> Array:
+    try:
+        return array.astype(v.dtype.numpy, copy=False)
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path!r} has {array.dtype} for {v.name!r}, the model takes {v.dtype.name}. Convert it.") from error
 
 
 def shape_text(v: Variable) -> str:

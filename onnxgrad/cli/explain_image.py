@@ -22,8 +22,9 @@ import numpy as np
 
 from onnxgrad.attribution import Attribution, grad_cam, integrated_gradients, saliency
 from onnxgrad.cli.common import add_model, load, print_json
-from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
+from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import writing
+from onnxgrad.training.data.images import open_image
 from onnxgrad.training.data.preparing import Preparation, preparation_of
 from onnxgrad.training.run.progress import Working
 
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    image = _opened(options.picture)
+    image = open_image(Path(options.picture))
     output = options.output or f"{Path(options.picture).stem}.explained.png"
     with Working("reading the model", options.json) as working:
         program = load(options)
@@ -116,18 +117,6 @@ def _black(how: Preparation, image: Any) -> Array:
     from PIL import Image
 
     return how.array(Image.new(image.mode, image.size))[None]
-
-
-def _opened(path: str) -> Any:
-    try:
-        from PIL import Image, ImageOps
-    except ImportError as error:
-        raise OnnxGradError("images need the package Pillow. Install onnxgrad[images].") from error
-    try:
-        with Image.open(path) as image:
-            return ImageOps.exif_transpose(image).convert("L" if image.mode in ("1", "L", "I;16") else "RGB")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(f"cannot read the image {path!r}: {error}.") from error
 
 
 def _size(text: str) -> list[int]:

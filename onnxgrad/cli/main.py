@@ -18,12 +18,11 @@ from typing import Any
 
 from onnxgrad.cli import check, doctor, evaluate, explain_image, explain_text, export, grad, info, predict, train, view
 from onnxgrad.distributed.environment import fail
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, OnnxGradError, UnknownName
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, OnnxGradError, UnknownName, escaped
 from onnxgrad.version import __version__
 
 __all__ = ["main"]
 
-_CONTROL = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) not in "\t\n\r"}
 _COMMANDS = (info, check, view, explain_image, explain_text, grad, train, evaluate, predict, export, doctor)
 
 
@@ -64,13 +63,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Shown:
-    """A stream that shows control characters, which the texts of a file may hold, as \\x1b: a terminal would obey them."""
+    """A stream that shows control characters escaped; progress goes back to the start of its line."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        return int(self._stream.write(text.translate(_CONTROL)))
+        return int(self._stream.write(escaped(text, keeps="\r")))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -10,7 +10,7 @@ from typing import Any
 
 from onnxgrad.cli.settings import data_of, loss_terms, make_trainer
 from onnxgrad.errors import ArgumentError
-from onnxgrad.internal.files import make_folder
+from onnxgrad.internal.files import make_folder, read_whole
 from onnxgrad.training.quantized.calibration import agreement, quantize
 from onnxgrad.training.run.folder import BEST, LAST, write_atomically
 from onnxgrad.training.trainer import Trainer
@@ -75,8 +75,18 @@ def as_rows(folder: str) -> tuple[list[str], list[list[str | float]]]:
 
 def _read(folder: str) -> dict[str, dict[str, float]]:
     path = Path(folder) / TABLE
-    table: dict[str, dict[str, float]] = json.loads(path.read_text()) if path.is_file() else {}
-    return table
+    if not path.is_file():
+        return {}
+    try:
+        table = json.loads(read_whole(path))
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(f"{str(path)!r} is damaged: {error}. Remove it; the run then begins the table anew.") from error
+    rows = table.values() if isinstance(table, dict) else [None]
+    if not all(isinstance(row, dict) and all(type(value) in (int, float) for value in row.values()) for row in rows):
+        raise ArgumentError(
+            f"{str(path)!r} is damaged: it holds no rows of numbers. Remove it; the run then begins the table anew."
+        )
+    return dict(table)
 
 
 def _write(folder: str, rows: dict[str, dict[str, float]]) -> None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +58,71 @@ def read_settings(folder: str) -> dict[str, Any]:
         raise ArgumentError(f"{str(path)!r} is damaged: {error}.") from error
     if not isinstance(settings, dict) or not isinstance(settings.get("model"), str):
         raise ArgumentError(f"{str(path)!r} is damaged: it does not hold the settings of a run.")
+    for names, is_sound in _KINDS:
+        wrong = [name for name in names if settings.get(name) is not None and not is_sound(settings[name])]
+        if wrong:
+            value = repr(settings[wrong[0]])[:40]
+            raise ArgumentError(f"{str(path)!r} is damaged: the setting {wrong[0]!r} cannot be {value}. Correct it, or start anew.")
     return _Settings(settings)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and "\0" not in value
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62
+
+
+def _is_number(value: Any) -> bool:
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _list_of(is_sound: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(is_sound, value))
+
+
+def _texts_of(length: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and len(value) == length and all(map(_is_text, value))
+
+
+def _are_classes(value: Any) -> bool:
+    return isinstance(value, dict) and all(_list_of(_is_text)(names) for names in value.values())
+
+
+_TEXTS = (
+    "model", "expand", "device", "precision", "amp", "memory", "data", "image_size", "image_order", "tokenizer",
+    "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
+    "quantized", "frozen", "qat", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
+)  # fmt: skip
+_WHOLE = (
+    "threads", "memory_budget", "buffer", "max_length", "batch_size", "warmup", "accumulate", "lora", "head", "epochs",
+    "patience", "max_steps", "evaluate_every", "checkpoint_every", "keep", "seed", "sharding", "overlap", "pipeline",
+    "micro_batches",
+)  # fmt: skip
+_NUMBERS = (
+    "color", "label_smoothing", "lr", "weight_decay", "clip_norm", "clip_value", "loss_scale", "temperature", "distill",
+    "ema", "dropout",
+)  # fmt: skip
+_SWITCHES = (
+    "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
+)  # fmt: skip
+_LISTS = (
+    "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
+)  # fmt: skip
+_KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
+    (_TEXTS, _is_text),
+    (_WHOLE, _is_whole),
+    (_NUMBERS, _is_number),
+    (_SWITCHES, lambda value: isinstance(value, bool)),
+    (_LISTS, _list_of(_is_text)),
+    (("tie", "rate"), _list_of(_texts_of(2))),
+    (("term",), _list_of(_texts_of(4))),
+    (("image_mean", "image_std"), _list_of(_is_number)),
+    (("val",), lambda value: _is_text(value) or _is_number(value)),
+    (("classes",), _are_classes),
+)
+"""What settings may be besides null, as the command writes them."""
 
 
 class _Settings(dict[str, Any]):
@@ -107,7 +173,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     """The trainer that the settings describe."""
     program: Program = from_onnx(_model_path(settings, folder), expand=settings["expand"])
     if settings.get("characters") is not None:
-        program.metadata[KEY] = read_whole(Path(settings["characters"])).decode()
+        program.metadata[KEY] = _characters(Path(settings["characters"]))
     chosen = settings["train"]
     for name in settings["untie"]:
         untie(program, name)
@@ -172,6 +238,13 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
             cuts=tuple(settings.get("cuts") or ()),
         ),
     )
+
+
+def _characters(path: Path) -> str:
+    try:
+        return read_whole(path).decode()
+    except UnicodeDecodeError as error:
+        raise ArgumentError(f"{str(path)!r} is not written in UTF-8 ({error}). Convert it.") from error
 
 
 def data_of(settings: dict[str, Any], name: str) -> Any:

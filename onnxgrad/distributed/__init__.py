@@ -5,6 +5,8 @@ them exchange gradients. Names of Paddle stand beside: ``init_parallel_env``, ``
 ``ShardedStep`` and ``PipelineStep`` share out the optimizer's state, and layers.
 """
 
+from typing import TYPE_CHECKING
+
 from onnxgrad.distributed import fleet
 from onnxgrad.distributed.environment import (
     all_reduce,
@@ -25,6 +27,7 @@ from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.distributed.sharded import ShardedStep
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Alone, LocalTransport, PointToPoint, ReduceOp, Transport, run_local
+from onnxgrad.internal.refusals import says_why_absent
 
 __all__ = [
     "Alone",
@@ -52,3 +55,6 @@ __all__ = [
     "using",
     "world_size",
 ]
+
+if not TYPE_CHECKING:  # which would take every name for one
+    __getattr__ = says_why_absent(__name__)

@@ -6,14 +6,15 @@ Tests: tests/eager/test_tensors.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.state.inputs import FEED, as_array
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
@@ -22,12 +23,13 @@ from onnxgrad.internal import state
 __all__ = ["is_tensor", "to_tensor"]
 
 
-def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> Any:
+def to_tensor(data: Any, dtype: DTypeLike | None = None, place: Place | None = None, stop_gradient: bool = True) -> Tensor:
     """A tensor with the value of ``data``, which is copied.
 
     Args:
         data: a number, nested lists or tuples of numbers, a numpy array, or a Tensor.
-        dtype: element type; by default that of the array, float32 for Python floats, int64 for Python integers.
+        dtype: element type; by default that of the array or Tensor, int64 for Python integers, and for other numbers, and lists of
+            numbers and of arrays, the default type (``set_default_dtype``), complex64 or with float64 complex128.
         place: ``CPUPlace()`` or None.
         stop_gradient: set False to compute gradients with respect to it.
 
@@ -47,11 +49,11 @@ def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bo
     if place is not None and getattr(place, "device", str(place)) != "cpu":
         raise ProviderError(f"eager tensors are computed on the CPU; {place!r} is not offered. Use static programs there.")
     if isinstance(data, Variable) and not isinstance(data, Tensor):
-        return data if dtype is None else data.astype(dtype)
+        return cast("Tensor", data if dtype is None else data.astype(dtype))  # of a program that is being built
     array = data if isinstance(data, Tensor) else _array(data)
     if state.current.static_mode or state.current.guards:
         wanted = np.asarray(leaf(array, dtype)._array())
-        return default_main_program().current_block().build.constant(wanted)
+        return cast("Tensor", default_main_program().current_block().build.constant(wanted))
     if isinstance(array, Tensor) and array._node.array is None:
         tensor: Tensor = array.detach() if dtype is None else record("Cast", (array.detach(),), {"to": dtype_of(dtype).number})
         tensor.stop_gradient = stop_gradient
@@ -60,10 +62,12 @@ def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bo
 
 
 def _array(data: Any) -> Any:
-    if isinstance(data, (bool, int, float, complex, np.generic, np.ndarray)):
-        if isinstance(data, (np.generic, np.ndarray)) and data.dtype.kind in "OSU":
+    if isinstance(data, (np.generic, np.ndarray)):
+        if data.dtype.kind in "OSU":
             raise ArgumentTypeError(f"to_tensor takes numbers, not elements of {data.dtype}.")
         return data
+    if isinstance(data, (bool, int, float, complex)):
+        return data if isinstance(data, int) else _in_default_type(np.asarray(data))
     if isinstance(data, (list, tuple, range)):
         return _from_nested(data)
     if hasattr(data, "__array__") or hasattr(data, "__dlpack__"):
@@ -72,7 +76,6 @@ def _array(data: Any) -> Any:
 
 
 def _from_nested(data: Sequence[Any]) -> Any:
-    keeps_double = any(isinstance(item, (np.ndarray, np.generic)) for item in data)
     plain = _without_tensors(data)
     try:
         array = np.asarray(plain)
@@ -80,7 +83,19 @@ def _from_nested(data: Sequence[Any]) -> Any:
         raise ArgumentError("to_tensor: the nested lists have different lengths. Pad them first.") from error
     if array.dtype.kind in "OSU":
         raise ArgumentTypeError(f"to_tensor takes nested lists of numbers, not of {type(data[0]).__name__}.")
-    return array if keeps_double or array.dtype not in (np.float64, np.complex128) else array.tolist()
+    return array if _holds_tensor(data) else _in_default_type(array)
+
+
+def _in_default_type(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Numbers whose type nobody chose: floats become those of ``set_default_dtype``, complex ones twice as wide."""
+    default = dtype_of(state.current.default_dtype)
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128 if default.name == "float64" else np.complex64)
+    return array.astype(default.numpy) if dtype_of(array.dtype).is_float else array
+
+
+def _holds_tensor(data: Any) -> bool:
+    return any(_holds_tensor(item) for item in data) if isinstance(data, (list, tuple)) else isinstance(data, Tensor)
 
 
 def _without_tensors(data: Any) -> Any:

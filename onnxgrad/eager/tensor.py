@@ -360,7 +360,7 @@ class Tensor(Variable):
         return int(self.dims[0])
 
     def __iter__(self) -> Iterator[Tensor]:
-        return (self[i] for i in range(len(self)))  # type: ignore[misc]
+        return (self[i] for i in range(len(self)))
 
     def __contains__(self, item: Any) -> bool:
         return bool(np.any(self._array() == (item._array() if isinstance(item, Tensor) else item)))
@@ -470,7 +470,7 @@ class Tensor(Variable):
         if result.dims != self.dims and not reshapes:
             raise ArgumentError(f"in place, the result of shape {result.shape} must have the tensor's shape {self.shape}.")
         if result.dtype != self.dtype:
-            result = result.astype(self.dtype)  # type: ignore[assignment]
+            result = result.astype(self.dtype)
         if result.stop_gradient and not self.is_leaf and state.current.gradients:
             # Still a result of what it was computed from, with a gradient of zero.
             result = record("Where", (np.array(False), self, result), _NOTHING)
@@ -495,7 +495,7 @@ class Tensor(Variable):
         taken = np.arange(self.size).reshape(self.dims)[item]
         source = value if isinstance(value, Tensor) else leaf(value, self.dtype)
         if source.dtype != self.dtype:
-            source = source.astype(self.dtype)  # type: ignore[assignment]
+            source = source.astype(self.dtype)
         spread = record("Expand", (source, np.array(taken.shape, np.int64)), _NOTHING)
         flat = record("Reshape", (spread, np.array([-1])), _NOTHING)
         old = record("Reshape", (self, np.array([-1])), _NOTHING)
@@ -533,7 +533,7 @@ class Tensor(Variable):
                 item = item.dtype
             if isinstance(item, CUDAPlace) or (isinstance(item, str) and item.startswith(("gpu", "cuda"))):
                 return self.cuda()
-            result = result.astype(item)  # type: ignore[assignment]
+            result = result.astype(item)
         return result
 
     def is_contiguous(self) -> bool:

@@ -39,7 +39,8 @@ def client(
     From the server's configuration it reads ``epochs`` (1), ``batch-size`` (32), ``sampling`` (``"shuffle"``; see ``Worker.fit``),
     ``learning-rate`` (that of the step), ``seed`` (0), from which the order of the data and the masks of each node and round
     follow, and the ``proximal-mu`` of FedProx. It answers with weights and statistics, its number of examples (by which FedAvg
-    weighs it) and its loss.
+    weighs it) and its loss. Where the step is private (``private_gradients``), the node draws its batches from its own system, not
+    from the server's ``seed``, and answers training and evaluation without a loss or metric, which would be exact.
 
     Args:
         step: what ``Worker`` takes, or a function of the Flower context that gives that or a Worker, which is called on the node.
@@ -92,7 +93,7 @@ def _secure_client(flwr: Any, node: _Node, mods: tuple[Any, ...]) -> Any:
             def fit(self, parameters: list[Array], config: dict[str, Any]) -> tuple[list[Array], int, Row]:
                 arrays, row = node.train(parameters, config, context)
                 _check_range(node, arrays, row, config)
-                return arrays, int(row["examples"]), {"loss": row["loss"]}
+                return arrays, int(row["examples"]), {name: value for name, value in row.items() if name == "loss"}
 
         return Client().to_client()
 
@@ -140,20 +141,33 @@ class _Node:
             epochs=int(config.get("epochs", 1)),
             batch_size=int(config.get("batch-size", 32)),
             sampling=str(config.get("sampling", "shuffle")),
-            seed=int(mixed.generate_state(1)[0]),
+            seed=None if _is_private(worker) else int(mixed.generate_state(1)[0]),
             proximal=mu,
             learning_rate=config.get("learning-rate"),
         )
         if self.kept:
             state = {name: flwr.app.Array(value) for name, value in worker.local_state().items()}
             context.state[_KEPT] = flwr.app.ArrayRecord(state)
-        return worker.get(), row
+        return worker.get(), _sent(worker, row)
 
     def evaluate(self, arrays: list[Array], context: Any) -> Row:
         worker = self.worker(context)
         worker.set(arrays)
-        row: Row = worker.evaluate(self.columns(context)[1])
+        columns = self.columns(context)[1]
+        if _is_private(worker):
+            return {"examples": len(next(iter(columns.values())))}
+        row: Row = worker.evaluate(columns)
         return row
+
+
+def _is_private(worker: Any) -> bool:
+    """Whether a worker, which may be a user's own class, trains by a private step."""
+    return bool(getattr(worker, "is_private", False))
+
+
+def _sent(worker: Any, row: Row) -> Row:
+    """What the server is told of local training."""
+    return {"examples": row["examples"]} if _is_private(worker) else row
 
 
 def strategy(clients: int, *, proximal: float = 0.0, fraction: float = 1.0, evaluate: bool = False, **more: Any) -> Any:
@@ -203,7 +217,7 @@ def run(
 
     Returns:
         A row for each round, from 0, before the first: ``round``, what ``worker.evaluate`` gives, and ``train_loss``, the mean
-        over the clients' examples.
+        over the clients' examples, unless their steps are private.
 
     Raises:
         TrainingError: if no client answered in a round, as their errors in the log say.
@@ -225,7 +239,8 @@ def run(
         raise TrainingError(f"no client answered in round {silent[0]}. Look for their errors in the log.")
     rows = {number: {"round": number, **dict(metrics)} for number, metrics in result.evaluate_metrics_serverapp.items()}
     for number, metrics in trained.items():
-        rows[number]["train_loss"] = float(metrics["loss"])
+        if "loss" in metrics:  # private clients send none
+            rows[number]["train_loss"] = float(metrics["loss"])
     for number, metrics in result.evaluate_metrics_clientapp.items():
         rows[number].update({f"clients_{name}": float(value) for name, value in metrics.items()})
     return [rows[number] for number in sorted(rows)]
@@ -249,7 +264,7 @@ def run_secure(
 
     Each client's weights, times its examples over ``max_weight``, are rounded to 2^22 steps between -``clipping_range`` and
     ``clipping_range``: choose the smallest that hold. A client with a larger weight or more examples refuses to take part. The
-    number of examples and the loss of a client are not masked.
+    number of examples and the loss of a client are not masked (private clients send no loss).
 
     Args:
         grid, context: what Flower gives ``main`` of a ServerApp.

@@ -7,6 +7,7 @@ normal by Box and Muller, 1958.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
@@ -39,18 +40,19 @@ def private_gradients(
     clip_norm: float,
     noise_multiplier: float,
     batch_size: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
 ) -> list[tuple[Variable, Variable]]:
     """Append the gradients of DP-SGD: ``(sum of g_i min(1, C / |g_i|) + noise) / L``, for ``Optimizer.apply_gradients``.
 
     The norm is that of all parameters' gradients of an example together, and the noise has standard deviation
     ``noise_multiplier * clip_norm`` in each element. It follows from the constant ``noise_seed``, which has to be secret and new
     for each run, and the state ``noise_step``, so that a run goes on as it would have: ``Worker`` draws seeds from the system.
-    What (epsilon, delta) that gives depends on how batches are drawn; an accountant computes it.
+    What (epsilon, delta) that gives depends on how batches are drawn; an accountant computes it. An example whose gradient is not
+    finite adds nothing to the sum.
 
     Examples are computed one at a time, as batches of one, where they are rows of all that is fed, of unknown number, and
     nothing is drawn at random; elsewhere there is a backward pass over the whole batch for each, which takes time by the square
-    of their number.
+    of their number, and in which a value that is not finite reaches the gradients of others: give it finite data.
 
     Args:
         loss_per_example: a vector, one loss per example.
@@ -58,7 +60,7 @@ def private_gradients(
         clip_norm: C, a bound for the norm of an example's gradient.
         noise_multiplier: 0 for no noise, and no privacy.
         batch_size: L, what the sum is divided by; None for the examples fed. Where batches are drawn at random, their mean size.
-        seed: the first value of ``noise_seed``, below 2^63.
+        seed: the first value of ``noise_seed``, below 2^63, for tests; None to draw it from the system.
 
     Returns:
         Pairs of parameter and gradient.
@@ -74,6 +76,8 @@ def private_gradients(
         >>> pairs = private_gradients(loss, clip_norm=1.0, noise_multiplier=1.1)
         >>> _ = paddle.optimizer.SGD(0.1).apply_gradients(pairs)
     """
+    if seed is None:
+        seed = secrets.randbelow(2**63)
     if not clip_norm > 0 or noise_multiplier < 0 or (batch_size is not None and batch_size < 1) or not 0 <= seed < 2**63:
         raise ArgumentError(
             "clip_norm is above 0, noise_multiplier at least 0, batch_size at least 1 and seed between 0 and 2^63; given are "
@@ -109,20 +113,32 @@ def private_gradients(
 def _clipped(limit: float, op: Builder, gradients: list[Variable]) -> list[Variable]:
     """One example's gradients, scaled by C / max(norm, C)."""
     squares = [op.Cast(op.ReduceSum(op.Mul(g, g), keepdims=0), to=1) for g in gradients]
+    factor, finite = _factor(op, squares, limit)
+    return [op.Mul(_where(op, finite, g), op.Cast(factor, to=g.dtype.number)) for g in gradients]
+
+
+def _factor(op: Builder, squares: list[Variable], limit: float) -> tuple[Variable, Variable]:
+    """C / max(norm, C), and where the norm is finite: elsewhere a factor of 0 would leave inf * 0, so NaN in every weight."""
     total = op.Sum(*squares) if len(squares) > 1 else squares[0]
-    factor = op.Div(float(limit), op.Max(op.Sqrt(total), float(limit)))
-    return [op.Mul(g, op.Cast(factor, to=g.dtype.number)) for g in gradients]
+    finite = op.Less(total, op.constant(np.inf, total.dtype))
+    factor = op.Div(float(limit), op.Max(op.Sqrt(_where(op, finite, total)), float(limit)))
+    return factor, finite
+
+
+def _where(op: Builder, finite: Variable, x: Variable) -> Variable:
+    kept: Variable = op.Where(finite, x, op.constant(0.0, x.dtype))
+    return kept
 
 
 def _clipped_sums(op: Builder, gradients: list[Variable], limit: float) -> list[Variable]:
     """The sum over the examples, each scaled by C / max(norm, C)."""
     squares = [op.Cast(op.ReduceSum(op.Mul(g, g), _behind_first(g), keepdims=0), to=1) for g in gradients]
-    total = op.Sum(*squares) if len(squares) > 1 else squares[0]
-    factor = op.Div(float(limit), op.Max(op.Sqrt(total), float(limit)))
+    per_example = _factor(op, squares, limit)
     sums = []
     for g in gradients:
-        scale = op.Cast(op.Reshape(factor, [-1] + [1] * len(_behind_first(g))) if _behind_first(g) else factor, to=g.dtype.number)
-        sums.append(op.ReduceSum(op.Mul(g, scale), [0], keepdims=0))
+        column = [-1] + [1] * len(_behind_first(g))
+        factor, finite = (op.Reshape(v, column) if _behind_first(g) else v for v in per_example)
+        sums.append(op.ReduceSum(op.Mul(_where(op, finite, g), op.Cast(factor, to=g.dtype.number)), [0], keepdims=0))
     return sums
 
 

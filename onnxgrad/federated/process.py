@@ -43,6 +43,7 @@ class ProcessWorker:
         self._here = Worker(step, evaluation=evaluation)
         self.names = self._here.names
         self.get, self.set, self.evaluate = self._here.get, self._here.set, self._here.evaluate
+        self.is_private = self._here.is_private
 
     def local_state(self) -> dict[str, Array]:
         """Refused: the program keeps no state between calls.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -87,6 +88,11 @@ class Worker:
             raise ArgumentError("this step updates no weight. Call minimize on the loss before it is written.")
         self._first = {name: value for name, value in self._step.values.items() if name not in self.names}
 
+    @property
+    def is_private(self) -> bool:
+        """Whether the step adds the noise of ``private_gradients``, so that nothing exact may leave this participant."""
+        return any(name.startswith(NOISE_SEED) for name in self._step.values)
+
     def get(self) -> list[Array]:
         """The present weights and statistics, in the order of ``names``."""
         return [self._step.values[name].copy() for name in self.names]
@@ -133,7 +139,7 @@ class Worker:
         epochs: int = 1,
         batch_size: int = 32,
         sampling: str = "shuffle",
-        seed: int = 0,
+        seed: int | None = None,
         proximal: float = 0.0,
         learning_rate: float | None = None,
         noise_seed: int | None = None,
@@ -146,7 +152,8 @@ class Worker:
             batch_size: examples in a step; the last batch of an epoch may be smaller.
             sampling: ``"shuffle"`` for every example once in an epoch, ``"poisson"`` for each example in each step with probability
                 ``batch_size`` over their number, which the accounting of ``private_gradients`` supposes.
-            seed: of the order of the data and of Dropout.
+            seed: of the order of the data and of Dropout; None for 0, or where the step is private for one that is drawn from the
+                system: who knows which examples are in which batch learns more than epsilon says. Only tests give one there.
             proximal: mu of FedProx: the loss has mu / 2 times the squared distance from the weights of this call's beginning.
             learning_rate: of these steps; None for that of the step.
             noise_seed: of ``private_gradients``; None to draw one from the system, as privacy needs.
@@ -157,10 +164,13 @@ class Worker:
         Raises:
             DataError: if a column is missing or lengths differ.
             ArgumentError: if ``proximal`` is not 0 and the step has no such term.
-            TrainingError: if the loss is not finite; the weights are then those of the beginning.
+            TrainingError: if the loss is not finite; the weights are then those of the beginning. A private step goes on, as an
+                example whose gradient is not finite adds nothing, and its loss is of the examples that have one.
         """
         step, before = self._step, dict(self._step.values)
         columns, count = self.columns(data)
+        if seed is None:
+            seed = secrets.randbits(128) if self.is_private else 0
         step.begin(seed, noise_seed, proximal, learning_rate)
         order = np.random.default_rng(seed)
         total = seen = 0.0
@@ -170,7 +180,7 @@ class Worker:
         for _ in range(epochs):
             for rows in draw(count, batch_size, order):
                 loss = float(np.asarray(step.run({k: v[rows] for k, v in columns.items()})[0]))
-                if not len(rows):
+                if not len(rows) or (self.is_private and not np.isfinite(loss)):
                     continue
                 if not np.isfinite(loss):
                     step.values = before

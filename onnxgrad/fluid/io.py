@@ -16,6 +16,7 @@ from onnxgrad import static
 from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.state.scope import fitted
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import make_folder, read_arrays, writing
 from onnxgrad.static.io import load, load_program_state, save, set_program_state
@@ -59,7 +60,7 @@ def load_vars(
 
     Raises:
         MissingFile: (a FileNotFoundError) if there is none; ModelError if it is damaged.
-        ArgumentError: if it lacks a variable.
+        ArgumentError: if it lacks a variable, or an array does not have its variable's shape; nothing is changed then.
     """
     chosen = _chosen(main_program or default_main_program(), vars, predicate)
     path = Path(dirname) / f"{filename or '__all__'}.npz"
@@ -67,8 +68,8 @@ def load_vars(
     missing = [v.name for v in chosen if v.name not in values]
     if missing:
         raise ArgumentError(f"{dirname!r} holds no value for {missing[0]!r}.")
-    for v in chosen:
-        v.set_value(values[v.name])
+    for v, value in [(v, fitted(v.name, values[v.name], v)) for v in chosen]:
+        v.set_value(value)
 
 
 def _chosen(program: Program, vars: Sequence[Variable] | None, predicate: Callable[[Variable], bool] | None) -> list[Variable]:

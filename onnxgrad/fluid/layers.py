@@ -290,8 +290,11 @@ def pool2d(
     if global_pooling:
         op_type = "GlobalMaxPool" if pool_type == "max" else "GlobalAveragePool"
         return LayerHelper("pool2d", input, name=name).result(op_type, input)
-    functions = {"max": F.max_pool2d, "avg": partial(F.avg_pool2d, exclusive=exclusive)}
-    pooled: Variable = functions[pool_type](input, pool_size, pool_stride, pool_padding, ceil_mode=ceil_mode, name=name)
+    pooled: Variable
+    if pool_type == "max":
+        pooled = F.max_pool2d(input, pool_size, pool_stride, pool_padding, ceil_mode=ceil_mode, name=name)
+    else:
+        pooled = F.avg_pool2d(input, pool_size, pool_stride, pool_padding, ceil_mode=ceil_mode, exclusive=exclusive, name=name)
     return pooled
 
 

@@ -1,10 +1,11 @@
 """Names that Paddle keeps under incubate."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.incubate import autograd
+from onnxgrad.internal.refusals import says_why_absent
 from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = ["autograd", "identity_loss"]
@@ -27,3 +28,7 @@ def identity_loss(x: Variable, reduction: Any = "none") -> Variable:
     form = forms[reduction]
     layer = LayerHelper("identity_loss", x)
     return layer.result(form, x) if form == "Identity" else layer.result(form, x, keepdims=0)
+
+
+if not TYPE_CHECKING:  # which would take every name for one
+    __getattr__ = says_why_absent(__name__)

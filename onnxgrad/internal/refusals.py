@@ -5,12 +5,14 @@ Tests: tests/test_compat.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fnmatch import fnmatchcase
+from importlib.abc import MetaPathFinder
 from typing import Any
 
 from onnxgrad.errors import NotOffered
 
-__all__ = ["REFUSED", "absent", "maps_to", "reason", "refusals", "refused"]
+__all__ = ["REFUSED", "AbsentModules", "absent", "maps_to", "reason", "refusals", "refused", "says_why_absent"]
 
 # Patterns over full names; the first that fits holds.
 _MAPS = {
@@ -129,6 +131,28 @@ _MODULES = {
     "inference": "onnxruntime is the inference engine; use save_onnx",
     "sparse": "ONNX has no sparse tensors that onnxruntime computes with",
     "quantization": "quantise the exported ONNX model with onnxruntime's tools",
+    "distribution": "write densities with the functions of paddle, and sample by normal, uniform and bernoulli",
+    "signal": _COMPLEX,
+    "sysconfig": "it says where Paddle's headers and libraries lie; nothing here is compiled",
+    "cost_model": "it measures Paddle's own operators; onnxruntime has a profiler: SessionOptions.enable_profiling",
+    **dict.fromkeys(
+        ("base", "framework", "pir", "pir_utils", "decomposition", "library", "ops", "cuda_env", "common_ops_import"), _HOST
+    ),
+    **dict.fromkeys(("cuda", "device.cuda", "device.xpu"), "onnxruntime manages the device; use set_device and CUDAPlace"),
+    "amp.debugging": _HOST,
+    "nn.quant": "quantise the exported ONNX model with onnxruntime's tools",
+    "static.sparsity": "no runtime of ONNX gains from zeros in a weight",
+    "incubate.asp": "no runtime of ONNX gains from zeros in a weight",
+    "incubate.nn": "its layers name one vendor's kernels; those of paddle.nn are fused for the provider that runs them",
+    "incubate.optimizer": "use ExponentialMovingAverage for averages, and paddle.optimizer for LBFGS",
+    "incubate.distributed": "its models name one vendor's kernels; use paddle.distributed",
+    "utils.cpp_extension": "nothing here is compiled; write a layer from operators, or an ONNX function",
+    "utils.dlpack": _MEMORY,
+    "utils.download": _OUTSIDE,
+    "distributed.rpc": "ranks exchange gradients and state alone; call other processes by a package for that",
+    "distributed.ps": "there are no parameter servers; use distributed.Strategy",
+    "distributed.auto_parallel": "a tensor lies on one device; use distributed.Strategy(sharding=) or a pipeline",
+    "distributed.checkpoint": "use the checkpoints of onnxgrad.training.Trainer, which hold what all ranks share",
 }
 
 
@@ -145,13 +169,42 @@ def reason(name: str) -> str | None:
     return REFUSED.get(namespace, {}).get(last) or next(matching, None)
 
 
+def _why_absent(full: str) -> str | None:
+    """The reason of a name of Paddle, or of the module that it lies in."""
+    parts = full.split(".")
+    modules = [".".join(parts[1:end]) for end in range(len(parts), 1, -1)]
+    return reason(full) or next((_MODULES[module] for module in modules if module in _MODULES), None)
+
+
 def absent(module: str, name: str) -> AttributeError:
     """The error for a name that a module does not have, with what to use instead or the reason where Paddle has it."""
     full = f"paddle{module.removeprefix('onnxgrad')}.{name}"
-    replacement = maps_to(full)
-    because = reason(full) or _MODULES.get(full.split(".")[1])
+    replacement, because = maps_to(full), _why_absent(full)
     more = f". Use {replacement}." if replacement is not None else f": {because}." if because is not None else ""
     return AttributeError(f"module {module!r} has no attribute {name!r}{more}", name=name)
+
+
+def says_why_absent(module: str) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module, which raises ``absent``."""
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        raise absent(module, name)
+
+    return __getattr__
+
+
+class AbsentModules(MetaPathFinder):
+    """Gives the import of a module that Paddle has and this package has not the reason, as ``absent`` does for attributes."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        """Nothing, so that the import fails as any does.
+
+        Raises:
+            ModuleNotFoundError: with the reason, where one is known.
+        """
+        because = _why_absent(f"paddle{fullname.removeprefix('onnxgrad')}") if fullname.startswith("onnxgrad.") else None
+        if because is not None:
+            raise ModuleNotFoundError(f"{fullname} is not offered: {because}.")
 
 
 class refused:  # noqa: N801

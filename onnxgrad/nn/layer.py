@@ -5,19 +5,20 @@ Tests: tests/nn/test_layers_as_paddle.py.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import numpy as np
 
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.node import HookHandle
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentTypeError, ProviderError
 from onnxgrad.internal import state
-from onnxgrad.nn.types import BiasAttr, DTypeLike, WeightAttr
+from onnxgrad.nn.types import BiasAttr, WeightAttr
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.param_attr import ParamAttr
 from onnxgrad.tensor.parameter import eager_parameter
@@ -69,7 +70,7 @@ class Layer:
         own["_pre_hooks"], own["_post_hooks"] = {}, {}
         own["training"] = True
         own["_dtype"] = state.current.default_dtype if dtype is None else dtype
-        own["_full_name"] = state.generate_name(name_scope or type(self).__name__.lower())
+        own["_full_name"] = state.generate_name(name_scope or _in_snake_case(type(self).__name__))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Compute the result of the layer."""
@@ -97,7 +98,7 @@ class Layer:
         return HookHandle(self._post_hooks, hook)
 
     def full_name(self) -> str:
-        """The counted name of this layer, such as ``linear_0``."""
+        """The counted name of this layer, such as ``layer_norm_0`` of a ``LayerNorm``."""
         return str(self._full_name)
 
     # Members ---------------------------------------------------------------------------------------------------------
@@ -384,3 +385,8 @@ class Layer:
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._parameters, *self._sub_layers, *self._buffers]
+
+
+def _in_snake_case(name: str) -> str:
+    """``conv1d_transpose`` of ``Conv1DTranspose``, ``bce_loss`` of ``BCELoss``: users choose what decays by such names."""
+    return re.sub("(?<=[a-z])(?=[A-Z])|(?<=.)(?=[A-Z][a-z])", "_", name).lower()

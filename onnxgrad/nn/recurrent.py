@@ -13,11 +13,12 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.checked import checked
 from onnxgrad.nn.layer import Layer
-from onnxgrad.nn.types import BiasAttr, Direction, DTypeLike, WeightAttr
+from onnxgrad.nn.types import BiasAttr, Direction, WeightAttr
 from onnxgrad.tensor.creation import full, zeros
 from onnxgrad.tensor.initializer import Uniform
 from onnxgrad.tensor.joining import concat, split, stack
@@ -380,8 +381,9 @@ class BiRNN(Layer):
     @checked
     def __init__(self, cell_fw: Layer, cell_bw: Layer, time_major: bool = False) -> None:
         super().__init__()
-        self.rnn_fw, self.rnn_bw = RNN(cell_fw, False, time_major), RNN(cell_bw, True, time_major)
         self.cell_fw, self.cell_bw = cell_fw, cell_bw
+        # In a tuple, so that the cells are members once, under Paddle's paths.
+        self._directions = RNN(cell_fw, False, time_major), RNN(cell_bw, True, time_major)
 
     def forward(
         self, inputs: Variable, initial_states: Any = None, sequence_length: Variable | None = None, **kwargs: Any
@@ -398,8 +400,8 @@ class BiRNN(Layer):
             The outputs of all steps, in the layout of ``inputs``, and the last states of both cells.
         """
         first, second = (None, None) if initial_states is None else initial_states
-        ahead, last = self.rnn_fw(inputs, first, sequence_length, **kwargs)
-        back, begin = self.rnn_bw(inputs, second, sequence_length, **kwargs)
+        ahead, last = self._directions[0](inputs, first, sequence_length, **kwargs)
+        back, begin = self._directions[1](inputs, second, sequence_length, **kwargs)
         return concat([ahead, back], -1), (last, begin)
 
 

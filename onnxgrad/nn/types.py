@@ -6,19 +6,19 @@ Tests: tests/nn/test_checked.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
-
-import numpy as np
+from typing import Literal, TypeVar
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import DType
 from onnxgrad.tensor.initializer import Initializer
 from onnxgrad.tensor.param_attr import ParamAttr
 
 __all__ = [
-    "Activation", "BiasAttr", "DTypeLike", "Direction", "DropoutMode", "FloatName", "Layout", "Layout1D", "Layout2D", "Layout3D",
+    "Activation", "AnyTensor", "BiasAttr", "Direction", "DropoutMode", "FloatName", "Layout", "Layout1D", "Layout2D", "Layout3D",
     "Numbers", "PadMode", "Padding", "PaddingMode", "Reduction", "ResizeMode", "Sizes", "SumOrMean", "WeightAttr",
 ]  # fmt: skip
+
+AnyTensor = TypeVar("AnyTensor", bound=Variable)
+"""An eager Tensor or a Variable of a program: a layer gives what it takes."""
 
 Numbers = int | Sequence[int]
 """One number for all spatial axes, or one for each."""
@@ -51,14 +51,6 @@ Activation = Literal[
 """Functions of ``nn.functional`` that take one tensor."""
 
 FloatName = Literal["float16", "bfloat16", "float32", "float64"]
-DTypeLike = (
-    Literal["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
-    | DType
-    | np.dtype[np.generic]
-    | type[np.generic]
-)
-"""An element type: its name, or that of this package or of numpy."""
-
 WeightAttr = ParamAttr | Initializer | str | None
 """How a parameter is made: its attributes, its initial values, its name, or None for the usual."""
 

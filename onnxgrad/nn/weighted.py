@@ -813,13 +813,16 @@ class _BatchNorm(Layer):
         use_global_stats: bool | None,
     ) -> None:
         """Make scale, shift and the running statistics, which start as mean 0 and variance 1."""
-        dtype = np.float64 if self._dtype == "float64" else np.float32
+        if str(self._dtype) == "float16":
+            self.__dict__["_dtype"] = "float32"  # as in Paddle: squares of float16 overflow
+        dtype = np.float64 if str(self._dtype) == "float64" else np.float32
         self._num_features, self._momentum, self._epsilon = num_features, momentum, epsilon
         self._data_format, self._use_global_stats = data_format, use_global_stats
         self.weight = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)
         self.register_buffer("_mean", leaf(np.zeros(num_features, dtype)))
         self.register_buffer("_variance", leaf(np.ones(num_features, dtype)))
+        self._mean.name, self._variance.name = f"{self.full_name()}.w_1", f"{self.full_name()}.w_2"
 
     def forward(self, input: Variable) -> Variable:
         """Normalise, scale and shift.

@@ -1,5 +1,8 @@
 """Optimizers, written into the program as standard operators."""
 
+from typing import TYPE_CHECKING
+
+from onnxgrad.internal.refusals import says_why_absent
 from onnxgrad.optimizer import lr
 from onnxgrad.optimizer.adam import Adam, Adamax, AdamW, Lamb, NAdam, RAdam
 from onnxgrad.optimizer.adaptive import Adadelta, Adagrad, RMSProp
@@ -11,3 +14,6 @@ __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "Lamb", "Momentum", "NAdam", "Optimizer", "RAdam",
     "RMSProp", "Rprop", "lr",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:  # which would take every name for one
+    __getattr__ = says_why_absent(__name__)

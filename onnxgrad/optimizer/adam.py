@@ -117,8 +117,8 @@ class Adam(_Moments):
     ``amsgrad`` puts the largest v so far under the root. Reddi, Kale and Kumar 2018.
 
     ``lazy_mode`` leaves rows of an embedding, and their averages, that a batch does not look up as they are: for
-    ``embedding(is_sparse=True)``, and for every lookup of a loaded file, of float32 tables that nothing else reads, without
-    clipping or regularization. Other parameters, and eager ones, are updated as a whole. AdamW decays the same rows.
+    ``embedding(is_sparse=True)``, and for every lookup of a loaded file, of float32 tables that nothing else reads and without
+    regularization. Other parameters, and eager ones, are updated as a whole. AdamW decays the same rows.
     """
 
     takes = (
@@ -135,7 +135,7 @@ class Adam(_Moments):
 
     def _update(self, op: Builder, p: Variable, g: Variable, scale: _Scale) -> Variable:
         value = self._present(p)
-        rows = looked_up(op, p, value, g) if self._lazy_mode else ALL
+        rows = looked_up(op, p, value, g, self._unclipped.get(g, g)) if self._lazy_mode else ALL
         m, v = self._averages(op, scale.state[0], scale.state[1], g if rows.gradient is None else rows.gradient, rows)
         if self._amsgrad:
             v = op.Max(rows.take(op, scale.state[2]), v)
@@ -152,8 +152,8 @@ class Adam(_Moments):
 class AdamW(Adam):
     """Adam with decoupled decay: p is first multiplied by 1 - lr * weight_decay.
 
-    ``apply_decay_param_fun`` takes a parameter's name and says whether it decays; ``lr_ratio`` takes the parameter and gives
-    a factor on its learning rate.
+    A parameter's own regularizer (``ParamAttr``) adds to its gradient besides. ``apply_decay_param_fun`` takes a parameter's name
+    and says whether it decays; ``lr_ratio`` takes the parameter and gives a factor on its learning rate.
     """
 
     takes = (
@@ -164,18 +164,20 @@ class AdamW(Adam):
     def _begin(self, options: Any) -> None:
         if not isinstance(options.weight_decay, float):
             raise ArgumentTypeError(f"AdamW: weight_decay is a float, not {options.weight_decay!r}.")
+        for group in options.parameters if isinstance(options.parameters, (list, tuple)) else ():
+            if isinstance(group, dict) and not isinstance(group.get("weight_decay", 0.0), (int, float)):
+                raise ArgumentTypeError(f"AdamW: weight_decay of a group is a number, not {group['weight_decay']!r}.")
         super()._begin(options)
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
-        return g
+        own = self._own_decay(p)
+        return g if own is None else own.apply(op, self._present(p), g)
 
     def _factor(self, p: Variable) -> float:
         return super()._factor(p) * (1.0 if self._lr_ratio is None else float(self._lr_ratio(self._owner(p))))
 
     def _shrunk(self, op: Builder, p: Variable, value: Variable, rate: Variable) -> Variable:
-        group = self._group(p)
-        decay = self._decay if group is None else group.decay
-        decays = self._apply_decay_param_fun
+        decay, decays = self._common_decay(p), self._apply_decay_param_fun
         if decay is None or decay.coeff == 0.0 or (decays is not None and not decays(self._owner(p).name)):
             return value
         return op.Mul(value, op.Sub(1.0, op.Mul(rate, decay.coeff)))

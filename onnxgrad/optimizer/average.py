@@ -11,7 +11,9 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import create_global_var, default_main_program
 from onnxgrad.core.ir.operator import Role
-from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.step.cut import is_applied
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.optimizer.master import is_narrow, master_of
@@ -21,6 +23,9 @@ __all__ = ["ExponentialMovingAverage"]
 
 class ExponentialMovingAverage:
     """ema = decay * ema + (1 - decay) * parameter, and ema / (1 - decay^t) in place of the parameter when asked.
+
+    So are the running statistics of BatchNormalization averaged: those of other weights would not fit the averaged ones. What has
+    ``do_model_average`` False, and what training does not change, is left as it is.
 
     Args:
         decay: close to 1.
@@ -46,7 +51,7 @@ class ExponentialMovingAverage:
         self._decay = float(decay)
         self._threshold = thres_steps
         self._prefix = name or ""
-        self._averages: list[tuple[Parameter, Variable]] = []
+        self._averages: list[tuple[Variable, Variable]] = []
         self._steps: Variable | None = None
         self._rate: Variable | None = None
         self._backup: dict[str, Any] = {}
@@ -69,20 +74,21 @@ class ExponentialMovingAverage:
             program.updates[self._rate] = op.Sub(op.constant(1.0, steps.dtype), fresh)
         self._steps = self._state("step", [], 0, "int64")
         program.updates[self._steps] = op.Add(self._steps, np.array(1))
-        for p in program.all_parameters():
-            if not p.trainable or p.stop_gradient or not p.do_model_average:
-                continue
+        for p in _changed_by_training(program):
             dtype = dtype_of("float32") if is_narrow(p) else p.dtype
-            average = self._state(f"{p.name}.ema", list(p.shape), 0.0, dtype)
+            average = self._state(f"{p.name}.ema", list(p.static_shape or ()), 0.0, dtype)
             own = op.Cast(fresh, to=dtype.number) if isinstance(fresh, Variable) else fresh
             program.updates[average] = op.Add(average, op.Mul(op.Sub(self._present(op, p), average), own))
             self._averages.append((p, average))
         program.version += 1
 
     @staticmethod
-    def _present(op: Builder, p: Parameter) -> Variable:
+    def _present(op: Builder, p: Variable) -> Variable:
         """The parameter after its update; of a 16-bit one the master weight, if an optimizer has made one"""
-        updates = p.block.program.updates
+        program = p.block.program
+        updates = program.updates
+        if p in updates and not is_applied(updates[p]) and program.plan.accumulation is not None:
+            return p  # the runs before have replaced this statistic when their sums are applied
         master = master_of(p) if is_narrow(p) else None
         value = updates.get(p, p) if master is None else updates.get(master, master)
         wide: Variable = op.Cast(value, to=1) if is_narrow(value) else value
@@ -123,3 +129,11 @@ class ExponentialMovingAverage:
         for p, _ in self._averages:
             if p.name in self._backup:
                 p.set_value(self._backup.pop(p.name))
+
+
+def _changed_by_training(program: Program) -> list[Variable]:
+    """The weights that are trained, and the running statistics: floats that the forward pass replaces."""
+    trained: list[Variable] = [p for p in program.all_parameters() if p.trainable and not p.stop_gradient and p.do_model_average]
+    replaced = [v for v, new in program.updates.items() if v.is_float and not is_applied(new)]
+    running = [v for v in replaced if getattr(v, "do_model_average", True)]
+    return trained + [v for v in running if not any(v is p for p in trained)]

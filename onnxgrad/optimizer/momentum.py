@@ -68,7 +68,7 @@ class ASGD(Optimizer):
         assert shape is not None
         d = self._filled(p, "d")
         count = self._accumulator(p, "m", np.array([0], np.int64))
-        old = self._accumulator(p, "ys", np.zeros((self._batch_num, *shape), p.dtype.numpy))
+        old = self._accumulator(p, "y", np.zeros((self._batch_num, *shape), p.dtype.numpy))
         numbers = np.arange(self._batch_num).reshape(-1, *[1] * len(shape))
         here = op.Equal(op.constant(numbers), op.Mod(count, np.array([self._batch_num])))
         replaced = op.Where(here, old, op.constant(0.0, p.dtype))

@@ -72,6 +72,9 @@ class Optimizer(EagerSteps, Taken):
         self._rates: dict[Program, Variable] = {}
         self._accumulators: dict[Program, list[Variable]] = {}
         self._masters: dict[Variable, Master] = {}
+        self._unclipped: dict[Variable, Variable] = {}
+        self._awaited: dict[str, Any] = {}
+        self._awaited_by_others = False
         self.in_transaction = False
         self._startup: Program | None = None
         self.name = options.name
@@ -197,10 +200,13 @@ class Optimizer(EagerSteps, Taken):
         """Append clipping, decay and the update for these pairs; returns the appended operators.
 
         Raises:
-            ArgumentError: if there are no pairs.
+            ArgumentError: if there are no pairs, or one is of a variable that is no state.
         """
         if not params_grads:
             raise ArgumentError("there is nothing to update: no parameter has a gradient. Check the loss and stop_gradient.")
+        for p, _ in params_grads:
+            if not p.persistable:
+                raise ArgumentError(f"{p.name} is no parameter: each run computes or is fed it anew. Leave it out of parameters.")
         program = params_grads[0][0].block.program
         block = program.global_block()
         before = len(block.ops)
@@ -214,6 +220,12 @@ class Optimizer(EagerSteps, Taken):
                 members = [pair for pair in pairs if own_group(own_options, pair[0]) is group]
                 with self._with_options({} if group is None else group.options):
                     self._append_updates(op, members, rate)
+            if self._awaited_by_others and self._accumulators.get(program):
+                given, here = next(iter(self._awaited)), self._accumulators[program][0].name
+                raise ArgumentError(
+                    f"the state that set_state_dict gave is of other parameters: it has {given}, not {here}. "
+                    "Make the model under utils.unique_name.guard(), so that its names are those of the state."
+                )
         return block.ops[before:]
 
     def _append_updates(self, op: Builder, pairs: Pairs, rate: Variable) -> None:
@@ -246,7 +258,7 @@ class Optimizer(EagerSteps, Taken):
         master = master_of(p)
         if master is None:
             assert p.static_shape is not None
-            master = self._state(p.block.program, f"{p.name}{MASTER}", np.zeros(p.static_shape, np.float32))
+            master = self._restored_state(p.block.program, f"{p.name}{MASTER}", np.zeros(p.static_shape, np.float32))
         self._accumulators.setdefault(p.block.program, []).append(master)
         op.key = f"{p.name}@UPDATE"
         self._masters[master] = Master(p, master_value(op, p, master))
@@ -258,20 +270,31 @@ class Optimizer(EagerSteps, Taken):
 
     def _clipped(self, op: Builder, pairs: Pairs) -> Pairs:
         """Pairs with clipped gradients: those of each group together, and the others."""
-        clipped: dict[Variable, tuple[Variable, Variable]] = {}
+        pairs_of: dict[Variable, tuple[Variable, Variable]] = {}
+        self._unclipped = {}
         for group in [*self._groups, None]:
             members = [(p, g) for p, g in pairs if own_group(self._groups, p) is group]
             clip = self._clip if group is None else group.clip
-            for p, g in clip.apply(op, members) if clip is not None and members else members:
-                clipped[p] = (p, g)
-        return [clipped[p] for p, _ in pairs]
+            clipped = clip.apply(op, members) if clip is not None and members else members
+            for (p, g), (_, unclipped) in zip(clipped, members, strict=True):
+                pairs_of[p] = (p, g)
+                self._unclipped[g] = unclipped
+        return [pairs_of[p] for p, _ in pairs]
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
-        owner = self._owner(p)
-        own = owner.regularizer if isinstance(owner, Parameter) else None
-        group = self._group(p)
-        decay = own if own is not None else self._decay if group is None else group.decay
+        own = self._own_decay(p)
+        decay = own if own is not None else self._common_decay(p)
         return g if decay is None else decay.apply(op, self._present(p), g)
+
+    def _own_decay(self, p: Variable) -> Any:
+        """The regularizer that the parameter was made with."""
+        owner = self._owner(p)
+        return owner.regularizer if isinstance(owner, Parameter) else None
+
+    def _common_decay(self, p: Variable) -> Any:
+        """The decay of the parameter's group, or of the optimizer."""
+        group = self._group(p)
+        return self._decay if group is None else group.decay
 
     def _scales(self, op: Builder, parameters: list[Variable], rate: Variable) -> list[Any]:
         """Return an argument of ``_update`` for each parameter besides its gradient: here the learning rate in its type."""
@@ -301,7 +324,8 @@ class Optimizer(EagerSteps, Taken):
 
     def state_dict(self) -> dict[str, Any]:
         """The accumulators by name, as numpy, and the schedule's state under ``LR_Scheduler``."""
-        entries = {v.name: v.get_value() for state in self._accumulators.values() for v in state}
+        entries = dict(self._awaited)
+        entries.update({v.name: v.get_value() for state in self._accumulators.values() for v in state})
         if isinstance(self._learning_rate, LRScheduler):
             entries["LR_Scheduler"] = self._learning_rate.state_dict()
         return entries
@@ -309,8 +333,11 @@ class Optimizer(EagerSteps, Taken):
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Set the accumulators that ``state_dict`` names, and the schedule.
 
+        Accumulators that do not exist yet, as before the first step, begin with these values when they are made.
+
         Raises:
-            ArgumentError: if a value does not have the accumulator's shape.
+            ArgumentError: if a value does not have the accumulator's shape; from the first step or ``minimize`` if the state names
+                none of the accumulators that it makes.
         """
         for state in self._accumulators.values():
             for v in state:
@@ -318,6 +345,10 @@ class Optimizer(EagerSteps, Taken):
                     v.set_value(state_dict[v.name])
         if isinstance(self._learning_rate, LRScheduler) and "LR_Scheduler" in state_dict:
             self._learning_rate.set_state_dict(state_dict["LR_Scheduler"])
+        held = {v.name for state in self._accumulators.values() for v in state}
+        later = {name: value for name, value in state_dict.items() if name not in held and name != "LR_Scheduler"}
+        self._awaited = {name: np.array(value) for name, value in later.items()}
+        self._awaited_by_others = bool(later) and held.isdisjoint(state_dict)
 
     def _present(self, p: Variable) -> Variable:
         """The value of ``p`` at this point of the program: as earlier updates left it."""
@@ -325,7 +356,7 @@ class Optimizer(EagerSteps, Taken):
 
     def _accumulator(self, p: Variable, role: str, value: np.ndarray[Any, Any]) -> Variable:
         """A state variable of one parameter, ``<parameter>_<role>_0``."""
-        variable = self._state(p.block.program, f"{p.name}_{role}", value)
+        variable = self._restored_state(p.block.program, f"{p.name}_{role}", value)
         self._accumulators.setdefault(p.block.program, []).append(variable)
         return variable
 
@@ -341,16 +372,36 @@ class Optimizer(EagerSteps, Taken):
         """An accumulator of one element."""
         return self._accumulator(p, role, np.array([value], p.dtype.numpy))
 
-    def _state(self, program: Program, key: str, value: np.ndarray[Any, Any]) -> Variable:
-        """A persistable variable ``<key>_N`` with a start value, which the startup program sets again whenever it runs."""
+    def _restored_state(self, program: Program, key: str, value: np.ndarray[Any, Any]) -> Variable:
+        """State that starts with what ``set_state_dict`` gave under its name, if anything."""
         name = program.generate_name(key)
         program.names.pop(name)
+        if name not in self._awaited:
+            return self._named_state(program, name, value)
+        restored = self._awaited[name]
+        if restored.shape != value.shape:
+            raise ArgumentError(f"{name} has shape {list(value.shape)}, its state {list(restored.shape)}. Use that of this model.")
+        del self._awaited[name]
+        self._awaited_by_others = False
+        return self._named_state(program, name, restored.astype(value.dtype))
+
+    def _state(self, program: Program, key: str, value: np.ndarray[Any, Any]) -> Variable:
+        """State ``<key>_N`` with a start value."""
+        name = program.generate_name(key)
+        program.names.pop(name)
+        return self._named_state(program, name, value)
+
+    def _named_state(self, program: Program, name: str, value: np.ndarray[Any, Any]) -> Variable:
+        """A persistable variable with a start value, which the startup program sets again whenever it runs."""
         variable = program.create_global_var(name, value)
         startup = self._startup if self._startup is not None else default_startup_program()
         initial = startup.create_global_var(variable.name, value)
         build = Builder(startup.global_block(), key=f"{variable.name}.init")
-        fill = build.constant(value.reshape(-1)[0]) if value.size else build.constant(np.zeros((), value.dtype))
-        startup.updates[initial] = build.Expand(fill, np.array(value.shape, np.int64))
+        first = value.reshape(-1)[0] if value.size else np.zeros((), value.dtype)
+        if value.size and (value != first).any():
+            startup.updates[initial] = build.Identity(build.constant(value))
+        else:
+            startup.updates[initial] = build.Expand(build.constant(first), np.array(value.shape, np.int64))
         return variable
 
     def _replace(self, old: Variable, new: Variable) -> None:

@@ -40,32 +40,47 @@ def with_sparse_gradient(rows: Variable, sparse: bool) -> Variable:
     return rows
 
 
-def looked_up(op: Builder, p: Variable, value: Variable, g: Variable) -> SparseRows:
-    """The rows of ``p`` that ``g`` adds to, or all if ``p`` is read otherwise than by lookups with a sparse gradient.
+def looked_up(op: Builder, p: Variable, value: Variable, g: Variable, unclipped: Variable) -> SparseRows:
+    """The rows of ``p`` that ``unclipped`` adds to, with their gradient in ``g``; or all if ``p`` is read otherwise than by lookups
+    with a sparse gradient.
 
     In a loaded file every lookup counts as such.
     """
-    flat, added = _parts(g)
     operators = p.block.program.global_block().ops
     readers = [reader for reader in operators if reader.role is Role.FORWARD and any(v is p for v in reader.operands())]
-    if flat is None or added is None or p.dims is None or not all(_is_sparse(reader) for reader in readers):
+    lookups = _lookups(unclipped, p)
+    if not lookups or p.dims is None or not all(_is_sparse(reader) for reader in readers):
         return ALL
+    flat = _joined(op, [index for index, _ in lookups])
     index, _, inverse = op.Unique(op.Mod(op.Cast(flat, to=7), p.dims[0]), outputs=3)
-    return SparseRows(index, add_rows(op, op.Gather(value, index), inverse, added, 0))
+    if g is not unclipped:
+        return SparseRows(index, op.Gather(g, index))
+    return SparseRows(index, add_rows(op, op.Gather(value, index), inverse, _joined(op, [rows for _, rows in lookups]), 0))
+
+
+def _joined(op: Builder, parts: list[Variable]) -> Variable:
+    joined: Variable = parts[0] if len(parts) == 1 else op.Concat(*parts, axis=0)
+    return joined
 
 
 def _is_sparse(reader: Operator) -> bool:
     return reader.type == "Gather" and (reader.loaded or _SPARSE in (reader.metadata or {}))
 
 
-def _parts(g: Variable) -> tuple[Variable | None, Variable | None]:
-    """The indices and the rows that the gradient of a lookup adds to zeros at them"""
-    scatter, sources = g.op, list[Variable]()
-    if scatter is None or scatter.type != "ScatterElements" or scatter.attr("axis") or scatter.attr("reduction") != "add":
-        return None, None
-    for op_type in ("Expand", "Unsqueeze"):
-        v = sources[-1] if sources else scatter.inputs[1]
-        if v is None or v.op is None or v.op.type != op_type or v.op.inputs[0] is None:
-            return None, None
-        sources.append(v.op.inputs[0])
-    return sources[-1], scatter.inputs[2]
+def _lookups(g: Variable | None, p: Variable) -> list[tuple[Variable, Variable]]:
+    """The indices of all lookups of ``p`` and the rows that their gradients add there; nothing where ``g`` is another sum."""
+    source = None if g is None else g.op
+    if source is None or p.rank is None:
+        return []
+    if source.type in ("Add", "Sum"):
+        parts = [_lookups(v, p) for v in source.inputs]
+        return [part for several in parts for part in several] if all(parts) else []
+    if source.type != "ScatterElements" or source.attr("axis") or source.attr("reduction") != "add":
+        return []
+    _, index, rows = source.inputs
+    if p.rank > 1 and index is not None:
+        # The rule unsqueezes the indices and expands them, unless they have the shape of the rows as they are.
+        if index.op is not None and index.op.type == "Expand":
+            index = index.op.inputs[0]
+        index = index.op.inputs[0] if index is not None and index.op is not None and index.op.type == "Unsqueeze" else None
+    return [] if index is None or rows is None else [(index, rows)]

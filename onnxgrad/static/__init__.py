@@ -1,5 +1,7 @@
 """Static graphs: building, differentiating, running, saving and measuring programs."""
 
+from typing import TYPE_CHECKING
+
 from onnxgrad.core.autodiff.api import append_backward, gradients
 from onnxgrad.core.ir.defaults import default_main_program, default_startup_program, program_guard
 from onnxgrad.core.ir.program import Program
@@ -8,6 +10,7 @@ from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.openvino import OpenVINOPlace
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.core.state.scope import Scope
+from onnxgrad.internal.refusals import says_why_absent
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.static import amp, nn
 from onnxgrad.static.input import InputSpec, create_global_var, create_parameter, data
@@ -28,3 +31,6 @@ __all__ = [
     "global_scope", "gradients", "nn", "program_guard", "py_func", "scope_guard", "setitem",
 ]  # fmt: skip
 __all__ += [*_io, *_strategy]
+
+if not TYPE_CHECKING:  # which would take every name for one
+    __getattr__ = says_why_absent(__name__)

@@ -14,7 +14,7 @@ import numpy as np
 from onnxgrad.core.ir.defaults import create_global_var, default_main_program
 from onnxgrad.core.ir.types import Dim, TensorType, shown_type
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DuplicateName
 from onnxgrad.internal import state
 from onnxgrad.tensor import parameter
@@ -28,7 +28,7 @@ def create_parameter(*args: Any, **kwargs: Any) -> Any:
         return parameter.create_parameter(*args, **kwargs)
 
 
-def data(name: str, shape: Sequence[int | str | None], dtype: Any = None, lod_level: int = 0) -> Variable:
+def data(name: str, shape: Sequence[int | str | None], dtype: DTypeLike | None = None, lod_level: int = 0) -> Variable:
     """An input of the program, to be fed.
 
     Args:

@@ -24,6 +24,7 @@ from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.state.scope import fitted
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError, NotAVariable
 from onnxgrad.internal.files import make_folder, read_whole, reading, write_whole, writing
 
@@ -114,12 +115,9 @@ def set_program_state(program: Program, state_dict: dict[str, np.ndarray[Any, An
     """Set the variables that a dictionary names; names the program does not have are ignored.
 
     Raises:
-        ArgumentError: if an array does not have its variable's shape; nothing is changed then.
+        ArgumentError: if an array does not have its variable's shape, or holds no numbers; nothing is changed then.
     """
-    pairs = [(v, np.asarray(state_dict[v.name])) for v in _persistable(program) if v.name in state_dict]
-    for v, value in pairs:
-        if v.static_shape is not None and value.shape != v.static_shape:
-            raise ArgumentError(f"{v.name} has shape {list(v.shape)}, the loaded array has {list(value.shape)}.")
+    pairs = [(v, fitted(v.name, state_dict[v.name], v)) for v in _persistable(program) if v.name in state_dict]
     for v, value in pairs:
         v.set_value(value)
 
@@ -185,7 +183,7 @@ def normalize_program(
     block.ops = needed_operators(block.ops, outputs)
     read = {v for op in block.ops for v in op.operands()} | set(outputs)
     fed = set(inputs)
-    missing = [v.name for v in block.inputs if v in read and v not in fed and v.value is None]
+    missing = [v.name for v in block.inputs if v in read and v not in fed and v.value is None and v.default is None]
     if missing:
         raise ArgumentError(f"normalize_program: the fetches need {missing[0]!r} too. Add it to feed_vars.")
     useless = [v.name for v in inputs if v not in read]
@@ -195,7 +193,7 @@ def normalize_program(
         )
     computed = {v for op in block.ops for v in op.outputs}
     block.vars = {name: v for name, v in block.vars.items() if v in read | fed | computed}
-    block.inputs, block.outputs = inputs, outputs
+    block.inputs, block.outputs = [*inputs, *(v for v in block.inputs if v in read - fed and v.default is not None)], outputs
     block.initializers = [v for v in block.initializers if v in read]
     copy.parameters = [p for p in copy.parameters if p in read]
     copy.plan.printers = []

@@ -43,6 +43,13 @@ _TAKEN: dict[str, tuple[str | None, str | None]] = {
     **{kind: (None, types) for types, kinds in _BEHIND.items() for kind in kinds.split()},
     "bincount": ("an integer type", None),
 }
+# Those that work along an axis, or on matrices or images, of which a number has none.
+_WITH_AXES = {
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "channel_shuffle", "combinations", "conv1d",
+    "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cross_entropy", "dice_loss", "group_norm",
+    "instance_norm", "label_smooth", "multi_margin_loss", "pixel_unshuffle", "qr", "split", "temporal_shift", "unfold", "unstack",
+    "vander",
+}  # fmt: skip
 # How many axes operands have, and the layers that need elements.
 _AXES = {"accuracy": (2,), "bincount": (1,), "fold": (3,), "mv": (2, 1)}
 _FILLED = ("logsumexp", "mode", "normalize", "p_norm")
@@ -56,6 +63,8 @@ def check_operands(layer_name: str, operands: Sequence[Variable]) -> None:
         Mismatch: (an ArgumentError) for another number of axes.
         ArgumentError: for no elements.
     """
+    if layer_name in _WITH_AXES and operands[0].dims == ():
+        raise Mismatch(f"{layer_name} takes a tensor with axes; {operands[0]!r} is a single number. Reshape it first.")
     for at, (operand, rank) in enumerate(zip(operands, _AXES.get(layer_name, ()))):
         if operand.dims is not None and operand.ndim != rank:
             raise Mismatch(f"{layer_name}: operand {at + 1} has {rank} axes, not those of {operand!r}. Reshape it first.")

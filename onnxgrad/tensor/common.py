@@ -16,7 +16,7 @@ from onnxgrad.core.ir.arithmetic import promote
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, IllTyped
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, IllTyped, Mismatch
 from onnxgrad.internal import state
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
@@ -168,6 +168,8 @@ def index_dtype(dtype: Any, function: str) -> DType:
 
 def known_dim(x: Variable, axis: int, function: str) -> int:
     """The size of an axis that must be known when the program is built."""
+    if x.dims == ():
+        raise Mismatch(f"{function} takes a tensor with axes; {x!r} is a single number. Reshape it first.")
     size = x.shape[axis]
     if size < 0:
         raise ArgumentError(f"{function}: axis {axis} of {x!r} must have a known size. Declare it in data().")

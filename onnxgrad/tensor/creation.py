@@ -25,12 +25,12 @@ __all__ = [
 
 
 def full(shape: Shape, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """A tensor of one value; float32 unless a dtype is given.
+    """A tensor of one value.
 
     Args:
         shape: ints, an integer variable, or a list that mixes ints and variables of one element.
         fill_value: a number, or a variable of one element.
-        dtype: element type.
+        dtype: element type; by default that of the variable, bool of True and False, else the default floating-point type.
 
     Example:
         >>> paddle.full([2, 3], 0.5).shape
@@ -40,12 +40,12 @@ def full(shape: Shape, fill_value: Any, dtype: Any = None, name: str | None = No
 
 
 def zeros(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
-    """A tensor of zeros; float32 unless a dtype is given."""
+    """A tensor of zeros, of the default floating-point type unless a dtype is given."""
     return _filled("fill_constant", shape, 0, dtype, name)
 
 
 def ones(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
-    """A tensor of ones; float32 unless a dtype is given."""
+    """A tensor of ones, of the default floating-point type unless a dtype is given."""
     return _filled("fill_constant", shape, 1, dtype, name)
 
 
@@ -56,6 +56,8 @@ def empty(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
 
 def _filled(layer_name: str, shape: Any, value: Any, dtype: Any, name: str | None) -> Variable:
     layer = LayerHelper(layer_name, *variables_in(*sizes_of(layer_name, shape), value), name=name)
+    if dtype is None and isinstance(value, (bool, np.bool_)):
+        dtype = "bool"
     element = value.dtype if dtype is None and is_variable(value) else float_dtype(dtype)
     return layer.result("Expand", scalar(layer.op, value, element), shape_operand(layer.op, shape))
 
@@ -87,7 +89,7 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
 
     Args:
         start, end, step: numbers or variables of one element; with one argument, it is the end.
-        dtype: element type; int64 if all three are integers, else float32.
+        dtype: element type; by default int64 if all three are integers, else the default floating-point type.
 
     Example:
         >>> paddle.arange(1, 7, 2).shape
@@ -98,9 +100,12 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
     bounds = [start, end, step]
     if dtype is None:
         whole = all(item.dtype.is_integer if is_variable(item) else isinstance(item, (int, np.integer)) for item in bounds)
-        dtype = "int64" if whole else "float32"
-    element = dtype_of(dtype)
+        dtype = "int64" if whole else None
+    element = float_dtype(dtype)
     layer = LayerHelper("range", *variables_in(*bounds), name=name)
+    if element.bits < 32 and element.is_float:  # Range has no such type
+        wide = layer.op.Range(*(scalar(layer.op, item, dtype_of("float32")) for item in bounds))
+        return layer.result("Cast", wide, to=element.number)
     return layer.result("Range", *(scalar(layer.op, item, element) for item in bounds))
 
 
@@ -143,8 +148,10 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: 
     """
     layer = LayerHelper("eye", name=name)
     columns = num_rows if num_columns is None else num_columns
-    square = layer.op.Expand(np.float32(0.0), np.array([num_rows, columns]))
-    return layer.result("EyeLike", square, dtype=float_dtype(dtype).number)
+    square, element = layer.op.Expand(np.float32(0.0), np.array([num_rows, columns])), float_dtype(dtype)
+    if element.name == "bfloat16":  # EyeLike has no such type
+        return layer.result("Cast", layer.op.EyeLike(square), to=element.number)
+    return layer.result("EyeLike", square, dtype=element.number)
 
 
 def assign(x: Any, output: Variable | None = None) -> Variable:

@@ -83,7 +83,8 @@ def fill_diagonal_(x: Any, value: float, offset: int = 0, wrap: bool = False, na
     Raises:
         ArgumentError: for one axis, or for more than two of different sizes.
     """
-    high, wide = x.shape[0], x.shape[-1]
+    require_variables("fill_diagonal_", x)
+    high, wide = (x.shape[0], x.shape[-1]) if x.ndim else (0, 0)
     if x.ndim < 2 or (x.ndim > 2 and {*x.shape} != {high}):
         raise ArgumentError(f"fill_diagonal_ takes a matrix, or axes of one size, not {x!r}.")
     rows = np.arange(high)

@@ -104,7 +104,8 @@ class Trainer(TrainingSteps):
             ``"insert"`` to put back what an exporter folded, with statistics of ``sample``. None for ``"frozen"`` where the file
             holds statistics, which is right for small data; with some 10,000 examples and batches of 16 and more, ``"train"``
             adapts better. ``remarks`` says what was chosen.
-        sample: inputs, as for ``predict``, for ``batch_norm="insert"``.
+        sample: inputs, as for ``predict``, for ``batch_norm="insert"``; with a target column, a loss that is a function gets its
+            target in the type and shape of that.
         quantized: of a file with integer weights in QDQ form: ``"learned"`` to train them, and all scales, as float numbers that
             are rounded in each step and in the export; ``"fixed"`` to leave the scales; ``"integers"`` for weights of products on
             integers too; ``"frozen"`` for float weights alone. None for ``"learned"``, or ``"frozen"`` beside LoRA.
@@ -182,7 +183,7 @@ class Trainer(TrainingSteps):
         notes = self._prepare(weights)
         self.ranks.prepare(self.program, checkpoints=checkpoints, memory_budget=memory_budget, frozen=frozen)
         self.program.train(self.batch_norm)
-        self.terms = as_terms(loss, target)
+        self.terms = [term.typed_by(sample) for term in as_terms(loss, target)]
         taught = None if teacher is None else Teacher(teacher, self.program, self.terms, place, threads)
         if taught is not None:
             self.terms = [*self.terms, taught.term]
@@ -228,7 +229,7 @@ class Trainer(TrainingSteps):
         self.inputs, self.outputs, self.targets, self.loss = model.inputs, model.outputs, model.targets, model.loss
         self.evaluation, self.metrics, self.whole, self.remarks = model.evaluation, model.metrics, model.whole, model.remarks
         for p in self.program.all_parameters():
-            p.do_model_average = False
+            p.do_model_average = p in self.program.updates  # a running statistic
         for p in self.chosen:
             p.trainable, p.stop_gradient, p.do_model_average = True, False, True
         scale = LossScale(self.program, self.optimizer, updates.loss_scale, self.accumulate)

@@ -13,12 +13,14 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.parser import parse_model
 
 import onnxgrad
+from onnxgrad.cli.common import assumed_sizes, feeds_for
 from onnxgrad.cli.main import main
 from onnxgrad.core.passes.double_precision import in_double_precision
 from onnxgrad.core.rules.registry import TABLE
 from onnxgrad.training.run import progress
 
 REAL = Path(__file__).parents[1] / "data" / "real_models" / "torch"
+LANGUAGE = Path(__file__).parents[1] / "data" / "llm_models"
 
 
 @pytest.fixture
@@ -180,6 +182,31 @@ class TestSizes:
     def test_an_unknown_name(self, check):
         code, said = check(self.MODEL, "--dim", "row=3")
         assert code == 2 and "--dim row: the inputs have the dynamic dimensions ['rows', 'cols']. Name one of them." in said
+
+
+class TestLanguageModels:
+    """Files of builders have inputs that follow from the tokens, and dimensions that several of them share"""
+
+    @pytest.mark.parametrize("name", ["llama-fp32", pytest.param("llama-int4", marks=pytest.mark.exhaustive), "qwen2-fp32"])
+    def test_the_inputs_fit_each_other(self, check, name):
+        weight = "model.layers.1.post_attention_layernorm.weight"
+        code, rows = check(LANGUAGE / f"{name}.onnx", "--wrt", weight)
+        assert code == 0 and [row["name"] for row in rows] == [weight]
+
+    def test_a_dimension_has_one_size_whatever_axis_it_is_of(self):
+        text = "f (float[n, batch] x, float[batch, n] y) => (float[n, m] z) { z = MatMul(x, y) }"
+        program = onnxgrad.from_onnx(parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'))
+        feeds = feeds_for(program, None, {}, 0)
+        assert feeds["x"].shape == feeds["y"].shape[::-1] == (2, 2)
+        assert assumed_sizes(program, feeds, {}) == {"n": 2, "batch": 2}
+        assert feeds_for(program, None, {"batch": 5}, 0)["x"].shape == (2, 5)
+
+    def test_a_cache_has_the_size_that_is_given(self):
+        program = onnxgrad.from_onnx(LANGUAGE / "llama-fp32.onnx")
+        empty, filled = (feeds_for(program, None, sizes, 0) for sizes in ({}, {"past_sequence_length": 3}))
+        assert empty["past_key_values.0.key"].shape == (2, 2, 0, 16) and empty["attention_mask"].shape == (2, 8)
+        assert filled["past_key_values.0.key"].shape == (2, 2, 3, 16) and filled["attention_mask"].shape == (2, 11)
+        assert filled["past_key_values.0.key"].any() and (filled["attention_mask"] == 1).all()
 
 
 class TestProgress:

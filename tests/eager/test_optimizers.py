@@ -6,6 +6,7 @@ import pytest
 import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.eager import evaluate
+from onnxgrad.errors import ArgumentError
 
 W = np.array([[1.0, -2.0], [0.5, 3.0]], np.float32)
 B = np.array([0.1, -0.1], np.float32)
@@ -117,3 +118,42 @@ def test_a_float16_parameter_is_updated_in_float32():
         adam.step()
         adam.clear_grad()
     np.testing.assert_array_equal(w.numpy(), np.float16(1.0 - 100 * 2e-5))
+
+
+def momentum_of(name):
+    w = paddle.create_parameter([2], "float32", attr=paddle.ParamAttr(name=name, initializer=paddle.nn.initializer.Constant(1.0)))
+    return w, paddle.optimizer.Momentum(0.1, 0.9, parameters=[w])
+
+
+def stepped(w, optimizer):
+    (w * paddle.to_tensor([1.0, 2.0])).sum().backward()
+    optimizer.step()
+    optimizer.clear_grad()
+    return w.tolist()
+
+
+def test_state_that_is_set_before_the_first_step_is_kept_copied_and_checked():
+    """It did nothing: a resumed run began its moments from 0"""
+    with paddle.utils.unique_name.guard():
+        w, first = momentum_of("w")
+        stepped(w, first)
+        state = first.state_dict()
+        wanted = stepped(w, first)
+    given = {name: np.array(value) for name, value in state.items()}
+    w, again = momentum_of("w")
+    w.set_value(np.array([0.9, 0.8], np.float32))
+    again.set_state_dict(given)
+    np.testing.assert_array_equal(again.state_dict()["w_velocity_0"], given["w_velocity_0"])
+    assert stepped(w, again) == wanted
+    np.testing.assert_array_equal(given["w_velocity_0"], state["w_velocity_0"])
+    w, other = momentum_of("w")
+    other.set_state_dict({"w_velocity_0": np.zeros(3, np.float32)})
+    with pytest.raises(ArgumentError, match=r"w_velocity_0 has shape \[2\], its state \[3\]"):
+        stepped(w, other)
+
+
+def test_state_of_other_parameters_is_refused():
+    w, optimizer = momentum_of("v")
+    optimizer.set_state_dict({"w_velocity_0": np.ones(2, np.float32)})
+    with pytest.raises(ArgumentError, match="it has w_velocity_0, not v_velocity_0"):
+        stepped(w, optimizer)

@@ -1,5 +1,7 @@
 """DP-SGD in the graph: the clipped sum of each example's gradients, and noise from a generator that is known."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.errors import ArgumentError, ExecutionError
-from onnxgrad.federated import Worker, privacy, private_gradients
+from onnxgrad.federated import Worker, flower, privacy, private_gradients
 from onnxgrad.federated.privacy import threefry
 from tests.federated.test_worker import points
 from tests.training import small
@@ -268,3 +270,80 @@ def test_more_losses_than_examples_are_refused():
         ((_, g),) = private_gradients(paddle.reshape(x * w, [-1]), clip_norm=1.0, noise_multiplier=0.0)
         with pytest.raises(ExecutionError):
             paddle.Executor().run(x.block.program, {"x": np.ones((2, 3), "f4")}, [g])
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e30])
+def test_an_example_that_is_not_finite_adds_nothing(value):
+    """A factor of C / inf is 0, and 0 * inf was NaN in every weight"""
+    program, losses, feed = written("images")
+    with static.program_guard(program):
+        pairs = private_gradients(losses, clip_norm=0.7, noise_multiplier=0.0, batch_size=1)
+    executor = paddle.Executor(threads=1)
+    others = {name: column[1:] for name, column in feed.items()}
+    wanted = executor.run(program, others, [g for _, g in pairs])
+    feed["x"] = feed["x"].copy()
+    feed["x"][0, 0, 0, 0] = value
+    found = executor.run(program, feed, [g for _, g in pairs])
+    moved = np.sqrt(sum(np.square(a - b, dtype=np.float64).sum() for a, b in zip(found, wanted, strict=True)))
+    assert all(np.isfinite(g).all() for g in found) and moved <= 0.7 * 1.001
+
+
+def test_the_whole_batch_form_leaves_out_what_is_not_finite():
+    program, _ = private(clip_norm=1.0, noise_multiplier=0.0)
+    op = Builder(program.global_block())
+    g = program.constant(np.array([[np.inf, 1.0], [0.3, 0.4], [np.nan, 0.0]], np.float32))
+    (total,) = privacy._clipped_sums(op, [g], 1.0)
+    (found,) = static.Executor().run(program, {"x": np.ones((1, 2), "f4"), "target": np.ones((1, 1), "f4")}, [total])
+    np.testing.assert_allclose(found, [0.3, 0.4], rtol=1e-6)
+
+
+def batches(worker, **options):
+    """The examples of each batch, by their first feature"""
+    seen, run = [], worker._step.run
+    worker._step.run = lambda feeds: (seen.append(feeds["x"][:, 0].tolist()), run(feeds))[1]
+    worker.fit(points(), batch_size=4, **options)
+    worker._step.run = run
+    return seen
+
+
+@pytest.mark.parametrize("sampling", ["shuffle", "poisson"])
+def test_batches_of_a_private_step_are_drawn_from_the_system(sampling):
+    """With a seed of 0, or the server's, everybody knows who is in which batch, and the stated epsilon does not hold"""
+    program, loss = private(clip_norm=1.0, noise_multiplier=1.0, batch_size=4)
+    worker = Worker(program, loss=loss)
+    drawn = [batches(worker, epochs=20, sampling=sampling) for _ in range(2)]
+    assert worker.is_private and drawn[0] != drawn[1]
+    assert batches(worker, sampling=sampling, seed=3) == batches(worker, sampling=sampling, seed=3)
+    open_program, open_loss = private(clip_norm=1.0)
+    plain = Worker(open_program, loss=open_loss)
+    assert not plain.is_private and batches(plain, sampling=sampling) == batches(plain, sampling=sampling, seed=0)
+
+
+def test_noise_without_a_given_seed_is_drawn_from_the_system():
+    seeds = []
+    for _ in range(2):
+        program, _ = private(clip_norm=1.0, noise_multiplier=1.0)
+        seeds.append(int(program.find("noise_seed").get_value()))
+    assert seeds[0] != seeds[1] and 0 not in seeds
+
+
+def test_a_private_round_goes_on_where_an_example_is_not_finite():
+    program, loss = private(clip_norm=1.0, noise_multiplier=1.0, batch_size=4)
+    worker, data = Worker(program, loss=loss), points()
+    data["x"] = data["x"].copy()
+    data["x"][2] = np.inf
+    worker.fit(data, batch_size=4)
+    assert all(np.isfinite(array).all() for array in worker.get())
+
+
+def test_a_private_client_sends_neither_loss_nor_metrics_and_takes_no_seed(monkeypatch):
+    monkeypatch.setattr(flower, "_flower", lambda: None)
+    program, loss = private(clip_norm=1.0, noise_multiplier=1.0, batch_size=4)
+    worker = Worker(program, loss=loss)
+    given, fit = [], worker.fit
+    worker.fit = lambda columns, **options: (given.append(options["seed"]), fit(columns, **options))[1]
+    node = flower._Node(worker, points(), None, False)
+    context = SimpleNamespace(node_config={}, node_id=1, state={})
+    _, row = node.train(worker.get(), {"seed": 5, "batch-size": 4}, context)
+    assert row.keys() == {"examples"} and given == [None]
+    assert node.evaluate(worker.get(), context).keys() == {"examples"}

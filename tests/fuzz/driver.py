@@ -97,6 +97,11 @@ def of_mutants(seeds: Path, key: str = "onnxgrad", seconds: float = 20, megabyte
     return lambda start, stop: ["-m", "tests.fuzz.worker", *map(str, (seeds, key, start, stop, seconds, megabytes))]
 
 
+def of_files(folder: Path, key: str = "onnxgrad", seconds: float = 20, megabytes: int = 4096) -> Command:
+    """Damaged copies of the other files, each kind in its folder of ``folder``."""
+    return lambda start, stop: ["-m", "tests.fuzz.files", *map(str, (folder, key, start, stop, seconds, megabytes))]
+
+
 def of_programs(seconds: float = 60) -> Command:
     """Random programs."""
     return lambda start, stop: ["-m", "tests.fuzz.program_checks", *map(str, (start, stop, seconds))]

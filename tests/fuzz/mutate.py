@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor as Field
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
-__all__ = ["mutant"]
+__all__ = ["damaged_bytes", "mutant"]
 
 _SMALL = (0, -1, 1, 2, 3, 5, 7, -2, 16, 64, 127, 255)
 _LARGE = (2**15, 2**24, 2**31 - 1, -(2**31), 2**32, 2**40, 2**62, 2**63 - 1, -(2**63))
@@ -26,7 +26,7 @@ def mutant(data: bytes, seed: str) -> bytes:
     """The bytes of a damaged model."""
     draw = random.Random(seed)
     if draw.random() < 0.12:
-        return _damaged_bytes(bytearray(data), draw)
+        return damaged_bytes(bytearray(data), draw)
     model = ModelProto.FromString(data)
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
         draw.choice(_WAYS)(model, draw)
@@ -34,7 +34,7 @@ def mutant(data: bytes, seed: str) -> bytes:
     return changed.replace(_BAD.encode(), b"\xff\xfeBAD\xff")
 
 
-def _damaged_bytes(data: bytearray, draw: random.Random) -> bytes:
+def damaged_bytes(data: bytearray, draw: random.Random) -> bytes:
     for _ in range(draw.choice((1, 1, 2, 5, 20))):
         i = draw.randrange(len(data))
         way = draw.random()

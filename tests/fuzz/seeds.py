@@ -1,4 +1,5 @@
-"""The models that are damaged: hand-made ones with bodies, functions, sparse and external data, real ones, and onnx's own cases."""
+"""The models that are damaged: hand-made ones with bodies, functions, sparse and external data, real ones, onnx's own cases, and
+operators of onnxruntime."""
 
 import json
 import pkgutil
@@ -14,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 import onnxgrad as og
 from onnxgrad.internal import state
 from onnxgrad.training import add_lora, fold_batch_norm, insert_batch_norm, insert_dropout
+from tests.core.rules import test_contrib, test_contrib_forms, test_contrib_quantized
 from tests.real_models import ALL
 
 _LARGEST = 16_000
@@ -216,6 +218,12 @@ def official() -> dict[str, onnx.ModelProto]:
     return {name: model for name, model in found.items() if model.ByteSize() < _LARGEST}
 
 
+def contrib() -> dict[str, onnx.ModelProto]:
+    """Operators of onnxruntime, as the tests of their gradients have them."""
+    modules = {"float": test_contrib, "form": test_contrib_forms, "quantized": test_contrib_quantized}
+    return {f"{label}-{case}": module.model_of(case)[0] for label, module in modules.items() for case in module.CASES}
+
+
 def write_seeds(folder: Path, *, with_official: bool) -> list[str]:
     """Write them as ``<name>.onnx``, and which group each belongs to; returns the names."""
     groups = {"hand": hand_made()}
@@ -223,6 +231,7 @@ def write_seeds(folder: Path, *, with_official: bool) -> list[str]:
     groups["real"] = {f.name: onnx.load(f / "model.onnx") for f in small}
     if with_official:
         groups["official"] = official()
+        groups["contrib"] = contrib()
     for models in groups.values():
         for name, model in models.items():
             (folder / f"{name}.onnx").write_bytes(model.SerializeToString(deterministic=True))

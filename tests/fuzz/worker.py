@@ -167,10 +167,17 @@ def _value(v: Variable) -> Any:
     return np.ones(shape, v.dtype.numpy)
 
 
-def main(arguments: list[str]) -> None:
+def serve(numbers: range, attempts: Callable[[int], tuple[str, Callable[[], Outcome]]], seconds: float, megabytes: int) -> None:
+    """Try numbers one after the other: say what each is, and how it ended. Ends the process.
+
+    Args:
+        numbers: to be tried.
+        attempts: gives what a number is, and what tries it.
+        seconds: that one may take.
+        megabytes: of address space of this process.
+    """
     os.environ["ONNXGRAD_VERIFY"] = "0"  # onnx.checker may end the process over a damaged graph
-    folder, key, first, stop, seconds, megabytes = arguments
-    limit = int(megabytes) << 20
+    limit = megabytes << 20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # What libraries print must not mix with what is said to the driver.
@@ -178,22 +185,32 @@ def main(arguments: list[str]) -> None:
     os.dup2(2, 1)
     faulthandler.enable()
     warnings.simplefilter("ignore")
+    for number in numbers:
+        name, attempt_it = attempts(number)
+        print(json.dumps({"begin": number, "seed": name}), file=said)
+        faulthandler.dump_traceback_later(seconds, exit=True)
+        started = time.perf_counter()
+        outcome = attempt_it()
+        faulthandler.cancel_dump_traceback_later()
+        took = time.perf_counter() - started
+        line = {"end": number, "took": took, "stages": outcome.stages, "problem": outcome.problem, "rule": outcome.rule}
+        print(json.dumps(line), file=said)
+    os._exit(0)  # not the destructors of a runtime that was fed nonsense
+
+
+def main(arguments: list[str]) -> None:
+    folder, key, first, stop, seconds, megabytes = arguments
     groups = read_seeds(Path(folder))
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / EXTERNAL).write_bytes(EXTERNAL_BYTES)
         path = Path(place) / "model.onnx"
-        for number in range(int(first), int(stop)):
+
+        def attempts(number: int) -> tuple[str, Callable[[], Outcome]]:
             name, data = make(Path(folder), groups, key, number)
             path.write_bytes(data)
-            print(json.dumps({"begin": number, "seed": name}), file=said)
-            faulthandler.dump_traceback_later(float(seconds), exit=True)
-            started = time.perf_counter()
-            outcome = attempt(path)
-            faulthandler.cancel_dump_traceback_later()
-            took = time.perf_counter() - started
-            line = {"end": number, "took": took, "stages": outcome.stages, "problem": outcome.problem, "rule": outcome.rule}
-            print(json.dumps(line), file=said)
-    os._exit(0)  # not the destructors of a runtime that was fed nonsense
+            return name, lambda: attempt(path)
+
+        serve(range(int(first), int(stop)), attempts, float(seconds), int(megabytes))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
+from onnxgrad.optimizer.rows import with_sparse_gradient
 
 ROWS, WIDTH = 9, 4
 BATCHES = [[[1, 3, 3]], [[0, 3, 8]], [[8, 8, 1]]]
@@ -38,7 +39,7 @@ def trained(make, tmp_path=None, sparse=True, padding=None, also_read=False, bat
 
 
 def expected(start, gradients, batches=BATCHES, decay=0.0, rate=0.1, amsgrad=False):
-    p, m, v, highest = start.astype(np.float64), *np.zeros((3, ROWS, WIDTH))
+    p, m, v, highest = start.astype(np.float64), *np.zeros((3, *start.shape))
     for step, (g, batch) in enumerate(zip(gradients, batches, strict=True), 1):
         rows = np.unique(np.array(batch) % ROWS)
         m[rows] = 0.9 * m[rows] + 0.1 * g[rows]
@@ -93,3 +94,29 @@ def test_no_operator_of_the_update_computes_on_the_whole_table():
     *_, program = trained(MAKERS["Adam"][0])
     whole = [op.type for op in program.global_block().ops if op.role.name == "OPTIMIZE" and op.outputs[0].dims == (ROWS, WIDTH)]
     assert whole == ["ScatterND"] * 3
+
+
+@pytest.mark.parametrize("lookups", [1, 2])
+@pytest.mark.parametrize("clip", [None, 0.1])
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (2, 1), (2, 3)], ids=str)
+def test_tables_of_every_width_clipped_and_looked_up_twice(shape, clip, lookups):
+    """A table whose rows have one element lost its Expand, and with that moved rows that no batch looked up"""
+    table = paddle.create_parameter([ROWS, *shape], "float32", attr="table")
+    ids = static.data("ids", [3], "int64")
+    rows = [with_sparse_gradient(paddle.gather(table, ids), True) for _ in range(lookups)]
+    loss = paddle.sum(paddle.tanh(rows[0]) * paddle.tanh(rows[-1]))
+    bound = None if clip is None else paddle.nn.ClipGradByValue(clip)
+    optimizer = paddle.optimizer.Adam(0.1, beta2=0.8, epsilon=1e-3, lazy_mode=True, grad_clip=bound)
+    pairs = optimizer.backward(loss)
+    ((_, g),) = pairs
+    raw = paddle.assign(g)
+    optimizer.apply_gradients(pairs)
+    executor = static.Executor()
+    executor.run(static.default_startup_program())
+    start, gradients = table.get_value().copy(), []
+    for (batch,) in BATCHES:
+        (g,) = executor.run(feed={"ids": np.array(batch)}, fetch_list=[raw])
+        gradients.append(g if clip is None else np.clip(g, -clip, clip))
+    np.testing.assert_allclose(table.get_value(), expected(start, gradients), rtol=1e-5, atol=1e-6)
+    never = [row for row in range(ROWS) if row not in np.array(BATCHES)]
+    np.testing.assert_array_equal(table.get_value()[never], start[never])

@@ -5,6 +5,7 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
+from onnxgrad.errors import ArgumentError
 from onnxgrad.optimizer import lr
 
 START = np.array([[0.5, -1.0], [2.0, 0.1]], np.float32)
@@ -272,3 +273,33 @@ def test_exported_training_step_trains_by_itself():
         state = {entry["input"]: results[entry["output"]] for entry in manifest["state"]}
         (ours,) = executor.run(feed=feed, fetch_list=[loss])
         np.testing.assert_allclose(results[manifest["fetches"][0]["name"]], ours, rtol=1e-5)
+
+
+def test_a_program_starts_with_the_state_that_was_set_before_minimize():
+    def run(state=None, steps=1):
+        main, startup = static.Program(), static.Program()
+        with static.program_guard(main, startup), paddle.utils.unique_name.guard(), static.scope_guard(static.Scope()):
+            x = static.data("x", [2])
+            w = paddle.create_parameter([2], "float32", attr=paddle.ParamAttr(initializer=paddle.nn.initializer.Constant(1.0)))
+            optimizer = paddle.optimizer.Adam(0.1)
+            if state is not None:
+                optimizer.set_state_dict(state)
+            optimizer.minimize(paddle.sum(w * x))
+            executor = static.Executor()
+            executor.run(startup)
+            for _ in range(steps):
+                executor.run(main, feed={"x": np.array([1.0, -2.0], np.float32)}, fetch_list=[])
+            return optimizer.state_dict()
+
+    once, twice = run(), run(steps=2)
+    resumed = run({name: np.array(value) for name, value in once.items()})
+    assert resumed.keys() == twice.keys() and len(twice) == 4
+    for name, value in twice.items():
+        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+
+
+def test_only_parameters_are_updated():
+    x = static.data("x", [2])
+    x.stop_gradient = False
+    with pytest.raises(ArgumentError, match="x is no parameter"):
+        paddle.optimizer.SGD(0.1).minimize(paddle.sum(x * x), parameters=[x])

@@ -1,10 +1,13 @@
 """What functions of tensors refuse, with the exception that Paddle documents; and arguments that are given as tensors."""
 
+from operator import attrgetter
+
 import numpy as np
 import pytest
 
 import onnxgrad as paddle
 from onnxgrad import nn, static
+from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
 from onnxgrad.tensor import accepted
 
@@ -508,3 +511,27 @@ def test_a_weight_that_no_operator_has_read_can_be_fetched():
     result, after = executor.run(main, {"x": np.ones((2, 3), np.float32)}, [y, layer.weight])
     np.testing.assert_array_equal(after, before)
     np.testing.assert_allclose(result, np.ones((2, 3)) @ before, rtol=1e-6)
+
+
+ONE = [
+    "unbind", "unstack", "vander", "fft.fftshift", "linalg.qr", "nn.functional.label_smooth", "nn.functional.instance_norm",
+]  # fmt: skip
+TWO = [
+    "split", "chunk", "fill_diagonal_", "nn.functional.unfold", "nn.functional.channel_shuffle", "nn.functional.pixel_unshuffle",
+    "nn.functional.group_norm", "nn.functional.temporal_shift", "nn.functional.adaptive_max_pool1d",
+    "nn.functional.adaptive_max_pool2d", "nn.functional.adaptive_max_pool3d",
+]  # fmt: skip
+PAIRS = [
+    *(f"nn.functional.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")),
+    "nn.functional.cross_entropy", "nn.functional.dice_loss", "nn.functional.multi_margin_loss",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("static_mode", [False, True])
+@pytest.mark.parametrize("name", [*ONE, *TWO, *PAIRS])
+def test_what_works_along_an_axis_refuses_a_single_number(name, static_mode):
+    """The index that a list of sizes does not have said nothing"""
+    x = static.data("x", []) if static_mode else paddle.to_tensor(1.5)
+    operands = [x] if name in ONE else [x, 1] if name in TWO else [x, x]
+    with pytest.raises(ArgumentError, match=r"axes|matrix"):
+        attrgetter(name)(paddle)(*operands)

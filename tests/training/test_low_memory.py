@@ -29,6 +29,8 @@ def trainer(**options):
         {"accumulate": 2, "ema": 0.9, "clip_norm": 0.1, "schedule": "cosine"},
         {"checkpoints": "auto", "sizes": {"batch": 8}},
         {"batch_norm": "train"},
+        {"batch_norm": "train", "ema": 0.9},
+        {"batch_norm": "train", "ema": 0.9, "accumulate": 2},
     ],
     ids=lambda options: ", ".join(options) or "as it is",
 )

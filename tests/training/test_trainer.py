@@ -14,6 +14,7 @@ import pytest
 import onnxgrad as og
 from onnxgrad import static
 from onnxgrad.errors import ArgumentError, DataError, TrainingError, UnknownName
+from onnxgrad.nn import functional as F
 from onnxgrad.training import Term, Trainer
 from onnxgrad.training.optimizers import optimizer_names
 from tests.training.small import assert_equal, data, line, model, weights
@@ -152,7 +153,47 @@ class TestExportedStep:
         np.testing.assert_allclose(new, weights(t)["head.weight"], rtol=1e-5)
 
 
+def test_a_function_gets_its_target_in_the_type_and_shape_of_the_sample():
+    """Class numbers came as float32 in the shape of the scores"""
+    given = []
+
+    def loss(scores, classes):
+        given.append((classes.dtype.name, classes.shape))
+        return og.mean(F.cross_entropy(scores, classes))
+
+    columns = data()
+    t = trainer(loss=loss, metrics=[], sample=columns)
+    assert given == [("int64", (-1,))]
+    rows = [t.fit(columns, 2, batch_size=8)[-1]["loss"], trainer(metrics=[]).fit(columns, 2, batch_size=8)[-1]["loss"]]
+    assert rows[0] == pytest.approx(rows[1], rel=1e-5)
+    term = Term(lambda y, t: og.mean((y - t) * (y - t)))
+    trainer(loss=term, metrics=[], sample={"target": np.zeros((2, 1))})
+    assert term.dtype is None and term.dims is None
+
+
+def statistics(t):
+    return {name: np.array(t.program.find(name).get_value()) for name in ("body.mean", "body.var")}
+
+
 class TestAverage:
+    @pytest.mark.parametrize("accumulate", [1, 2])
+    def test_running_statistics_are_averaged_with_the_weights(self, accumulate):
+        """Evaluation normalised by those of the last weights, which are not those of the average"""
+        t = trainer(ema=0.5, accumulate=accumulate, batch_norm="train", metrics=[])
+        columns, seen = data(), []
+        for at in range(6):
+            t.step({name: column[6 * at : 6 * at + 6] for name, column in columns.items()})
+            seen.append(statistics(t))
+        expected, updates = dict.fromkeys(seen[0], 0.0), seen[accumulate - 1 :: accumulate]
+        for now in updates:
+            expected = {name: 0.5 * value + 0.5 * now[name] for name, value in expected.items()}
+        with t.averaged():
+            inside = statistics(t)
+        for name, value in inside.items():
+            np.testing.assert_allclose(value, expected[name] / (1 - 0.5 ** len(updates)), rtol=1e-5, atol=1e-6, err_msg=name)
+            assert np.abs(value - seen[-1][name]).max() > 1e-3
+            np.testing.assert_array_equal(statistics(t)[name], seen[-1][name])
+
     def test_evaluation_and_export_use_the_average(self, tmp_path):
         t = Trainer(line(), loss="mse", optimizer="sgd", learning_rate=0.1, ema=0.5)
         batch = {"x": np.ones((2, 2), "f4"), "target": np.ones((2, 1), "f4")}
@@ -175,7 +216,8 @@ class TestAverage:
         np.testing.assert_allclose(t.predict({"x": x})["y"], x @ weights(t)["w"] + weights(t)["b"], rtol=1e-6)
 
     def test_frozen_weights_have_no_average(self):
-        assert not any("body" in name and "ema" in name for name in weights(trainer(trainable="head.*", ema=0.9)))
+        averages = {name for name in weights(trainer(trainable="head.*", ema=0.9)) if "body" in name and "ema" in name}
+        assert averages == {"body.mean.ema_0", "body.var.ema_0"}  # statistics, which still move
 
 
 class TestSchedule:

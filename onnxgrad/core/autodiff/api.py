@@ -57,7 +57,7 @@ def append_backward(
     Args:
         loss: the variable to differentiate; of several elements, the gradient is that of their sum.
         parameter_list: variables or names whose gradients to return; None for all trainable parameters. Names that are
-            unknown or receive no gradient are left out.
+            unknown, and variables that receive no gradient, such as data whose ``stop_gradient`` is True, are left out.
         no_grad_set: variables or names that gradients do not flow through.
         callbacks: each is called as ``cb(block=..., context=...)`` after every appended operator but the seed. ``context``
             maps gradient names to forward variables; ``context["__current_op_desc__"]`` is the new Operator.
@@ -117,7 +117,7 @@ def append_backward(
     if listed is None:
         wanted = [p for p in program.parameters if p.trainable and not p.stop_gradient]
     else:
-        wanted = listed
+        wanted = [v for v in listed if not _stops(v)]
     open_leaves = [v for v in program.list_vars() if v._stop is False and _begins(v) and not isinstance(v, Parameter)]
     pass_ = BackwardPass(program, blocked, list(callbacks or ()), kept, auto)
     pass_.adds_zeros = True

@@ -14,12 +14,17 @@ from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.infer import _as_node, infer_with_bodies
 from onnxgrad.core.ir.operator import Operator, resolve_reference
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import UnsupportedGradient
 
 __all__ = ["inline_function", "schema_body"]
 
 
 def schema_body(operator: Operator) -> Block | None:
-    """The body that ONNX defines for an operator, or None."""
+    """The body that ONNX defines for an operator, or None.
+
+    Raises:
+        UnsupportedGradient: if it is made of subgraphs that the operator holds.
+    """
     schema = operator.schema
     if schema is None:
         return None
@@ -28,6 +33,11 @@ def schema_body(operator: Operator) -> Block | None:
     if raw.has_function:
         proto.CopyFrom(raw.function_body)
     elif raw.has_context_dependent_function:
+        if next(operator.blocks(), None) is not None:
+            raise UnsupportedGradient(
+                f"{operator}: the body that its schema defines is not written for an operator with subgraphs. "
+                "Write what they compute as operators around it."
+            )
         node, types, _ = _as_node(operator)
         operand_types = [types.get(name, TypeProto()).SerializeToString() for name in node.input]
         proto.ParseFromString(raw.get_context_dependent_function(node.SerializeToString(), operand_types))

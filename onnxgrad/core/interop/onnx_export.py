@@ -29,8 +29,9 @@ from onnx import (
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.graph import verify
 from onnxgrad.core.interop.external_data import embed, is_external
+from onnxgrad.core.interop.messages import renamed_devices, unread
 from onnxgrad.core.interop.model_file import Stored, bytes_of_array, write_model_file
-from onnxgrad.core.interop.onnx_import import FROZEN_KEY, Imported
+from onnxgrad.core.interop.onnx_import import FREE_INITIALIZERS, FROZEN_KEY, Imported
 from onnxgrad.core.interop.validate import ORIGIN_KEY, REDUCTION_KEY, ROLE_KEY
 from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.block import Block
@@ -170,13 +171,14 @@ def write_model(
     _write_header(model, graph)
     block = graph.program.global_block()
     model.graph.name = block.name or "main"
+    model.graph.MergeFromString(block.unread)
     _set_present(model.graph, doc_string=block.doc)
     _write_metadata(model.graph, block.metadata)
     _Writer(graph.scope, values or {}, as_loaded=graph.is_whole, embeds=embeds, apart=apart).write_main(model.graph, graph, stored)
     for function in graph.program.functions.values():
         model.functions.append(_write_function(function))
-    if 0 < model.ir_version < _FREE_INITIALIZERS and {v.name for v in graph.initializers} - {v.name for v in graph.inputs}:
-        model.ir_version = _FREE_INITIALIZERS
+    if 0 < model.ir_version < FREE_INITIALIZERS and {v.name for v in graph.initializers} - {v.name for v in graph.inputs}:
+        model.ir_version = FREE_INITIALIZERS
     return model
 
 
@@ -188,9 +190,6 @@ def _check_message(graph: Graph) -> None:
 
 _CHECKED = 2**20
 verify.CHECKS.append(_check_message)
-
-_FREE_INITIALIZERS = 4
-"""The first version of the format that does not want every initializer among the inputs."""
 
 
 def _write_header(model: ModelProto, graph: Graph) -> None:
@@ -211,6 +210,7 @@ def _write_header(model: ModelProto, graph: Graph) -> None:
         metadata[FROZEN_KEY] = "\n".join(frozen)
     _write_metadata(model, metadata)
     if isinstance(program.imported, Imported):
+        model.MergeFromString(program.imported.unread)
         model.configuration.extend(program.imported.configuration)
         if graph.is_whole:
             model.training_info.extend(program.imported.training_info)
@@ -251,7 +251,10 @@ class _Writer:
             self._write_info(proto.input.add(), v, v.name)
         for name, v in graph.outputs:
             self._write_info(proto.output.add(), v, name)
-        for v in graph.initializers:
+        held = set(graph.initializers)
+        # A session is fed all inputs.
+        defaults = [] if self.embeds else [v for v in graph.inputs if v.default is not None and v not in held]
+        for v in [*graph.initializers, *defaults]:
             if stored is None or not self._store(stored, v):
                 self._write_initializer(proto, v)
                 if stored is not None and proto.initializer:
@@ -272,6 +275,8 @@ class _Writer:
             if not self.as_loaded:
                 _open_negative_sizes(info.type)
             return
+        if v.declared is not None:
+            info.MergeFromString(unread(v.declared))
         info.name = name
         _set_present(info, doc_string=v.doc)
         shown = shown_type(v.type)
@@ -287,8 +292,9 @@ class _Writer:
         array = self.values.get(v)
         if array is None and v.persistable:
             array = self.scope.get(v.name)
-        if array is None and v.value is not None:
-            origin = v.value.origin
+        value = v.value or v.default
+        if array is None and value is not None:
+            origin = value.origin
             if isinstance(origin, SparseTensorProto) and self.as_loaded:
                 proto.sparse_initializer.add().CopyFrom(origin)
                 proto.sparse_initializer[-1].values.name = v.name
@@ -297,12 +303,13 @@ class _Writer:
                 proto.initializer.add().CopyFrom(origin)
                 proto.initializer[-1].name = v.name
                 if self.embeds and is_external(origin):
-                    embed(proto.initializer[-1], v.value)
+                    embed(proto.initializer[-1], value)
                 return
-            array = v.value.numpy()
+            array = value.numpy()
         if array is None:
             raise NotInitialized(f"parameter {v.name} has no value yet. Run the startup program first.")
         proto.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), v.name))
+        proto.initializer[-1].MergeFromString(_unread_of(v))
 
     def _store(self, stored: list[Stored], v: Variable) -> bool:
         """Return whether an initializer could be left for later: as it was loaded, or a new value of a type with whole bytes"""
@@ -319,6 +326,7 @@ class _Writer:
             return False
         shape = present.value.shape() if isinstance(present, Buffer) else present.shape
         header = TensorProto(name=v.name, data_type=v.dtype.number, dims=shape)
+        header.MergeFromString(_unread_of(v))
         stored.append(Stored(header, bytes_needed(v.dtype, shape), lambda: bytes_of_array(self.scope.get(v.name))))
         return True
 
@@ -336,6 +344,7 @@ class _Writer:
         _write_metadata(node, op.metadata)
         if not self.embeds:
             self._write_provenance(node, op)
+            self._write_unread(node, op)
         if op.type == "Constant" and op.outputs and op.outputs[0] is not None and op.outputs[0].persistable:
             self._write_trained_constant(node, op.outputs[0])
 
@@ -351,6 +360,15 @@ class _Writer:
         if op.reduction:
             _write_metadata(node, {REDUCTION_KEY: op.reduction})
 
+    def _write_unread(self, node: NodeProto, op: Operator) -> None:
+        """Fields of the file that nobody here reads; of operands that the operator has no more, nothing is said"""
+        if op.unread is None:
+            return
+        node.MergeFromString(op.unread.content)
+        if hasattr(node, "device_configurations"):
+            operands, results = op.unread.names[: op.unread.operands], op.unread.names[op.unread.operands :]
+            renamed_devices(node, dict(zip(operands, node.input)) | dict(zip(results, node.output)))
+
     def _write_trained_constant(self, node: NodeProto, v: Variable) -> None:
         newest = self.scope.get(v.name)
         if newest is not None:
@@ -358,6 +376,7 @@ class _Writer:
             attribute = node.attribute.add()
             attribute.name, attribute.type = "value", AttributeProto.TENSOR
             attribute.t.CopyFrom(numpy_helper.from_array(newest))
+            attribute.t.MergeFromString(_unread_of(v))
 
     def _write_attribute(self, proto: AttributeProto, op: Operator, key: str, value: Any) -> None:
         attr_type = attribute_type(op, key, value)
@@ -373,9 +392,11 @@ class _Writer:
         else:
             fill_attribute(proto, key, value, attr_type)
         if op.attr_info is not None and key in op.attr_info:
-            _set_present(proto, doc_string=op.attr_info[key][1])
+            _set_present(proto, doc_string=op.attr_info[key].doc)
+            proto.MergeFromString(op.attr_info[key].unread)
 
     def _write_body(self, proto: GraphProto, body: Block) -> None:
+        proto.MergeFromString(body.unread)
         proto.name = body.name or "body"
         _set_present(proto, doc_string=body.doc)
         _write_metadata(proto, body.metadata)
@@ -388,6 +409,12 @@ class _Writer:
         for op in body.ops:
             self._write_node(proto.node.add(), op)
         self._write_types(proto, body)
+
+
+def _unread_of(v: Variable) -> bytes:
+    """Fields of the tensor that the file had for a weight, besides its value"""
+    origin = None if v.value is None else v.value.origin
+    return unread(origin) if isinstance(origin, TensorProto) else b""
 
 
 def _open_negative_sizes(type: TypeProto) -> None:
@@ -406,6 +433,7 @@ def _write_function(function: Function) -> Any:
     proto.attribute.extend(function.attribute_names)
     for domain, version in function.body.program.opset_imports:
         proto.opset_import.add(domain=domain, version=version)
+    proto.MergeFromString(function.unread)
     writer = _Writer(Scope(), {})
     for v in function.body.initializers:
         if v.op is None and v.value is not None:

@@ -15,13 +15,14 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TypeProto
 
 from onnxgrad.core.interop.external_data import sparse_tensor, stored_tensor
+from onnxgrad.core.interop.messages import unread
 from onnxgrad.core.interop.validate import ORIGIN_KEY, REDUCTION_KEY, ROLE_KEY, check_model, parsed_origin
 from onnxgrad.core.interop.weights import Choice, decide
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.infer import infer_leniently, infer_with_bodies, read_type
 from onnxgrad.core.ir.known import entries_of
 from onnxgrad.core.ir.limits import bytes_needed, largest_tensor, size_text
-from onnxgrad.core.ir.operator import AttributeReference, Operator, Role
+from onnxgrad.core.ir.operator import AttributeInfo, AttributeReference, Operator, Role, Unread
 from onnxgrad.core.ir.origin import Origin
 from onnxgrad.core.ir.program import Function, Program
 from onnxgrad.core.ir.tensor import TensorValue
@@ -32,9 +33,11 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
 from onnxgrad.internal.files import is_file, read_whole
 
-__all__ = ["Imported", "checked_model", "from_onnx", "read_model", "read_program"]
+__all__ = ["FREE_INITIALIZERS", "Imported", "checked_model", "from_onnx", "read_model", "read_program"]
 
 FROZEN_KEY = "onnxgrad.frozen"
+FREE_INITIALIZERS = 4
+"""The first version of the format that does not want every initializer among the inputs: one that is there may be fed."""
 
 
 class Imported:
@@ -46,6 +49,7 @@ class Imported:
         self.quantization_annotation = list(model.graph.quantization_annotation)
         self.configuration = list(model.configuration)
         self.opset_imports = [(entry.domain, entry.version) for entry in model.opset_import]
+        self.unread = unread(model)
 
 
 def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | None = None, expand: str | None = None) -> Program:
@@ -98,6 +102,9 @@ def read_program(model: ModelProto, folder: Path | None, *, parameters: Choice |
     reader.read_graph(model.graph, program.global_block())
     _check_sizes(program)
     _make_parameters(program, reader.constants, parameters)
+    for v in reader.constants:
+        if v.default is not None:
+            v.value = None  # that a weight is chosen by
     _keep_running_statistics(program)
     if expand is not None:
         EXPANSIONS[expand](program)
@@ -153,6 +160,7 @@ class _Reader:
     def read_graph(self, graph: GraphProto, block: Block) -> None:
         block.name, block.doc = graph.name, graph.doc_string
         block.metadata = {entry.key: entry.value for entry in graph.metadata_props} or None
+        block.unread = unread(graph)
         declared = {info.name: info for info in graph.value_info}
         for info in graph.output:
             declared.setdefault(info.name, info)
@@ -196,9 +204,13 @@ class _Reader:
         variable = block.vars.get(name)
         if variable is None:
             variable = _register(block, Variable(block, name))
+        block.initializers.append(variable)
+        if variable.is_data and block is self.program.global_block() and self.program.ir_version >= FREE_INITIALIZERS:
+            variable.default = tensor
+            self.constants.append(variable)
+            return
         variable.type = TensorType(tensor.dtype, tensor.shape)
         self._hold(variable, tensor)
-        block.initializers.append(variable)
 
     def _hold(self, variable: Variable, tensor: TensorValue) -> None:
         variable.value = tensor
@@ -209,6 +221,9 @@ class _Reader:
         operator = Operator(block, node.op_type, [], [], {}, "" if node.domain == "ai.onnx" else node.domain)
         operator.name, operator.doc, operator.overload = node.name, node.doc_string, node.overload
         operator.loaded = True
+        rest = unread(node)
+        if rest:
+            operator.unread = Unread(rest, len(node.input), (*node.input, *node.output))
         if node.metadata_props:
             operator.metadata = {entry.key: entry.value for entry in node.metadata_props}
             role = operator.metadata.pop(ROLE_KEY, None)
@@ -276,7 +291,7 @@ class _Reader:
         operator.attrs[proto.name] = value
         if operator.attr_info is None:
             operator.attr_info = {}
-        operator.attr_info[proto.name] = (attr_type, proto.doc_string)
+        operator.attr_info[proto.name] = AttributeInfo(attr_type, proto.doc_string, unread(proto))
 
     def _body(self, parent: Block, graph: GraphProto) -> Block:
         body = self.program.new_block(parent, graph.name)
@@ -338,7 +353,7 @@ def read_function(proto: FunctionProto, program: Program) -> Function:
     graph.value_info.extend(proto.value_info)
     reader.read_graph(graph, body)
     function = Function(proto.domain, proto.name, proto.overload, body)
-    function.origin = proto
+    function.origin, function.unread = proto, unread(proto)
     function.input_names = list(proto.input)
     function.attribute_names = list(proto.attribute)
     for attribute in proto.attribute_proto:
@@ -354,12 +369,16 @@ def _make_parameters(program: Program, constants: list[Variable], choice: Choice
     """Replace the constants that are weights by Parameters, everywhere they are used."""
     frozen = set(filter(None, program.metadata.get(FROZEN_KEY, "").split("\n")))
     parameters: dict[Variable, Parameter] = {}
+    for v in constants:
+        v.value = v.value or v.default
     for v, (role, reason) in decide(constants, program.global_block(), choice).items():
         program.decisions[v.name] = f"{role}: {reason}"
         if role == "constant":
             continue
         parameter = Parameter(v.block, v.name, v.type, trainable=v.name not in frozen and role == "weight")
         parameter.value, parameter.entries, parameter.op, parameter.reason = v.value, v.entries, v.op, reason
+        if v.default is not None:
+            parameter.type = TensorType(v.default.dtype, v.default.shape)
         parameter.is_data, parameter.declared, parameter.doc = v.is_data, v.declared, v.doc
         v.block.vars[v.name] = parameter
         parameters[v] = parameter

@@ -18,10 +18,11 @@ from google.protobuf.descriptor import FieldDescriptor
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, TypeProto
 
 from onnxgrad.core.interop.messages import bodies_of
+from onnxgrad.core.ir.contrib_schemas import contrib_schema
 from onnxgrad.core.ir.equation import is_equation
 from onnxgrad.core.ir.limits import DEEPEST_CALL, bytes_needed, is_overgrown, largest_tensor, size_text
 from onnxgrad.core.ir.operator import Role
-from onnxgrad.core.ir.opset import Operand, Schema, find_schema
+from onnxgrad.core.ir.opset import CONTRIB_DOMAIN, Operand, Schema, find_schema
 from onnxgrad.dtypes import DType, from_onnx_number
 from onnxgrad.errors import ArgumentTypeError, ModelError
 
@@ -156,7 +157,10 @@ class _Door:
         label = _label(node)
         if domain == "" and "" not in imports:
             raise ModelError(f"{label}: the file imports no opset of the standard operators. {_ADVICE}")
+        called = self.functions.get((node.domain, node.op_type, node.overload))
         schema = find_schema(node.op_type, domain, imports[domain]) if domain in imports else None
+        if schema is None and called is None:
+            schema = contrib_schema(node.op_type, domain, imports.get(""))
         present: set[str] = set()
         for attribute in node.attribute:
             if attribute.name in present:
@@ -179,7 +183,6 @@ class _Door:
             if domain == "" and node.op_type in _BODIES:
                 _BODIES[node.op_type](label, node, schema)
             return
-        called = self.functions.get((node.domain, node.op_type, node.overload))
         if called is not None and (len(node.input) > len(called.input) or len(node.output) > len(called.output)):
             raise ModelError(
                 f"{label}: the function takes {len(called.input)} operands and gives {len(called.output)} results, "
@@ -198,7 +201,7 @@ class _Door:
         if not name or attr_type == AttributeProto.UNDEFINED:
             raise ModelError(f"{label}: the attribute {name!r} has no {'type' if name else 'name'}. {_ADVICE}")
         if schema is not None and not name.startswith("__"):
-            wanted = schema.attributes.get(name)
+            wanted = schema.attributes.get(name, attr_type if _grows(schema) else None)
             if wanted is None:
                 raise ModelError(f"{label}: there is no attribute {name!r}; it has {sorted(schema.attributes)}. {_ADVICE}")
             if wanted != attr_type:
@@ -261,8 +264,8 @@ def _check_form(label: str, node: NodeProto, schema: Schema, present: set[str]) 
     if absent:
         raise ModelError(f"{label}: the attribute {', '.join(map(repr, absent))} is required. {_ADVICE}")
     inputs, outputs = _without_end(node.input), _without_end(node.output)
-    _check_count(label, "operands", inputs, schema.inputs, schema.min_input)
-    _check_count(label, "results", outputs, schema.outputs, 0)
+    _check_count(label, "operands", inputs, schema, schema.inputs, schema.min_input)
+    _check_count(label, "results", outputs, schema, schema.outputs, 0)
     if not outputs or len(node.output) < schema.min_output:
         raise ModelError(f"{label}: none of its results has a name, or too few have. {_ADVICE}")
     for operand in schema.inputs:
@@ -280,8 +283,14 @@ def _without_end(names: Iterable[str]) -> list[str]:
     return present
 
 
-def _check_count(label: str, what: str, names: list[str], declared: list[Operand], least: int) -> None:
-    if len(names) < least or (len(names) > len(declared) and not (declared and declared[-1].variadic)):
+def _grows(schema: Schema) -> bool:
+    """Return whether a newer onnxruntime may know more of an operator without another version of it."""
+    return bool(schema.raw.domain == CONTRIB_DOMAIN)
+
+
+def _check_count(label: str, what: str, names: list[str], schema: Schema, declared: list[Operand], least: int) -> None:
+    most = math.inf if _grows(schema) or (declared and declared[-1].variadic) else len(declared)
+    if not least <= len(names) <= most:
         raise ModelError(f"{label}: {len(names)} {what} given; its {what} are {[o.name for o in declared]}. {_ADVICE}")
 
 
@@ -419,6 +428,8 @@ def check_sparse(proto: SparseTensorProto) -> None:
     check_tensor(proto.indices, f"positions of {name!r}")
     held = tuple(proto.values.dims)
     fits = tuple(proto.indices.dims) in (held, (*held, len(dims)))
+    if not dims:
+        raise ModelError(f"sparse tensor {name!r} has no axes, in which its values would have positions. {_ADVICE}")
     if len(held) != 1 or proto.indices.data_type != TensorProto.INT64 or not fits:
         raise ModelError(f"sparse tensor {name!r}: its positions do not fit its values and its shape {list(dims)}. {_ADVICE}")
     needed = _check_size(name, _dtype(proto.values.data_type, name), dims)

@@ -140,6 +140,8 @@ def _decision(is_weight: bool, reason: str) -> Decision:
 def _decide_one(v: Variable, reads: Reads) -> Decision:
     if v.value is None or v.value.dtype.name not in ("float32", "float64", "float16", "bfloat16"):
         return Decision("constant", "not a floating-point tensor")
+    if v.default is not None and (v.static_shape is None or not v.value.size):
+        return Decision("constant", "an input of open shape, or an empty one, that has a default")
     slots, returned = _slots(v, reads.uses, 0), v in reads.returned
     if not slots:
         returns = returned and v.value.size > 1

@@ -5,22 +5,19 @@ Tests: tests/core/ir/test_variables.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentTypeError, NotOffered
 from onnxgrad.internal.late import late, load_methods
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.builder import Builder
-    from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["Arithmetic", "promote"]
-
-_function: Callable[[str], Callable[..., Variable]] = late
 
 
 def promote(x: DType, y: DType) -> DType:
@@ -41,7 +38,7 @@ class Arithmetic:
     __array_ufunc__ = None
     """numpy leaves ``array + variable`` to the variable."""
 
-    def _binary(self, op_type: str, other: Any, swap: bool = False, force_float: bool = False) -> Variable:
+    def _binary(self, op_type: str, other: Any, swap: bool = False, force_float: bool = False) -> Self:
         x: Any = self
         op: Builder = x.block.program.current_block().build
         if isinstance(other, Arithmetic):
@@ -67,106 +64,110 @@ class Arithmetic:
             y = op.constant(np.asarray(other, target.numpy))
         elif y.dtype != target:
             y = y.astype(target) if y.is_eager else op.Cast(y, to=target.number)
-        return op.emit(op_type, (y, x) if swap else (x, y), {}, key="tmp")
+        return cast("Self", op.emit(op_type, (y, x) if swap else (x, y), {}, key="tmp"))
 
-    def _unary(self, op_type: str, **attrs: Any) -> Variable:
+    def _unary(self, op_type: str, **attrs: Any) -> Self:
         variable: Any = self
         op: Builder = variable.block.program.current_block().build
-        return op.emit(op_type, (variable,), attrs, key="tmp")
+        return cast("Self", op.emit(op_type, (variable,), attrs, key="tmp"))
 
-    def __add__(self, other: Any) -> Variable:
+    def _call(self, name: str, *operands: Any) -> Self:
+        """Call a function of tensors, of which the engine knows the name alone"""
+        return cast("Self", late(name)(*operands))
+
+    def __add__(self, other: Any) -> Self:
         return self._binary("Add", other)
 
-    def __radd__(self, other: Any) -> Variable:
+    def __radd__(self, other: Any) -> Self:
         return self._binary("Add", other, swap=True)
 
-    def __sub__(self, other: Any) -> Variable:
+    def __sub__(self, other: Any) -> Self:
         return self._binary("Sub", other)
 
-    def __rsub__(self, other: Any) -> Variable:
+    def __rsub__(self, other: Any) -> Self:
         return self._binary("Sub", other, swap=True)
 
-    def __mul__(self, other: Any) -> Variable:
+    def __mul__(self, other: Any) -> Self:
         return self._binary("Mul", other)
 
-    def __rmul__(self, other: Any) -> Variable:
+    def __rmul__(self, other: Any) -> Self:
         return self._binary("Mul", other, swap=True)
 
-    def __truediv__(self, other: Any) -> Variable:
+    def __truediv__(self, other: Any) -> Self:
         return self._binary("Div", other, force_float=True)
 
-    def __rtruediv__(self, other: Any) -> Variable:
+    def __rtruediv__(self, other: Any) -> Self:
         return self._binary("Div", other, swap=True, force_float=True)
 
-    def __pow__(self, other: Any) -> Variable:
+    def __pow__(self, other: Any) -> Self:
         return self._binary("Pow", other)
 
-    def __rpow__(self, other: Any) -> Variable:
+    def __rpow__(self, other: Any) -> Self:
         return self._binary("Pow", other, swap=True)
 
-    def __matmul__(self, other: Any) -> Variable:
+    def __matmul__(self, other: Any) -> Self:
         return self._binary("MatMul", other)
 
-    def __rmatmul__(self, other: Any) -> Variable:
+    def __rmatmul__(self, other: Any) -> Self:
         return self._binary("MatMul", other, swap=True)
 
-    def __floordiv__(self, other: Any) -> Variable:
-        return _function("floor_divide")(self, other)
+    def __floordiv__(self, other: Any) -> Self:
+        return self._call("floor_divide", self, other)
 
-    def __rfloordiv__(self, other: Any) -> Variable:
-        return _function("floor_divide")(other, self)
+    def __rfloordiv__(self, other: Any) -> Self:
+        return self._call("floor_divide", other, self)
 
-    def __mod__(self, other: Any) -> Variable:
-        return _function("remainder")(self, other)
+    def __mod__(self, other: Any) -> Self:
+        return self._call("remainder", self, other)
 
-    def __rmod__(self, other: Any) -> Variable:
-        return _function("remainder")(other, self)
+    def __rmod__(self, other: Any) -> Self:
+        return self._call("remainder", other, self)
 
-    def __and__(self, other: Any) -> Variable:
-        return _function("bitwise_and")(self, other)
+    def __and__(self, other: Any) -> Self:
+        return self._call("bitwise_and", self, other)
 
-    def __or__(self, other: Any) -> Variable:
-        return _function("bitwise_or")(self, other)
+    def __or__(self, other: Any) -> Self:
+        return self._call("bitwise_or", self, other)
 
-    def __xor__(self, other: Any) -> Variable:
-        return _function("bitwise_xor")(self, other)
+    def __xor__(self, other: Any) -> Self:
+        return self._call("bitwise_xor", self, other)
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
-    def __lshift__(self, other: Any) -> Variable:
-        return _function("bitwise_left_shift")(self, other)
+    def __lshift__(self, other: Any) -> Self:
+        return self._call("bitwise_left_shift", self, other)
 
-    def __rshift__(self, other: Any) -> Variable:
-        return _function("bitwise_right_shift")(self, other)
+    def __rshift__(self, other: Any) -> Self:
+        return self._call("bitwise_right_shift", self, other)
 
-    def __invert__(self) -> Variable:
-        return _function("bitwise_not")(self)
+    def __invert__(self) -> Self:
+        return self._call("bitwise_not", self)
 
-    def __pos__(self) -> Variable:
+    def __pos__(self) -> Self:
         return self._unary("Identity")
 
-    def __neg__(self) -> Variable:
+    def __neg__(self) -> Self:
         return self._unary("Neg")
 
-    def __abs__(self) -> Variable:
+    def __abs__(self) -> Self:
         return self._unary("Abs")
 
-    def __eq__(self, other: object) -> Variable:  # type: ignore[override]
+    def __eq__(self, other: object) -> Self:  # type: ignore[override]
         return self._binary("Equal", other)
 
-    def __ne__(self, other: object) -> Variable:  # type: ignore[override]
+    def __ne__(self, other: object) -> Self:  # type: ignore[override]
         return self._binary("Equal", other)._unary("Not")
 
-    def __lt__(self, other: Any) -> Variable:
+    def __lt__(self, other: Any) -> Self:
         return self._binary("Less", other)
 
-    def __le__(self, other: Any) -> Variable:
+    def __le__(self, other: Any) -> Self:
         return self._binary("LessOrEqual", other)
 
-    def __gt__(self, other: Any) -> Variable:
+    def __gt__(self, other: Any) -> Self:
         return self._binary("Greater", other)
 
-    def __ge__(self, other: Any) -> Variable:
+    def __ge__(self, other: Any) -> Self:
         return self._binary("GreaterOrEqual", other)
 
     if not TYPE_CHECKING:
@@ -187,38 +188,38 @@ class Arithmetic:
     def __float__(self) -> float:
         raise ArgumentTypeError("a Variable has no value before it runs. Fetch it with Executor.run.")
 
-    def __getitem__(self, item: Any) -> Variable:
+    def __getitem__(self, item: Any) -> Self:
         """Ints, slices, ``...``, None, lists, arrays or variables of integers, and masks, as in numpy."""
-        return _function("getitem")(self, item)
+        return self._call("getitem", self, item)
 
     def __setitem__(self, item: Any, value: Any) -> None:
         raise NotOffered("a program's variable cannot be overwritten. Use y = static.setitem(x, index, value).")
 
-    def __iter__(self) -> Iterator[Variable]:
+    def __iter__(self) -> Iterator[Self]:
         x: Any = self
         if not x.ndim or x.shape[0] < 0:
             raise ArgumentTypeError(f"{x!r} cannot be iterated over: its first dimension is not known.")
         return (self[i] for i in range(x.shape[0]))
 
     @property
-    def T(self) -> Variable:  # noqa: N802
+    def T(self) -> Self:  # noqa: N802
         """All axes reversed."""
         return self._unary("Transpose")
 
     @property
-    def mT(self) -> Variable:  # noqa: N802
+    def mT(self) -> Self:  # noqa: N802
         """The last two axes exchanged."""
-        return _function("matrix_transpose")(self)
+        return self._call("matrix_transpose", self)
 
-    def astype(self, dtype: Any) -> Variable:
+    def astype(self, dtype: DTypeLike) -> Self:
         """The same numbers in another element type."""
         return self._unary("Cast", to=dtype_of(dtype).number)
 
-    def clone(self) -> Variable:
+    def clone(self) -> Self:
         return self._unary("Identity")
 
-    def detach(self) -> Variable:
+    def detach(self) -> Self:
         """The same value, through which no gradient flows."""
-        copy = self._unary("Identity")
+        copy: Any = self._unary("Identity")
         copy.stop_gradient = True
-        return copy
+        return cast("Self", copy)

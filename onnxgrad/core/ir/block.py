@@ -40,6 +40,7 @@ class Block:
         "outputs",
         "parent",
         "program",
+        "unread",
         "value_infos",
         "vars",
     )
@@ -59,6 +60,7 @@ class Block:
         self.value_infos: list[Variable] = []
         self.doc = ""
         self.metadata: dict[str, str] | None = None
+        self.unread = b""
 
     @property
     def parent_idx(self) -> int:

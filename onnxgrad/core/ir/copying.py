@@ -98,7 +98,8 @@ class _Copier:
 
 def copy_header(block: Block, copy: Block) -> None:
     """Copy what a block has besides operators and variables."""
-    copy.name, copy.doc, copy.metadata, copy.forward_block_idx = block.name, block.doc, block.metadata, block.forward_block_idx
+    copy.name, copy.doc, copy.metadata, copy.unread = block.name, block.doc, block.metadata, block.unread
+    copy.forward_block_idx = block.forward_block_idx
 
 
 def _weight_of(op: Operator) -> Variable | None:

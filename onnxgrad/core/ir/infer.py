@@ -538,7 +538,7 @@ def fill_type(proto: TypeProto, type: Type) -> TypeProto:
 def attribute_type(operator: Operator, name: str, value: Any) -> int:
     """ONNX attribute type of a value; the schema or the imported file decides where the value does not."""
     if operator.attr_info is not None and name in operator.attr_info:
-        return operator.attr_info[name][0]
+        return operator.attr_info[name].kind
     schema = operator.schema
     if schema is not None and name in schema.attributes:
         return schema.attributes[name]

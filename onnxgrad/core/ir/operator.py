@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from onnx import AttributeProto, SparseTensorProto, TypeProto
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from onnxgrad.core.ir.origin import Origin
     from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["AttributeReference", "Expansion", "Operator", "Role", "as_stored", "has_attribute_type", "resolve_reference"]
+__all__ = [
+    "AttributeInfo", "AttributeReference", "Expansion", "Operator", "Role", "Unread", "as_stored", "has_attribute_type",
+    "resolve_reference",
+]  # fmt: skip
 
 
 class Role(IntEnum):
@@ -31,6 +34,28 @@ class Role(IntEnum):
     FORWARD = 0
     BACKWARD = 1
     OPTIMIZE = 2
+
+
+class Unread(NamedTuple):
+    """The fields of a node in a file that nobody here reads.
+
+    Attributes:
+        content: as bytes, to be merged into the node that is written.
+        operands: how many of ``names`` are those of operands.
+        names: of operands and results in the file, which such fields may name.
+    """
+
+    content: bytes
+    operands: int
+    names: tuple[str, ...]
+
+
+class AttributeInfo(NamedTuple):
+    """What a file says of an attribute besides its value: type, description, and fields that nobody here reads."""
+
+    kind: int
+    doc: str
+    unread: bytes = b""
 
 
 class AttributeReference:
@@ -115,6 +140,7 @@ class Operator:
         loaded: whether it came from a file, whose export keeps it even if nothing needs it.
         origin: which rule or layer wrote it; None for operators of files and of users.
         mode: ``"trained"`` where it is in a body and gets its training form with the If or Loop that it lies in.
+        unread: fields of the file that nobody here reads.
         reduction: what ranks do with its result: ``"sum"`` of them all, or ``"any"`` that is not 0; empty for neither.
     """
 
@@ -138,6 +164,7 @@ class Operator:
         "replaces",
         "role",
         "type",
+        "unread",
     )
 
     def __init__(
@@ -156,7 +183,7 @@ class Operator:
         self.inputs = inputs
         self.outputs = outputs
         self.attrs: dict[str, Any] = {} if attrs is None else attrs
-        self.attr_info: dict[str, tuple[int, str]] | None = None
+        self.attr_info: dict[str, AttributeInfo] | None = None
         self.name = ""
         self.doc = ""
         self.metadata: dict[str, str] | None = None
@@ -165,6 +192,7 @@ class Operator:
         self.expansion: Expansion | None = None
         self.replaces: Operator | None = None
         self.loaded = False
+        self.unread: Unread | None = None
         self.origin: Origin | None = None
         self.mode: Literal["", "trained"] = ""
         self.reduction: Literal["", "sum", "any"] = ""
@@ -179,7 +207,7 @@ class Operator:
         copy.name, copy.doc, copy.overload, copy.role = self.name, self.doc, self.overload, self.role
         copy.metadata, copy.attr_info, copy.loaded = self.metadata, self.attr_info, self.loaded
         copy.origin, copy.mode, copy.reduction = self.origin, self.mode, self.reduction
-        copy.declared_outputs = self.declared_outputs
+        copy.declared_outputs, copy.unread = self.declared_outputs, self.unread
         return copy
 
     @property

@@ -43,11 +43,16 @@ class Operand:
 
 
 class Schema:
-    """The declaration of one operator in one opset."""
+    """The declaration of one operator in one opset.
+
+    Attributes:
+        has_body: whether it says what the operator computes, as a function of others.
+    """
 
     __slots__ = (
         "attributes",
         "defaults",
+        "has_body",
         "inputs",
         "min_input",
         "min_output",
@@ -61,6 +66,8 @@ class Schema:
 
     def __init__(self, raw: onnx.defs.OpSchema) -> None:
         self.raw = raw
+        described: Any = raw  # onnx does not type these
+        self.has_body = bool(described.has_function or described.has_context_dependent_function)
         self.name: str = raw.name
         self.since: int = raw.since_version
         self.inputs = [Operand(p, i) for i, p in enumerate(raw.inputs)]

@@ -46,6 +46,7 @@ class Function:
         "name",
         "origin",
         "overload",
+        "unread",
     )
 
     def __init__(self, domain: str, name: str, overload: str, body: Block) -> None:
@@ -59,6 +60,7 @@ class Function:
         self.doc = ""
         self.metadata: dict[str, str] | None = None
         self.origin: Any = None
+        self.unread = b""
 
     def copy(self, functions: dict[tuple[str, str, str], Function]) -> Function:
         """The function with a body of its own, which may call ``functions``."""
@@ -68,7 +70,7 @@ class Function:
         function = Function(self.domain, self.name, self.overload, program.global_block())
         function.input_names, function.attribute_names = list(self.input_names), list(self.attribute_names)
         function.attribute_defaults, function.doc = dict(self.attribute_defaults), self.doc
-        function.metadata, function.origin = self.metadata, self.origin
+        function.metadata, function.origin, function.unread = self.metadata, self.origin, self.unread
         return function
 
 
@@ -185,8 +187,8 @@ class Program:
 
     @property
     def inputs(self) -> list[Variable]:
-        """Graph inputs to be fed, in order; those with a default value are left out."""
-        return [v for v in self.global_block().inputs if v.value is None]
+        """Graph inputs that must be fed, in order; those with a default value may be, and are left out."""
+        return [v for v in self.global_block().inputs if v.value is None and v.default is None]
 
     @property
     def outputs(self) -> list[Variable]:

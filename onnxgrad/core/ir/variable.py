@@ -18,18 +18,27 @@ from onnxgrad.errors import NotInitialized, ProgramError
 if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
     from onnxgrad.core.ir.operator import Operator
+    from onnxgrad.core.ir.tensor_methods import TensorMethods
     from onnxgrad.core.state.scope import Scope
+else:
+
+    class TensorMethods:
+        """The functions of tensors as methods, which ``onnxgrad.tensor.methods`` sets."""
+
+        __slots__ = ()
+
 
 __all__ = ["LEARNING_RATE", "Parameter", "Variable", "present_value"]
 
 LEARNING_RATE = "learning rate"  # the ``doc`` of a variable that holds one: a training step says which input it is
 
 
-class Variable(Arithmetic):
+class Variable(Arithmetic, TensorMethods):
     """One value of a program: an input, a constant, a weight, or the output of an operator.
 
     ``op`` is the operator that computes it, or None. ``value`` is the array of a constant, and the initial value of a
-    parameter. ``entries`` says what is known of the elements of a small integer tensor.
+    parameter. ``entries`` says what is known of the elements of a small integer tensor. ``default`` is what a graph input has in a
+    run that does not feed it; nothing may be concluded from it.
     """
 
     __slots__ = (
@@ -39,6 +48,7 @@ class Variable(Arithmetic):
         "_stop",
         "block",
         "declared",
+        "default",
         "doc",
         "entries",
         "is_data",
@@ -55,6 +65,7 @@ class Variable(Arithmetic):
         self.type = type
         self.op = op
         self.value: TensorValue | None = None
+        self.default: TensorValue | None = None
         self.entries: Entries | None = None
         self._stop: bool | None = None
         self._persistable = False
@@ -75,6 +86,7 @@ class Variable(Arithmetic):
     def _give_to(self, copy: Variable) -> None:
         copy.value, copy.entries, copy._stop, copy._persistable = self.value, self.entries, self._stop, self._persistable
         copy.is_data, copy.declared, copy.doc, copy.metadata = self.is_data, self.declared, self.doc, self.metadata
+        copy.default = self.default
 
     @property
     def name(self) -> str:

@@ -17,6 +17,7 @@ from onnxgrad.core.rules.registry import expands, expansion
 __all__ = ["grouped_matmul"]
 
 expands("RotaryEmbedding")
+expands("FlexAttention", domain="ai.onnx.preview")
 
 
 @expansion("Attention")

@@ -37,4 +37,3 @@ unsupported(
     because='no stock runtime executes it; from_onnx(..., expand="ai.onnx.preview.training") writes it as standard operators',
     domain="ai.onnx.preview.training",
 )
-unsupported("FlexAttention", because="no stock runtime executes it", domain="ai.onnx.preview")

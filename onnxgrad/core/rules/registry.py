@@ -174,7 +174,7 @@ def unsupported(*names: str, because: str, domain: str = "", quantizes: bool = F
 
 
 def find_entry(operator: Operator) -> Entry | None:
-    """The entry for an operator in its program's opset; None for operators outside the table.
+    """The entry for an operator in its program's opset; None for operators outside the table, unless their schema has a body.
 
     onnxruntime writes some operators of its own in the standard domain, where ONNX has none of that name.
     """
@@ -182,8 +182,18 @@ def find_entry(operator: Operator) -> Entry | None:
     if operator.domain == "" and operator.schema is None:
         entries = TABLE.get((CONTRIB_DOMAIN, operator.type), entries)
     if entries is None:
-        return None
+        return _THROUGH_BODY if _has_schema_body(operator) else None
     if len(entries) == 1:
         return entries[0]
     version = operator.block.program.opset_version(operator.domain) or 0
     return next((entry for entry in entries if entry.since <= version <= entry.until), None)
+
+
+_THROUGH_BODY = Entry("expands", None, "through the function body that its schema defines")
+
+
+def _has_schema_body(operator: Operator) -> bool:
+    """Whether an operator's schema says what it computes, and the model has no function of its own for it"""
+    if (operator.domain, operator.type, operator.overload) in operator.block.program.functions or operator.schema is None:
+        return False
+    return operator.schema.has_body

@@ -180,7 +180,7 @@ class Executor:
             set_rates(program, scope)
         for name in feed or ():
             state = program.global_block().vars.get(name)
-            if state is not None and state.persistable and not state.is_data:
+            if state is not None and state.persistable:
                 scope.set(name, _checked_feed(state, feed or {}))
         computed = [v for v in [*fetches, *(v for v, _ in plan.printers)] if not v.persistable]
         if computed or program.updates or program.training_pending:
@@ -394,6 +394,8 @@ def _is_random(op: Operator) -> bool:
 
 
 def _checked_feed(v: Variable, feed: dict[str, Any]) -> Any:
+    if v.name not in feed and v.default is not None:
+        return v.default.numpy()
     if v.name not in feed:
         raise FeedError(f"the input {v.name!r} is not fed. Add it to feed=.")
     return as_input(v, feed[v.name])

@@ -42,9 +42,9 @@ __all__ = ["RECORDS", "is_startup", "open_graph", "open_model", "open_part", "tr
 
 RECORDS = "session.record_ep_graph_assignment_info"
 """The option with which onnxruntime notes which provider runs each operator."""
-_QUIET = 3
-"""The level from which on onnxruntime prints: errors."""
 _SILENT = 4
+"""The level from which on onnxruntime prints. Its errors are raised too; what it prints has the texts of a file as they are, with
+characters that a terminal obeys."""
 _LARGE = COSTS.count("session.largest_embedded_constant")
 _MANY_OPERATORS = COSTS.count("session.most_operators_to_plan")
 _LARGE_CONSTANTS = COSTS.count("session.largest_message")
@@ -71,7 +71,6 @@ def open_graph(
     saved: Path | None = None,
     stops_spinning: bool = False,
     shares_memory: bool = False,
-    silent: bool = False,
     is_training: bool | None = None,
 ) -> Any:
     """Open a session on a graph.
@@ -81,7 +80,6 @@ def open_graph(
         saved: a folder of graphs as onnxruntime has optimised them, where one is kept.
         stops_spinning: whether its threads rest when a run ends, as those of another session compute then.
         shares_memory: whether it takes its memory from one arena of the process.
-        silent: whether onnxruntime prints nothing where it refuses the graph, as that is an answer.
         is_training: whether it is part of a training step, where others compute its gradients; None to see that by the graph.
 
     Raises:
@@ -90,8 +88,6 @@ def open_graph(
     """
     switches = _switches(graph.program.global_block(), trains_state(graph) if is_training is None else is_training)
     options = _options(switches, threads, stops_spinning)
-    if silent:
-        options.log_severity_level = _SILENT
     if shares_memory:
         _share_arena(options)
     if place.captures:
@@ -140,16 +136,22 @@ def open_model(model: ModelProto | bytes | str | Path, place: Place | None = Non
         place: None for the CPU.
 
     Raises:
+        ExecutionError: with onnxruntime's reason, if it refuses the model, or if it is none.
         ProviderError: if the device's provider is not installed or does not start.
-        Exception: onnxruntime's, if it refuses the model.
     """
     place = place or CPUPlace()
-    program = _program_of(model)
-    block = program.global_block()
-    switches = _switches(block, is_training=any(op.role is not Role.FORWARD for op in block.ops))
-    options = _options(switches, threads, stops_spinning=False)
-    providers = place.add_to(options, threads, None)
-    session = _open(_source_of(model, switches), options, providers, unsafe_passes(block.ops))
+    try:
+        program = _program_of(model)
+        block = program.global_block()
+        switches = _switches(block, is_training=any(op.role is not Role.FORWARD for op in block.ops))
+        options = _options(switches, threads, stops_spinning=False)
+        providers = place.add_to(options, threads, None)
+        session = _open(_source_of(model, switches), options, providers, unsafe_passes(block.ops))
+    except OnnxGradError:
+        raise
+    except Exception as error:
+        name = repr(str(model)) if isinstance(model, (str, Path)) else "the model"
+        raise ExecutionError(f"onnxruntime refuses {name}: {error}. Write it anew.") from error
     _check_started(session, place)
     return session
 
@@ -227,7 +229,7 @@ def _options(switches: _Switches, threads: int | None, stops_spinning: bool) -> 
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = _QUIET
+    options.log_severity_level = _SILENT
     if switches.is_training:
         # Measured: with the memory pattern on, a training step holds its first arena and the planned block, a third more.
         options.enable_mem_pattern = False
@@ -357,4 +359,6 @@ def _identity(number: int, device: str, index: int) -> Any:
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "identity", [x], [y])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     providers = [(f"{device.upper()}ExecutionProvider", {"device_id": str(index)})]
-    return _open(model.SerializeToString(), onnxruntime.SessionOptions(), providers, [])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _SILENT
+    return _open(model.SerializeToString(), options, providers, [])

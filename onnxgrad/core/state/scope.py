@@ -15,7 +15,7 @@ from onnxgrad.core.state.values import array_of, view_of
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["PendingUpdates", "Scope", "ScopeTensor", "ScopeVariable"]
+__all__ = ["PendingUpdates", "Scope", "ScopeTensor", "ScopeVariable", "fitted"]
 
 
 _STATE = Door("the value of", "the variable", ArgumentError)
@@ -38,6 +38,18 @@ class PendingUpdates(Protocol):
 
     def finish(self) -> None:
         """Put in place what is not; called by the scope alone."""
+
+
+def fitted(name: str, value: Any, like: Like) -> np.ndarray[Any, Any]:
+    """Convert the new value of a variable into an array of its element type.
+
+    Raises:
+        ArgumentError: if it does not have the variable's shape, or the variable's type does not hold it.
+    """
+    array, shape = as_array(value, name, _STATE), like.static_shape
+    if shape is not None and array.shape != shape:
+        raise ArgumentError(f"{name} has shape {list(shape)}, the new value has {list(array.shape)}.")
+    return converted(array, like.dtype, name, _STATE)
 
 
 class Scope:
@@ -83,13 +95,7 @@ class Scope:
         Raises:
             ArgumentError: if it does not have the shape of the variable ``like``, or the variable's type does not hold it.
         """
-        array = as_array(value, name, _STATE)
-        if like is not None:
-            shape = like.static_shape
-            if shape is not None and array.shape != shape:
-                raise ArgumentError(f"{name} has shape {list(shape)}, the new value has {list(array.shape)}.")
-            array = converted(array, like.dtype, name, _STATE)
-        self.put(name, array.copy())
+        self.put(name, (as_array(value, name, _STATE) if like is None else fitted(name, value, like)).copy())
 
     def find_var(self, name: str) -> ScopeVariable | None:
         """Handle of a value, or None when the scope holds none of that name."""

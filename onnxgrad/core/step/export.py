@@ -162,7 +162,7 @@ def describe(graph: Graph, values: Values) -> Manifest:
     updated = {new.name: v for v in values if (new := graph.updates.get(v)) is not None and new.name in outputs}
     changed = set(updated.values())
     return {
-        "feeds": [_entry(v.name, v) for v in graph.inputs if not v.persistable],
+        "feeds": [_entry(v.name, v) for v in graph.inputs if not v.persistable and v.default is None],
         "fetches": [_entry(name, v) for name, v in graph.outputs if v.name not in updated],
         "state": [
             {"input": v.name, "output": outputs[new], **_state_entry(v, values[v]), "parameter": isinstance(v, Parameter)}

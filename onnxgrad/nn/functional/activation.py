@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
-from onnxgrad.nn.types import DTypeLike, Layout
+from onnxgrad.nn.types import Layout
 from onnxgrad.tensor.common import as_dtype, normal_axis, positive, shape_of, unary
 from onnxgrad.tensor.layer import LayerHelper, open_layer, present_operands
 from onnxgrad.tensor.random import gumbel, sampled

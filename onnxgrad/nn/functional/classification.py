@@ -64,6 +64,7 @@ def cross_entropy(
     rank = input.ndim
     axis = normal_axis(axis, rank, "cross_entropy")
     _check_weight("cross_entropy", weight, input.shape[axis])
+    label = _as_classes(op, label)
     if soft_label or label_smoothing > 0.0:
         # Classes count as labels that are smoothed, whatever soft_label says, as in Paddle.
         soft = soft_label and not (label_smoothing > 0.0 and label.ndim == rank - 1)
@@ -76,6 +77,11 @@ def cross_entropy(
         rows = _classes(layer, op_type, scores, label, weight, ignore_index, "none", axis)
         return layer.result("ReduceMean", rows, keepdims=0)
     return _reduced(layer, op_type, scores, label, weight, ignore_index, reduction, axis)
+
+
+def _as_classes(op: Builder, label: Variable) -> Variable:
+    """Class numbers of a narrow type as int64, which holds the number of what is ignored and has kernels; others as they are."""
+    return as_dtype(op, label, "int64") if label.dtype.is_integer and label.dtype.name != "int32" else label
 
 
 def _check_weight(function: str, weight: Variable | None, classes: int) -> None:
@@ -154,7 +160,8 @@ def _soft(
         kept = op.Not(op.Equal(rows, op.constant(ignore_index, rows.dtype)))
         counted = op.Cast(kept, to=input.dtype.number)
         values = op.constant([0.0, 1.0], input.dtype)
-        rows, factor = guarded_classes(op, op.Mul(rows, op.Cast(kept, to=rows.dtype.number)), classes, input.dtype)
+        hot = as_dtype(op, op.Mul(rows, op.Cast(kept, to=rows.dtype.number)), "int64")
+        rows, factor = guarded_classes(op, hot, classes, input.dtype)
         label = op.OneHot(rows, np.array(classes), values, axis=axis)
     if smoothing > 0.0:
         label = op.Add(op.Mul(label, 1.0 - smoothing), smoothing / classes)
@@ -279,5 +286,6 @@ def nll_loss(
         >>> F.nll_loss(static.data("x", [None, 3]), static.data("label", [None], "int64")).shape
         ()
     """
-    layer, _ = open_loss("nll_loss", reduction, input, label, weight, name=name)
+    layer, op = open_loss("nll_loss", reduction, input, label, weight, name=name)
+    label = _as_classes(op, label)
     return _reduced(layer, "NegativeLogLikelihoodLoss", input, label, weight, ignore_index, reduction, 1)

@@ -13,11 +13,11 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import attach_training
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.internal.losses import cosine_parts
 from onnxgrad.nn.functional.windows import numbers, pads_of
-from onnxgrad.nn.types import DropoutMode, DTypeLike, Layout, Layout2D, Layout3D, Numbers, PadMode, Sizes
+from onnxgrad.nn.types import DropoutMode, Layout, Layout2D, Layout3D, Numbers, PadMode, Sizes
 from onnxgrad.optimizer.rows import with_sparse_gradient
 from onnxgrad.tensor import linalg
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
@@ -388,10 +388,11 @@ def one_hot(x: Variable, num_classes: int | Variable, name: str | None = None) -
     if num_classes == -1 and not is_variable(num_classes):
         num_classes = op.Add(op.ReduceMax(as_dtype(op, x, "int64"), keepdims=0), np.array(1))
     depth = as_dtype(op, num_classes, "int64") if is_variable(num_classes) else np.array(int(num_classes))
+    index = as_dtype(op, x, "int64")
     if x.ndim == 0:
-        rows = op.OneHot(op.Unsqueeze(x, [0]), depth, np.array([0.0, 1.0], np.float32), axis=-1)
+        rows = op.OneHot(op.Unsqueeze(index, [0]), depth, np.array([0.0, 1.0], np.float32), axis=-1)
         return layer.result("Squeeze", rows, [0])
-    return layer.result("OneHot", x, depth, np.array([0.0, 1.0], np.float32), axis=-1)
+    return layer.result("OneHot", index, depth, np.array([0.0, 1.0], np.float32), axis=-1)
 
 
 def sequence_mask(

@@ -8,8 +8,8 @@ Tests: tests/eager/test_leaves.py, tests/eager/test_tensors.py.
 from __future__ import annotations
 
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.nn.functional.activation import elu, hardtanh, leaky_relu, relu, sigmoid, softmax, tanh, thresholded_relu
-from onnxgrad.nn.types import DTypeLike
 from onnxgrad.tensor.layer import in_place_result
 
 __all__ = ["elu_", "hardtanh_", "leaky_relu_", "relu_", "sigmoid_", "softmax_", "tanh_", "thresholded_relu_"]

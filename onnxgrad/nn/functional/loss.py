@@ -685,7 +685,7 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
     layer, op = open_layer("dice_loss", input, label, name=name)
     classes = known_dim(input, -1, "dice_loss")
     values = op.constant([0.0, 1.0], input.dtype)
-    rows, factor = guarded_classes(op, op.Squeeze(label, [-1]), classes, input.dtype)
+    rows, factor = guarded_classes(op, as_dtype(op, op.Squeeze(label, [-1]), "int64"), classes, input.dtype)
     hot = op.OneHot(rows, np.array(classes), values, axis=-1)
     axes = list(range(1, input.ndim))
     common = op.ReduceSum(op.Mul(input, hot), axes, keepdims=0)

@@ -91,7 +91,10 @@ class ChatTemplate:
         """The template that lies beside the tokenizer, and in which file"""
         path = folder / "chat_template.jinja"
         if path.is_file():
-            return path.read_text(encoding="utf-8"), path.name
+            try:
+                return path.read_text(encoding="utf-8"), path.name
+            except (OSError, UnicodeDecodeError) as error:
+                raise DataError(f"{str(path)!r} cannot be read ({error}). Correct or remove it.") from error
         template = self._config.get("chat_template")
         if isinstance(template, list):
             named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}

@@ -163,7 +163,7 @@ def stack_columns(
             batch[name] = numbering(name, [str(cell) for cell in cells], where)
             continue
         arrays = [_numbers(columns[part], part, at, target) for part in parts]
-        array = arrays[0] if len(arrays) == 1 and parts == [name] else _side_by_side(arrays)
+        array = arrays[0] if len(arrays) == 1 and parts == [name] else _side_by_side(arrays, parts, where)
         batch[name] = _reshaped(array, wanted.variables.get(name))
     return batch
 
@@ -173,7 +173,11 @@ def class_notes(classes: Mapping[str, Sequence[str]]) -> list[str]:
     return [f"classes of {name!r}: {shown(class_names)}." for name, class_names in classes.items()]
 
 
-def _side_by_side(arrays: list[Array]) -> Array:
+def _side_by_side(arrays: list[Array], names: Sequence[str], where: str) -> Array:
+    other = next((i for i, array in enumerate(arrays) if array.shape != arrays[0].shape), None)
+    if other is not None:
+        shapes = f"{list(arrays[0].shape)} and {list(arrays[other].shape)}"
+        raise DataError(f"{where}: the columns {names[0]!r} and {names[other]!r} have the shapes {shapes}. Make them equal.")
     return arrays[0] if len(arrays) == 1 and arrays[0].ndim > 1 else np.stack(arrays, axis=1)
 
 
@@ -233,7 +237,7 @@ def _rectangle(cells: list[Any], column: str, at: Callable[[int, str], str], pad
     for row, array in enumerate(arrays):
         if array.dtype.kind not in "fiub":
             raise DataError(f"{at(row, column)} holds {str(cells[row])[:40]!r}, which is no list of numbers. Correct it.")
-        if array.shape != arrays[0].shape and not (pad and array.ndim == 1 and array.dtype.kind in "iu"):
+        if array.shape != arrays[0].shape and not (pad and array.ndim == arrays[0].ndim == 1 and array.dtype.kind in "iu"):
             raise DataError(
                 f"{at(row, column)} has shape {list(array.shape)}, but row 1 has {list(arrays[0].shape)}. Make them equal."
             )

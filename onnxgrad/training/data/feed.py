@@ -55,7 +55,9 @@ def _shaped(v: Input, array: Array, door: Door) -> Array:
         return array
     wanted = ", ".join(str(dim) if isinstance(dim, int) else "any" for dim in v.dims)
     first = v.dims[0] if v.dims else None
-    fixed = array.ndim == len(v.dims) and array.shape[1:] == v.dims[1:] and isinstance(first, int)
+    behind = zip(v.dims[1:], array.shape[1:], strict=False)
+    fits_behind = array.ndim == len(v.dims) and all(not isinstance(want, int) or want == have for want, have in behind)
+    fixed = fits_behind and isinstance(first, int)
     last = "" if first == 1 else " and leave out the smaller last one (--drop-last)"
     advice = f"Use batches of {first} (--batch-size {first}){last}." if fixed else "Reshape the column."
     raise DataError(f"column {v.name!r} has shape {list(array.shape)}, the model takes [{wanted}]. {advice}")

@@ -14,12 +14,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
+from onnxgrad.internal.files import is_file
 from onnxgrad.training.data.columns import TARGETS, Numbering, class_notes
 from onnxgrad.training.data.preparing import Preparation, preparation_of
 from onnxgrad.training.data.rows import Batch, Rows
 from onnxgrad.training.data.spec import DataSpec
 
-__all__ = ["Images", "Pictures", "is_image_table"]
+__all__ = ["Images", "Pictures", "is_image_table", "open_image"]
 
 Array = np.ndarray[Any, Any]
 Classes: TypeAlias = "Mapping[str, Sequence[str]]"
@@ -129,7 +130,7 @@ class Images:
             raise DataError(f"{str(path)!r} has no column of image files; it has {header}. Name it path, relative to the table.")
         files = [path.parent / row[path_column] for row in rows]
         for number, file in enumerate(files, 1):
-            if not file.is_file():
+            if not is_file(file):
                 raise DataError(f"{path.name}, row {number}, column {path_column!r}: there is no file {str(file)!r}.")
         columns: dict[str, Array] = {}
         used = [path_column]
@@ -232,28 +233,37 @@ def _changed(image: Any, size: tuple[int, int], changes: tuple[bool, bool, float
     return image
 
 
+def open_image(path: Path) -> Any:
+    """Read an image file as grey or RGB, turned as its metadata says.
+
+    Raises:
+        DataError: if it cannot be read.
+        OnnxGradError: if Pillow is missing.
+    """
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise OnnxGradError("images need the package Pillow. Install onnxgrad[images].") from error
+    try:
+        with Image.open(path) as image:
+            return ImageOps.exif_transpose(image).convert("L" if image.mode in ("1", "L", "I;16") else "RGB")
+    except Exception as error:
+        # Each format has a decoder of its own, which raises what it does over damaged bytes.
+        reason = str(error) or type(error).__name__
+        raise DataError(f"cannot read the image {str(path)!r}: {reason}. Remove or replace it.") from error
+
+
 class _Files:
     """Images of files, by number."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.paths = list(paths)
-        try:
-            import PIL  # noqa: F401
-        except ImportError as error:
-            raise OnnxGradError("images need the package Pillow. Install onnxgrad[images].") from error
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __call__(self, number: int) -> Any:
-        from PIL import Image, ImageOps
-
-        path = self.paths[number]
-        try:
-            with Image.open(path) as image:
-                return ImageOps.exif_transpose(image).convert("L" if image.mode in ("1", "L", "I;16") else "RGB")
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise DataError(f"cannot read the image {str(path)!r}: {error}. Remove or replace it.") from error
+        return open_image(self.paths[number])
 
 
 def _holds_images(path: Path) -> bool:
@@ -269,11 +279,15 @@ def _images_in(path: Path) -> list[Path]:
 def _rows_of(path: Path) -> list[dict[str, str]]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file, restval="", restkey=""))
+            reader = csv.DictReader(file, restval="")
+            rows = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read {str(path)!r}: {error}.") from error
     if not rows:
         raise DataError(f"{str(path)!r} has no rows below its header.")
+    for number, row in enumerate(rows, 1):
+        if None in row:
+            raise DataError(f"{path.name}, row {number} has more cells than the header has names. Correct it.")
     return rows
 
 
@@ -288,9 +302,11 @@ def is_image_table(path: Path) -> bool:
     """Whether a .csv file lists image files."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            row = next(csv.DictReader(file, restval="", restkey=""), None)
+            row: dict[Any, Any] | None = next(csv.DictReader(file, restval=""), None)
     except (OSError, UnicodeDecodeError, csv.Error):
         return False
+    if row is not None:
+        row.pop(None, None)  # cells beyond the header
     return row is not None and _path_column(row, path.parent) is not None
 
 

@@ -84,7 +84,7 @@ def _is_separate(single: Program, several: Program) -> bool:
 
 
 def _session(program: Program) -> Any:
-    return open_graph(compile(program, None), CPUPlace(), silent=True)
+    return open_graph(compile(program, None), CPUPlace())
 
 
 def _agree(together: Any, alone: list[Any]) -> bool:

@@ -357,7 +357,8 @@ def read_npy(path: Path, mapped: bool = False) -> Any:
         return np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
     except FileNotFoundError as error:
         raise DataError(f"there is no file {str(path)!r}.") from error
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:
+        # What numpy's reader of a damaged header raises has no type of its own.
         raise DataError(f"{str(path)!r} is not an .npy file of a plain array. Write it with numpy.save.") from error
 
 

@@ -22,7 +22,7 @@ from onnxgrad.training.data.chat_template import ChatTemplate
 from onnxgrad.training.data.derived_inputs import IGNORED, MASK, TOKENS
 from onnxgrad.training.data.rows import Batch, Stream
 
-__all__ = ["Text", "bucket", "decoder_of", "open_tokenizer"]
+__all__ = ["Text", "bucket", "decoder_of", "is_unicode", "open_tokenizer"]
 
 Array = np.ndarray[Any, Any]
 SUFFIXES = (".jsonl", ".txt")
@@ -167,6 +167,12 @@ class Text(Stream):
             raise DataError(f"{where} is no JSON ({error}). Write one object on each line.") from error
         if not isinstance(record, dict):
             raise DataError(f"{where} is no object. Write {{...}} with text, prompt and completion, or messages.")
+        passage = self._passage_of(record, where)
+        if not is_unicode(passage.text):
+            raise DataError(f"{where} has half a character (a lone surrogate), which no word stands for. Correct it.")
+        return passage
+
+    def _passage_of(self, record: dict[str, Any], where: str) -> _Passage:
         if "messages" in record:
             text, counted = self._template.written(record["messages"], where)
             if self._template.remark not in self.remarks:
@@ -219,6 +225,15 @@ def _packed(rows: Sequence[_Row], size: int) -> list[_Row]:
         bins[into].append(_Row(row.token_ids, np.concatenate([[np.int32(IGNORED)], row.labels[1:]])))
         bisect.insort(free, (capacity - len(row.token_ids), into))
     return [_Row(*(np.concatenate(parts) for parts in zip(*members, strict=True))) for members in bins]
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a text has whole characters alone; JSON can write halves of them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _read(path: Path) -> str:

@@ -15,7 +15,7 @@ from onnxgrad.training.data.derived_inputs import MASK, TOKENS
 from onnxgrad.training.data.rows import Batch, Columns
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS, reader_of
-from onnxgrad.training.data.text import bucket, decoder_of, open_tokenizer
+from onnxgrad.training.data.text import bucket, decoder_of, is_unicode, open_tokenizer
 
 __all__ = ["Texts"]
 
@@ -133,7 +133,7 @@ def _text_column(header: Sequence[str], numeric: Sequence[str], others: Sequence
 
 
 def _written(cell: Any, row: int, column: str, where: str) -> str:
-    if not isinstance(cell, str) or not cell.strip():
+    if not isinstance(cell, str) or not cell.strip() or not is_unicode(cell):
         raise DataError(
             f"{where}, row {row + 1}, column {column!r} holds {cell!r}, which is no text. Fill it in, or leave the row out."
         )

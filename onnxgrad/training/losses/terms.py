@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.program import Program
@@ -31,7 +34,7 @@ class Term:
             for its only or first output that is not part of a cache (``present.*``).
         target: name of the data column; None for ``target``, of ``causal_lm`` for ``labels``.
         weight: factor of this term in the sum.
-        dtype, shape: of the target column, for a function; None for those of the output.
+        dtype, shape: of the target column, for a function; None for those of the Trainer's ``sample``, else of the output.
         label_smoothing: share of a label that is spread over all classes; ``cross_entropy`` and ``bce_with_logits``.
         class_weights: of these losses, a number for each class (of ``bce_with_logits`` for 0 and 1), or ``"balanced"`` for
             n / (classes * count) in the training data. The loss is the weighted mean, of validation data too.
@@ -70,6 +73,18 @@ class Term:
         self.weighing = Weighing(loss, label_smoothing, class_weights, sample_weight)
         self.dtype = None if dtype is None else dtype_of(dtype)
         self.dims: tuple[Dim, ...] | None = None if shape is None else tuple(None if d == -1 else d for d in shape)
+
+    def typed_by(self, sample: Any) -> Term:
+        """The same term, whose function gets its target in the shape of the column of a sample, and in its type: of numbers with a
+        fraction in that of the output.
+        """
+        is_told = callable(self.loss) and self.dtype is None and self.dims is None
+        if not is_told or not isinstance(sample, Mapping) or self.target not in sample:
+            return self
+        column, term = np.asarray(sample[self.target]), copy(self)
+        term.dims = (None, *column.shape[1:])
+        term.dtype = None if dtype_of(column.dtype).is_float else dtype_of(column.dtype)
+        return term
 
     def target_type(self, output: Variable, layout: str | None) -> TensorType:
         """Type of the target column for this output"""

@@ -21,7 +21,7 @@ from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.errors import ArgumentError, ModelError
+from onnxgrad.errors import ArgumentError, ModelError, OutOfMemory
 from onnxgrad.training.quantized.packed_weights import Rounding, float_weight, is_packed, requantise
 from onnxgrad.training.surgery.heads import insert_after, remove_unread_constants
 from onnxgrad.training.surgery.lora_targets import KEY, LoraTarget, chosen_targets, matrix_of
@@ -77,7 +77,10 @@ def _adapt(target: LoraTarget, rank: int, scale: float, rng: np.random.Generator
         rows, columns = reversed(shape) if op.type == "Gemm" and op.attr("transB") else shape
         shapes = (rows, rank), (rank, columns)
     spread = 1.0 / np.sqrt(max(1, int(np.prod(shapes[0][1:] if op.type == "Conv" else shapes[0][:1]))))
-    values = rng.normal(0, spread, shapes[0]), np.zeros(shapes[1])
+    try:
+        values = rng.normal(0, spread, shapes[0]), np.zeros(shapes[1])
+    except MemoryError as error:
+        raise OutOfMemory(f"{op}: no memory for adapters of rank {rank} beside {list(shape)}. Choose a smaller rank.") from error
     pair = []
     for label, value in zip("AB", values, strict=True):
         name = block.program.fresh_name(f"{target.name}.lora_{label}")

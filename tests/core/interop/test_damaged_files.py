@@ -221,6 +221,7 @@ class TestTensors:
             ({"positions": [1, 12]}, "do not fit"),
             ({"positions": [-1, 3]}, "do not fit"),
             ({"positions": [1]}, "do not fit"),
+            ({"dims": []}, "has no axes"),
         ],
     )
     def test_sparse(self, change, message):

@@ -136,7 +136,7 @@ def test_what_onnxruntime_refuses_is_named():
     text = """<ir_version: 8, opset_import: ["": 17, "some.domain": 1]> f (float[2] x) => (float[2] y) { y = some.domain.Nothing (x) }"""
     program = paddle.from_onnx(onnx.parser.parse_model(text), parameters=[])
     with pytest.raises(ExecutionError, match="Nothing"):
-        open_graph(compile(program, None), CPUPlace(), silent=True)
+        open_graph(compile(program, None), CPUPlace())
 
 
 def test_which_graphs_train_and_which_begin():
@@ -150,3 +150,20 @@ def test_which_graphs_train_and_which_begin():
     step = compile(program, [loss], state_as_inputs=True)
     assert trains_state(step) and not is_startup(step)
     assert is_startup(compile(static.default_startup_program(), [], state_as_inputs=True))
+
+
+def test_what_onnxruntime_says_of_a_file_comes_escaped_in_the_error_and_not_on_the_terminal(capfd):
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[N, 2] x, float[M, 2] z) => (float[K, 2] y) { y = Add (x, z) }'
+    model = onnx.parser.parse_model(text)
+    model.graph.node[0].name = "wiped\x1b[2J\x9b\r"
+    program = paddle.from_onnx(model)
+    feed = {"x": np.ones((3, 2), np.float32), "z": np.ones((2, 2), np.float32)}
+    with pytest.raises(ExecutionError, match=r"wiped\\x1b\[2J\\x9b\\x0d"):
+        paddle.Executor().run(program, feed, program.outputs)
+    model.graph.node[0].domain = "own\x1b"
+    model.opset_import.add(domain="own\x1b", version=1)
+    with pytest.raises(ExecutionError, match=r"own\\x1b:Add"):
+        open_model(model)
+    with pytest.raises(ExecutionError, match=r"own\\x1b:Add"):
+        open_graph(compile(paddle.from_onnx(model), None), CPUPlace())
+    assert capfd.readouterr() == ("", "")

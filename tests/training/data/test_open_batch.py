@@ -9,6 +9,7 @@ import pytest
 import onnxgrad as og
 from onnxgrad.errors import DataError
 from onnxgrad.training import Trainer
+from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.open_batch import open_batch
 from onnxgrad.training.quantized.calibration import quantize
 from tests.training.small import weights
@@ -73,6 +74,18 @@ def test_a_file_whose_examples_would_meet_stays_as_it_is(body, capfd):
     assert capfd.readouterr().err == ""
     with pytest.raises(DataError, match=r"Use batches of 1 \(--batch-size 1\)"):
         Trainer(file(body), loss="mse").fit(data(8), 1, batch_size=4, verbose=False)
+
+
+def test_a_batch_of_one_with_further_open_sizes_is_what_the_advice_says():
+    """It said "Reshape the column", which nobody can where only the number of examples is another"""
+    text = '<ir_version: 8, opset_import: ["": 17]> m (float[1, 1, 8, width] x) => (float[1, 8] y) { s = Constant <value_ints = [1, 8, -1]> ()'
+    body = text + " r = Reshape (x, s) y = ReduceMean <axes = [2], keepdims = 0> (r) }"
+    trained = {"x": np.ones((4, 1, 8, 5), "f4"), "target": np.ones((4, 8), "f4")}
+    v = og.from_onnx(onnx.parser.parse_model(body)).inputs[0]
+    with pytest.raises(DataError, match=r"Use batches of 1 \(--batch-size 1\)"):
+        checked_batch(trained, [v])
+    with pytest.raises(DataError, match="Reshape the column"):
+        checked_batch({"x": np.ones((4, 1, 7, 5), "f4")}, [v])
 
 
 def test_an_open_batch_and_a_state_are_left_alone():

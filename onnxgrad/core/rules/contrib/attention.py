@@ -14,7 +14,7 @@ __all__ = ["per_head", "rotated"]
 def attention(op: Builder, node: ContribNode) -> Any:
     """y = softmax(q k^T * scale + masks) v, where q, k, v = x w + b"""
     x, weight, bias = (node.input(i) for i in range(3))
-    heads, past = node.attr("num_heads"), node.input(4)
+    heads, past = node.count("num_heads"), node.input(4)
     if node.attr("do_rotary", 0) or node.attr("past_present_share_buffer", 0):
         raise node.refusal("do_rotary and shared buffers are not expanded")
     projected = op.MatMul(x, weight)
@@ -35,7 +35,7 @@ def multi_head_attention(op: Builder, node: ContribNode) -> Any:
     """y = softmax(q k^T * scale + masks) v"""
     if node.input(8) is not None or node.input(9) is not None:
         raise node.refusal("past_sequence_length and cache_indirection are not expanded")
-    heads = node.attr("num_heads")
+    heads = node.count("num_heads")
     q, k, v = _operands(op, node)
     bias = node.input(3)
     if bias is not None:

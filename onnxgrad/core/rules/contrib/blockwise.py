@@ -48,7 +48,7 @@ def _stored(op: Builder, node: ContribNode) -> Any:
     that is how a weight is stored whose ``accuracy_level`` asks for that; others have the blocks along axis 1.
     """
     packed, scales, zeros = (node.input(i) for i in (1, 2, 3))
-    bits, block, n, k = node.attr("bits", 4), node.attr("block_size"), node.attr("N"), node.attr("K")
+    bits, block, n, k = node.attr("bits", 4), node.count("block_size"), node.count("N"), node.count("K")
     count = -(-k // block)
     if zeros is None:
         zero = np.full((n, count), 1 << (bits - 1), dtype_of(f"uint{bits}").numpy)
@@ -74,7 +74,7 @@ def _unpacked(array: Any, bits: int) -> Any:
 def _product(op: Builder, node: ContribNode) -> Any:
     """The sum of a product for each of the levels in a byte: columns of x, not the weight, are put in another order"""
     x, packed, scales = (node.input(i) for i in range(3))
-    bits, block, n, k = node.attr("bits", 4), node.attr("block_size"), node.attr("N"), node.attr("K")
+    bits, block, n, k = node.attr("bits", 4), node.count("block_size"), node.count("N"), node.count("K")
     count, each, lead = -(-k // block), 8 // bits, [0] * (node.rank(0) - 1)
     if k < count * block:
         x = op.Pad(x, [0] * (len(lead) * 2 + 1) + [count * block - k])
@@ -118,7 +118,7 @@ def interleaved(op: Builder, node: ContribNode, packed: Any, bits: int) -> Any:
 
 def _zero_points(op: Builder, node: ContribNode, count: int) -> Any:
     """[n, count] in the type of the scales, or a number"""
-    zeros, bits, n = node.input(3), node.attr("bits", 4), node.attr("N")
+    zeros, bits, n = node.input(3), node.attr("bits", 4), node.count("N")
     if zeros is None:
         return float(1 << (bits - 1))
     if zeros.is_float:
@@ -131,7 +131,7 @@ def _for_columns(op: Builder, node: ContribNode, v: Any, index: int, each: int) 
     """A value for each block as something that broadcasts against the columns ``index, index + each, ...``"""
     if isinstance(v, float):
         return v
-    block, n, k = (node.attr(name) for name in ("block_size", "N", "K"))
+    block, n, k = (node.count(name) for name in ("block_size", "N", "K"))
     count = -(-k // block)
     if node.input(4) is None:
         return op.Reshape(v, not_before(op, np.array([n, count, 1]), node.arriving))
@@ -143,7 +143,7 @@ def _for_columns(op: Builder, node: ContribNode, v: Any, index: int, each: int) 
 def gather_block_quantized(op: Builder, node: ContribNode) -> Any:
     """y = (q - zero point) * scale by blocks, in the rows that are gathered: there is no float copy of the table"""
     data, indices, scales, zeros = (node.input(i) for i in range(4))
-    bits, block, rank = node.attr("bits", 4), node.attr("block_size", 128), node.rank(0)
+    bits, block, rank = node.attr("bits", 4), node.count("block_size", 128), node.rank(0)
     gathered, blocked = (node.attr(name, default) % rank for name, default in (("gather_axis", 0), ("quantize_axis", 1)))
     stored = data.dtype.name
     if stored not in ("uint8", "uint4", "int4") or block == 0 or bits not in (2, 4, 8):

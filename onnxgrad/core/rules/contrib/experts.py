@@ -43,6 +43,8 @@ def _weight(op: Builder, node: ContribNode, index: int) -> Any:
     packed, scales, zeros = node.input(3 * index + 2), node.input(3 * index + 3), node.input(11 + index)
     if packed is None:
         return None
+    if scales is None:
+        raise node.refusal(f"the scales of weight fc{index + 1} are missing", "Correct the file")
     bits = node.attr(f"fc{index + 1}_expert_weight_bits", node.attr("expert_weight_bits", 4))
     if bits not in (2, 4, 8):
         raise node.refusal(f"weights of {bits} bits are not written")

@@ -58,7 +58,7 @@ def _check(node: ContribNode) -> None:
 
 def _heads(op: Builder, node: ContribNode) -> tuple[Any, Any, Any]:
     """Query, key and value as [batch, heads, length, size]"""
-    heads, kv_heads = node.attr("num_heads"), node.attr("kv_num_heads")
+    heads, kv_heads = node.count("num_heads"), node.count("kv_num_heads")
     q, k, v = (node.input(i) for i in range(3))
     if k is not None:
         return per_head(op, q, heads), per_head(op, k, kv_heads), per_head(op, v, kv_heads)

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from onnxgrad.core.ir.contrib_schemas import contrib_schema
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
 from onnxgrad.core.ir.variable import Variable
@@ -24,7 +25,9 @@ def contrib(*names: str, quantizes: bool = False, moves: bool = False) -> Callab
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def write(op: Any, node: Any) -> Any:
-            return function(op, node if isinstance(node, ContribNode) else ContribNode(node.operator, node.inputs, node.arriving))
+            node = node if isinstance(node, ContribNode) else ContribNode(node.operator, node.inputs, node.arriving)
+            node.refuse_unknown()
+            return function(op, node)
 
         expansion(*names, domain=CONTRIB_DOMAIN, beside=True, quantizes=quantizes, moves=moves)(write)
         return function
@@ -58,6 +61,13 @@ class ContribNode:
     def attr(self, name: str, default: Any = None) -> Any:
         return self.operator.attrs.get(name, default)
 
+    def count(self, name: str, default: int = 0) -> int:
+        """Read an attribute that counts something: a number from 1 on."""
+        count: int = self.attr(name, default)
+        if count < 1:
+            raise self.refusal(f"its attribute {name!r} is {count}", "Correct it")
+        return count
+
     def has_output(self, index: int) -> bool:
         return index < len(self.operator.outputs) and self.operator.outputs[index] is not None
 
@@ -67,6 +77,17 @@ class ContribNode:
         if rank is None:
             raise self.refusal(f"the rank of its input {index} is unknown", "Declare its shape in the model's value_info")
         return rank
+
+    def refuse_unknown(self) -> None:
+        """Refuse operands and attributes of a newer onnxruntime, which may change what the operator computes."""
+        schema = contrib_schema(self.type, CONTRIB_DOMAIN, None)
+        assert schema is not None
+        unknown = [name for name in self.operator.attrs if name not in schema.attributes and not name.startswith("__")]
+        if unknown:
+            raise self.refusal(f"its attribute {unknown[0]!r} is not known")
+        variadic = any(operand.variadic for operand in schema.inputs)
+        if not variadic and any(v is not None for v in self.operator.inputs[len(schema.inputs) :]):
+            raise self.refusal(f"it has more operands than {len(schema.inputs)}, and what they mean is not known")
 
     def __str__(self) -> str:
         return str(self.operator)

@@ -108,7 +108,7 @@ def _per_channel(op: Builder, node: ContribNode, v: Any) -> Any:
 
 
 def _group_normalized(op: Builder, node: ContribNode, x: Any) -> Any:
-    last, groups = node.attr("channels_last", 1), node.attr("groups")
+    last, groups = node.attr("channels_last", 1), node.count("groups")
     shape = op.Shape(x)
     if last:
         apart = op.Reshape(x, op.Concat(op.Shape(x, start=0, end=3), [groups, -1], axis=0))

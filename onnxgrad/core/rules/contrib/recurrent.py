@@ -25,7 +25,7 @@ def causal_conv_with_state(op: Builder, node: ContribNode) -> Any:
 @contrib("LinearAttention")
 def linear_attention(op: Builder, node: ContribNode) -> Any:
     """a Scan of s' = exp(g) s;  s = s' + k^T beta (v - k s') or s' + k^T v;  y = scale q s"""
-    heads, kv_heads = node.attr("q_num_heads"), node.attr("kv_num_heads")
+    heads, kv_heads = node.count("q_num_heads"), node.count("kv_num_heads")
     if kv_heads > heads or node.attr("state_window", 0):
         raise node.refusal("more heads of keys than of queries, and state_window, are not written")
     rule = node.attr("update_rule", "gated_delta")

@@ -115,7 +115,8 @@ def _infer(operator: Operator) -> Found:
     inputs = [None if v is None else _stand_in(block, v) for v in operator.inputs]
     copy = Operator(block, operator.type, inputs, list(operator.outputs), operator.attrs, operator.domain)
     try:
-        results = entry.function(Builder(block, [], Role.BACKWARD), ContribNode(copy))
+        with naming_operator(copy, "infer what it gives", infers=False):  # it would come here again
+            results = entry.function(Builder(block, [], Role.BACKWARD), ContribNode(copy))
     except OnnxGradError:
         return unknown  # it is refused, with the reason, when its gradient is asked for
     results = list(results) if isinstance(results, (tuple, list)) else [results]
