@@ -15,7 +15,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, Union, get_arg
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentTypeError, Mismatch
 
 __all__ = ["checked"]
 
@@ -32,7 +32,7 @@ def checked(constructor: Callable[Concatenate[Made, P], None]) -> Callable[Conca
 
     Raises:
         ArgumentTypeError: by the constructor, if an argument has the wrong type; it names the class, the argument and the types.
-        ArgumentError: by the constructor, for another word.
+        Mismatch: by the constructor, for another word.
 
     Example:
         >>> paddle.nn.Linear("4", 2)
@@ -47,7 +47,7 @@ def checked(constructor: Callable[Concatenate[Made, P], None]) -> Callable[Conca
         return get_type_hints(constructor)
 
     @functools.wraps(constructor)
-    def __init__(layer: Made, *args: P.args, **kwargs: P.kwargs) -> None:  # noqa: N807
+    def __init__(layer: Made, /, *args: P.args, **kwargs: P.kwargs) -> None:  # noqa: N807
         name = type(layer).__name__
         try:
             arguments = signature.bind(layer, *args, **kwargs).arguments
@@ -94,7 +94,8 @@ def _refusal(layer: str, argument: str, value: Any, kind: Any) -> Exception:
     """The error for a value that does not fit: of type, or of a word among words."""
     words = [word for each in _alternatives(kind) if get_origin(each) is Literal for word in get_args(each)]
     message = f"{layer}: {argument} is {_listed([*dict.fromkeys(_described(kind))])}, not {value!r:.60}."
-    return ArgumentError(message) if isinstance(value, str) and words else ArgumentTypeError(message)
+    # Paddle asserts some of its words and raises ValueError for others: Mismatch is both.
+    return Mismatch(message) if isinstance(value, str) and words else ArgumentTypeError(message)
 
 
 def _alternatives(kind: Any) -> list[Any]:
@@ -115,7 +116,8 @@ def _described(kind: Any, plural: bool = False) -> list[str]:
         elif each in _KINDS:
             words.append(_KINDS[each][plural])
         else:
-            words.append(f"{getattr(each, '__name__', each)}s" if plural else f"a {getattr(each, '__name__', each)}")
+            name = getattr(each, "__name__", str(each))
+            words.append(f"{name}s" if plural else f"{'an' if name[0] in 'AEIOU' else 'a'} {name}")
     return words
 
 

@@ -8,14 +8,16 @@ Tests: tests/paddle_suite/test_layers.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from onnxgrad import tensor
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.checked import checked
 from onnxgrad.nn.layers import FunctionLayer
 from onnxgrad.nn.types import (
+    AnyTensor,
     DropoutMode,
     Layout,
     Layout1D,
@@ -29,7 +31,6 @@ from onnxgrad.nn.types import (
     Sizes,
     SumOrMean,
 )
-from onnxgrad.tensor import manipulation
 from onnxgrad.tensor.common import Shape, positive
 
 __all__ = [
@@ -72,7 +73,7 @@ class CELU(FunctionLayer):
         self.alpha = alpha
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -82,6 +83,9 @@ class CELU(FunctionLayer):
             ArgumentError: for alpha = 0.
         """
         return F.celu(x, alpha=self.alpha, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class ELU(FunctionLayer):
@@ -109,13 +113,16 @@ class ELU(FunctionLayer):
         self.alpha = alpha
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
         """
         return F.elu(x, alpha=self.alpha, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class GELU(FunctionLayer):
@@ -143,13 +150,16 @@ class GELU(FunctionLayer):
         self.approximate = approximate
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
         """
         return F.gelu(x, approximate=self.approximate, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class GLU(FunctionLayer):
@@ -177,13 +187,16 @@ class GLU(FunctionLayer):
         self.axis = axis
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: floats with an even size along ``axis``.
         """
         return F.glu(x, axis=self.axis, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Hardshrink(FunctionLayer):
@@ -211,13 +224,16 @@ class Hardshrink(FunctionLayer):
         self.threshold = threshold
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
         """
         return F.hardshrink(x, threshold=self.threshold, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Hardsigmoid(FunctionLayer):
@@ -241,13 +257,16 @@ class Hardsigmoid(FunctionLayer):
         super().__init__()
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
         """
         return F.hardsigmoid(x, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Hardswish(FunctionLayer):
@@ -271,13 +290,16 @@ class Hardswish(FunctionLayer):
         super().__init__()
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
         """
         return F.hardswish(x, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Hardtanh(FunctionLayer):
@@ -307,13 +329,16 @@ class Hardtanh(FunctionLayer):
         self.max = max
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: floats of any shape.
         """
         return F.hardtanh(x, min=self.min, max=self.max, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class LeakyReLU(FunctionLayer):
@@ -341,13 +366,16 @@ class LeakyReLU(FunctionLayer):
         self.negative_slope = negative_slope
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
         """
         return F.leaky_relu(x, negative_slope=self.negative_slope, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class LogSigmoid(FunctionLayer):
@@ -371,13 +399,16 @@ class LogSigmoid(FunctionLayer):
         super().__init__()
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape.
         """
         return F.log_sigmoid(x, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class LogSoftmax(FunctionLayer):
@@ -405,7 +436,7 @@ class LogSoftmax(FunctionLayer):
         self.axis = axis
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -415,6 +446,9 @@ class LogSoftmax(FunctionLayer):
             IllTyped: for integers without a ``dtype``.
         """
         return F.log_softmax(x, axis=self.axis, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Maxout(FunctionLayer):
@@ -444,7 +478,7 @@ class Maxout(FunctionLayer):
         self.axis = axis
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -454,6 +488,9 @@ class Maxout(FunctionLayer):
             ArgumentError: if ``groups`` does not divide the number of channels, or these are on another axis.
         """
         return F.maxout(x, groups=self.groups, axis=self.axis, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Mish(FunctionLayer):
@@ -477,13 +514,16 @@ class Mish(FunctionLayer):
         super().__init__()
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
         """
         return F.mish(x, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class ReLU(FunctionLayer):
@@ -507,13 +547,16 @@ class ReLU(FunctionLayer):
         super().__init__()
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
         """
         return F.relu(x, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class ReLU6(FunctionLayer):
@@ -537,13 +580,16 @@ class ReLU6(FunctionLayer):
         super().__init__()
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: floats of any shape.
         """
         return F.relu6(x, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class RReLU(FunctionLayer):
@@ -573,7 +619,7 @@ class RReLU(FunctionLayer):
         self.upper = upper
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -584,6 +630,9 @@ class RReLU(FunctionLayer):
             ArgumentError: if not 0 <= lower <= upper <= 1.
         """
         return F.rrelu(x, lower=self.lower, upper=self.upper, training=self.training, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class SELU(FunctionLayer):
@@ -613,7 +662,7 @@ class SELU(FunctionLayer):
         self.alpha = alpha
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -623,6 +672,9 @@ class SELU(FunctionLayer):
             ArgumentError: if scale is not above 1, or alpha is negative.
         """
         return F.selu(x, scale=self.scale, alpha=self.alpha, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Sigmoid(FunctionLayer):
@@ -646,13 +698,16 @@ class Sigmoid(FunctionLayer):
         super().__init__()
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
         """
         return F.sigmoid(x, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Silu(FunctionLayer):
@@ -676,13 +731,16 @@ class Silu(FunctionLayer):
         super().__init__()
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape.
         """
         return F.silu(x, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Softmax(FunctionLayer):
@@ -710,7 +768,7 @@ class Softmax(FunctionLayer):
         self.axis = axis
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -720,6 +778,9 @@ class Softmax(FunctionLayer):
             IllTyped: for integers without a ``dtype``.
         """
         return F.softmax(x, axis=self.axis, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Softplus(FunctionLayer):
@@ -749,13 +810,16 @@ class Softplus(FunctionLayer):
         self.threshold = threshold
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: floats of any shape.
         """
         return F.softplus(x, beta=self.beta, threshold=self.threshold, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Softshrink(FunctionLayer):
@@ -783,7 +847,7 @@ class Softshrink(FunctionLayer):
         self.threshold = threshold
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -793,6 +857,9 @@ class Softshrink(FunctionLayer):
             ArgumentError: for a negative threshold.
         """
         return F.softshrink(x, threshold=self.threshold, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Softsign(FunctionLayer):
@@ -816,13 +883,16 @@ class Softsign(FunctionLayer):
         super().__init__()
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
         """
         return F.softsign(x, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Swish(FunctionLayer):
@@ -846,13 +916,16 @@ class Swish(FunctionLayer):
         super().__init__()
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape.
         """
         return F.swish(x, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Tanh(FunctionLayer):
@@ -876,13 +949,16 @@ class Tanh(FunctionLayer):
         super().__init__()
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
         """
         return F.tanh(x, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Tanhshrink(FunctionLayer):
@@ -906,13 +982,16 @@ class Tanhshrink(FunctionLayer):
         super().__init__()
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: numbers of any shape.
         """
         return F.tanhshrink(x, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class ThresholdedReLU(FunctionLayer):
@@ -942,13 +1021,16 @@ class ThresholdedReLU(FunctionLayer):
         self.value = value
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: floats of any shape.
         """
         return F.thresholded_relu(x, threshold=self.threshold, value=self.value, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Dropout(FunctionLayer):
@@ -988,7 +1070,7 @@ class Dropout(FunctionLayer):
         self.mode = mode
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -998,6 +1080,9 @@ class Dropout(FunctionLayer):
             ArgumentError: if ``p`` is outside [0, 1], or the mode is unknown.
         """
         return F.dropout(x, p=self.p, axis=self.axis, mode=self.mode, training=self.training, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Dropout2D(FunctionLayer):
@@ -1029,7 +1114,7 @@ class Dropout2D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -1039,6 +1124,9 @@ class Dropout2D(FunctionLayer):
             ArgumentError: if ``p`` is outside [0, 1].
         """
         return F.dropout2d(x, p=self.p, data_format=self.data_format, training=self.training, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Dropout3D(FunctionLayer):
@@ -1070,7 +1158,7 @@ class Dropout3D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -1080,6 +1168,9 @@ class Dropout3D(FunctionLayer):
             ArgumentError: if ``p`` is outside [0, 1].
         """
         return F.dropout3d(x, p=self.p, data_format=self.data_format, training=self.training, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class AlphaDropout(FunctionLayer):
@@ -1107,7 +1198,7 @@ class AlphaDropout(FunctionLayer):
         self.p = p
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -1117,6 +1208,9 @@ class AlphaDropout(FunctionLayer):
             ArgumentError: if ``p`` is outside [0, 1].
         """
         return F.alpha_dropout(x, p=self.p, training=self.training, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class FeatureAlphaDropout(FunctionLayer):
@@ -1144,7 +1238,7 @@ class FeatureAlphaDropout(FunctionLayer):
         self.p = p
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -1154,6 +1248,9 @@ class FeatureAlphaDropout(FunctionLayer):
             ArgumentError: if ``p`` is outside [0, 1].
         """
         return F.feature_alpha_dropout(x, p=self.p, training=self.training, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class AvgPool1D(FunctionLayer):
@@ -1198,7 +1295,7 @@ class AvgPool1D(FunctionLayer):
         self.ceil_mode = ceil_mode
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -1216,6 +1313,9 @@ class AvgPool1D(FunctionLayer):
             ceil_mode=self.ceil_mode,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class AvgPool2D(FunctionLayer):
@@ -1268,7 +1368,7 @@ class AvgPool2D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -1289,6 +1389,9 @@ class AvgPool2D(FunctionLayer):
             data_format=self.data_format,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class AvgPool3D(FunctionLayer):
@@ -1341,7 +1444,7 @@ class AvgPool3D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -1362,6 +1465,9 @@ class AvgPool3D(FunctionLayer):
             data_format=self.data_format,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class MaxPool1D(FunctionLayer):
@@ -1406,7 +1512,7 @@ class MaxPool1D(FunctionLayer):
         self.ceil_mode = ceil_mode
         self._user_name = name
 
-    def forward(self, x: Variable) -> Any:
+    def forward(self, x: AnyTensor) -> Any:
         """Compute the function.
 
         Args:
@@ -1473,7 +1579,7 @@ class MaxPool2D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Any:
+    def forward(self, x: AnyTensor) -> Any:
         """Compute the function.
 
         Args:
@@ -1541,7 +1647,7 @@ class MaxPool3D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Any:
+    def forward(self, x: AnyTensor) -> Any:
         """Compute the function.
 
         Args:
@@ -1609,7 +1715,7 @@ class LPPool1D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -1628,6 +1734,9 @@ class LPPool1D(FunctionLayer):
             data_format=self.data_format,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class LPPool2D(FunctionLayer):
@@ -1677,7 +1786,7 @@ class LPPool2D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -1696,6 +1805,9 @@ class LPPool2D(FunctionLayer):
             data_format=self.data_format,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class AdaptiveAvgPool1D(FunctionLayer):
@@ -1723,7 +1835,7 @@ class AdaptiveAvgPool1D(FunctionLayer):
         self.output_size = output_size
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -1733,6 +1845,9 @@ class AdaptiveAvgPool1D(FunctionLayer):
             ArgumentError: if ``output_size`` has the wrong number of entries, or a size is not known.
         """
         return F.adaptive_avg_pool1d(x, output_size=self.output_size, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class AdaptiveAvgPool2D(FunctionLayer):
@@ -1769,7 +1884,7 @@ class AdaptiveAvgPool2D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -1779,6 +1894,9 @@ class AdaptiveAvgPool2D(FunctionLayer):
             ArgumentError: if ``output_size`` has the wrong number of entries, or a size is not known.
         """
         return F.adaptive_avg_pool2d(x, output_size=self.output_size, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class AdaptiveAvgPool3D(FunctionLayer):
@@ -1815,7 +1933,7 @@ class AdaptiveAvgPool3D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -1825,6 +1943,9 @@ class AdaptiveAvgPool3D(FunctionLayer):
             ArgumentError: if ``output_size`` has the wrong number of entries, or a size is not known.
         """
         return F.adaptive_avg_pool3d(x, output_size=self.output_size, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class AdaptiveMaxPool1D(FunctionLayer):
@@ -1854,7 +1975,7 @@ class AdaptiveMaxPool1D(FunctionLayer):
         self.return_mask = return_mask
         self._user_name = name
 
-    def forward(self, x: Variable) -> Any:
+    def forward(self, x: AnyTensor) -> Any:
         """Compute the function.
 
         Args:
@@ -1893,7 +2014,7 @@ class AdaptiveMaxPool2D(FunctionLayer):
         self.return_mask = return_mask
         self._user_name = name
 
-    def forward(self, x: Variable) -> Any:
+    def forward(self, x: AnyTensor) -> Any:
         """Compute the function.
 
         Args:
@@ -1932,7 +2053,7 @@ class AdaptiveMaxPool3D(FunctionLayer):
         self.return_mask = return_mask
         self._user_name = name
 
-    def forward(self, x: Variable) -> Any:
+    def forward(self, x: AnyTensor) -> Any:
         """Compute the function.
 
         Args:
@@ -1987,7 +2108,7 @@ class MaxUnPool1D(FunctionLayer):
         self.output_size = output_size
         self._user_name = name
 
-    def forward(self, x: Variable, indices: Variable) -> Variable:
+    def forward(self, x: AnyTensor, indices: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2007,6 +2128,9 @@ class MaxUnPool1D(FunctionLayer):
             output_size=self.output_size,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class MaxUnPool2D(FunctionLayer):
@@ -2052,7 +2176,7 @@ class MaxUnPool2D(FunctionLayer):
         self.output_size = output_size
         self._user_name = name
 
-    def forward(self, x: Variable, indices: Variable) -> Variable:
+    def forward(self, x: AnyTensor, indices: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2072,6 +2196,9 @@ class MaxUnPool2D(FunctionLayer):
             output_size=self.output_size,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class MaxUnPool3D(FunctionLayer):
@@ -2117,7 +2244,7 @@ class MaxUnPool3D(FunctionLayer):
         self.output_size = output_size
         self._user_name = name
 
-    def forward(self, x: Variable, indices: Variable) -> Variable:
+    def forward(self, x: AnyTensor, indices: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2137,6 +2264,9 @@ class MaxUnPool3D(FunctionLayer):
             output_size=self.output_size,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class LocalResponseNorm(FunctionLayer):
@@ -2182,7 +2312,7 @@ class LocalResponseNorm(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2197,6 +2327,9 @@ class LocalResponseNorm(FunctionLayer):
             data_format=self.data_format,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Upsample(FunctionLayer):
@@ -2244,7 +2377,7 @@ class Upsample(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2263,6 +2396,9 @@ class Upsample(FunctionLayer):
             data_format=self.data_format,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class UpsamplingNearest2D(FunctionLayer):
@@ -2302,7 +2438,7 @@ class UpsamplingNearest2D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2312,6 +2448,9 @@ class UpsamplingNearest2D(FunctionLayer):
             ArgumentError: if the mode does not fit the rank, or not exactly one of ``size`` and ``scale_factor`` is given.
         """
         return F.interpolate(x, size=self.size, scale_factor=self.scale_factor, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class UpsamplingBilinear2D(FunctionLayer):
@@ -2351,7 +2490,7 @@ class UpsamplingBilinear2D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2369,6 +2508,9 @@ class UpsamplingBilinear2D(FunctionLayer):
             align_corners=True,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class PixelShuffle(FunctionLayer):
@@ -2402,7 +2544,7 @@ class PixelShuffle(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2413,6 +2555,9 @@ class PixelShuffle(FunctionLayer):
             ArgumentTypeError: if it is no int.
         """
         return F.pixel_shuffle(x, upscale_factor=self.upscale_factor, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class PixelUnshuffle(FunctionLayer):
@@ -2446,7 +2591,7 @@ class PixelUnshuffle(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2457,6 +2602,9 @@ class PixelUnshuffle(FunctionLayer):
             ArgumentTypeError: if it is no int.
         """
         return F.pixel_unshuffle(x, downscale_factor=self.downscale_factor, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class ChannelShuffle(FunctionLayer):
@@ -2490,7 +2638,7 @@ class ChannelShuffle(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2500,6 +2648,9 @@ class ChannelShuffle(FunctionLayer):
             ArgumentError: if ``groups`` does not divide the number of channels.
         """
         return F.channel_shuffle(x, groups=self.groups, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class ZeroPad2D(FunctionLayer):
@@ -2531,13 +2682,16 @@ class ZeroPad2D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: [N, C, H, W].
         """
         return F.zeropad2d(x, padding=self.padding, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Flatten(FunctionLayer):
@@ -2567,7 +2721,7 @@ class Flatten(FunctionLayer):
         self.stop_axis = stop_axis
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2576,7 +2730,10 @@ class Flatten(FunctionLayer):
         Raises:
             ArgumentError: if there is no such axis, or they stand in the wrong order.
         """
-        return manipulation.flatten(x, start_axis=self.start_axis, stop_axis=self.stop_axis, name=self._user_name)
+        return tensor.flatten(x, start_axis=self.start_axis, stop_axis=self.stop_axis, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Unflatten(FunctionLayer):
@@ -2606,13 +2763,16 @@ class Unflatten(FunctionLayer):
         self.shape = shape
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: a tensor.
         """
-        return manipulation.unflatten(x, axis=self.axis, shape=self.shape, name=self._user_name)
+        return tensor.unflatten(x, axis=self.axis, shape=self.shape, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Unfold(FunctionLayer):
@@ -2653,7 +2813,7 @@ class Unfold(FunctionLayer):
         self.strides = strides
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2670,6 +2830,9 @@ class Unfold(FunctionLayer):
             strides=self.strides,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Fold(FunctionLayer):
@@ -2713,7 +2876,7 @@ class Fold(FunctionLayer):
         self.strides = strides
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2731,6 +2894,9 @@ class Fold(FunctionLayer):
             strides=self.strides,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Pad1D(FunctionLayer):
@@ -2774,7 +2940,7 @@ class Pad1D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2784,6 +2950,9 @@ class Pad1D(FunctionLayer):
             ArgumentError: if the mode is unknown or the numbers do not fit.
         """
         return F.pad(x, pad=self.padding, mode=self.mode, value=self.value, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Pad2D(FunctionLayer):
@@ -2827,7 +2996,7 @@ class Pad2D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2837,6 +3006,9 @@ class Pad2D(FunctionLayer):
             ArgumentError: if the mode is unknown or the numbers do not fit.
         """
         return F.pad(x, pad=self.padding, mode=self.mode, value=self.value, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Pad3D(FunctionLayer):
@@ -2880,7 +3052,7 @@ class Pad3D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2890,6 +3062,9 @@ class Pad3D(FunctionLayer):
             ArgumentError: if the mode is unknown or the numbers do not fit.
         """
         return F.pad(x, pad=self.padding, mode=self.mode, value=self.value, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class ZeroPad1D(FunctionLayer):
@@ -2921,7 +3096,7 @@ class ZeroPad1D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2931,6 +3106,9 @@ class ZeroPad1D(FunctionLayer):
             ArgumentError: if the mode is unknown or the numbers do not fit.
         """
         return F.pad(x, pad=self.padding, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class ZeroPad3D(FunctionLayer):
@@ -2962,7 +3140,7 @@ class ZeroPad3D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -2972,6 +3150,9 @@ class ZeroPad3D(FunctionLayer):
             ArgumentError: if the mode is unknown or the numbers do not fit.
         """
         return F.pad(x, pad=self.padding, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class BCELoss(FunctionLayer):
@@ -3002,7 +3183,7 @@ class BCELoss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input: Variable, label: Variable) -> Variable:
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3013,6 +3194,9 @@ class BCELoss(FunctionLayer):
             ArgumentError: for another reduction.
         """
         return F.binary_cross_entropy(input, label, weight=self.weight, reduction=self.reduction, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class BCEWithLogitsLoss(FunctionLayer):
@@ -3051,7 +3235,7 @@ class BCEWithLogitsLoss(FunctionLayer):
         self.pos_weight = pos_weight
         self._user_name = name
 
-    def forward(self, logit: Variable, label: Variable) -> Variable:
+    def forward(self, logit: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3069,6 +3253,9 @@ class BCEWithLogitsLoss(FunctionLayer):
             pos_weight=self.pos_weight,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class CrossEntropyLoss(FunctionLayer):
@@ -3120,7 +3307,7 @@ class CrossEntropyLoss(FunctionLayer):
         self.label_smoothing = label_smoothing
         self._user_name = name
 
-    def forward(self, input: Variable, label: Variable) -> Variable:
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3143,6 +3330,9 @@ class CrossEntropyLoss(FunctionLayer):
             label_smoothing=self.label_smoothing,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class HingeEmbeddingLoss(FunctionLayer):
@@ -3173,7 +3363,7 @@ class HingeEmbeddingLoss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input: Variable, label: Variable) -> Variable:
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3184,6 +3374,9 @@ class HingeEmbeddingLoss(FunctionLayer):
             ArgumentError: for another reduction.
         """
         return F.hinge_embedding_loss(input, label, margin=self.margin, reduction=self.reduction, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class KLDivLoss(FunctionLayer):
@@ -3214,7 +3407,7 @@ class KLDivLoss(FunctionLayer):
         self.log_target = log_target
         self._user_name = name
 
-    def forward(self, input: Variable, label: Variable) -> Variable:
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3225,6 +3418,9 @@ class KLDivLoss(FunctionLayer):
             ArgumentError: for another reduction.
         """
         return F.kl_div(input, label, reduction=self.reduction, log_target=self.log_target, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class L1Loss(FunctionLayer):
@@ -3253,7 +3449,7 @@ class L1Loss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input: Variable, label: Variable) -> Variable:
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3264,6 +3460,9 @@ class L1Loss(FunctionLayer):
             ArgumentError: for another reduction.
         """
         return F.l1_loss(input, label, reduction=self.reduction, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class MSELoss(FunctionLayer):
@@ -3292,7 +3491,7 @@ class MSELoss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input: Variable, label: Variable) -> Variable:
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3303,6 +3502,9 @@ class MSELoss(FunctionLayer):
             ArgumentError: for another reduction.
         """
         return F.mse_loss(input, label, reduction=self.reduction, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class MultiMarginLoss(FunctionLayer):
@@ -3344,7 +3546,7 @@ class MultiMarginLoss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input: Variable, label: Variable) -> Variable:
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3363,6 +3565,9 @@ class MultiMarginLoss(FunctionLayer):
             reduction=self.reduction,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class MultiLabelSoftMarginLoss(FunctionLayer):
@@ -3393,7 +3598,7 @@ class MultiLabelSoftMarginLoss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input: Variable, label: Variable) -> Variable:
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3404,6 +3609,9 @@ class MultiLabelSoftMarginLoss(FunctionLayer):
             ArgumentError: for another reduction, or different shapes.
         """
         return F.multi_label_soft_margin_loss(input, label, weight=self.weight, reduction=self.reduction, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class NLLLoss(FunctionLayer):
@@ -3442,7 +3650,7 @@ class NLLLoss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input: Variable, label: Variable) -> Variable:
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3460,6 +3668,9 @@ class NLLLoss(FunctionLayer):
             reduction=self.reduction,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class PoissonNLLLoss(FunctionLayer):
@@ -3501,7 +3712,7 @@ class PoissonNLLLoss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input: Variable, label: Variable) -> Variable:
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3520,6 +3731,9 @@ class PoissonNLLLoss(FunctionLayer):
             reduction=self.reduction,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class SmoothL1Loss(FunctionLayer):
@@ -3552,7 +3766,7 @@ class SmoothL1Loss(FunctionLayer):
         self.is_huber = is_huber
         self._user_name = name
 
-    def forward(self, input: Variable, label: Variable) -> Variable:
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3570,6 +3784,9 @@ class SmoothL1Loss(FunctionLayer):
             is_huber=self.is_huber,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class SoftMarginLoss(FunctionLayer):
@@ -3598,7 +3815,7 @@ class SoftMarginLoss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input: Variable, label: Variable) -> Variable:
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3609,6 +3826,9 @@ class SoftMarginLoss(FunctionLayer):
             ArgumentError: for another reduction.
         """
         return F.soft_margin_loss(input, label, reduction=self.reduction, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class CosineSimilarity(FunctionLayer):
@@ -3638,7 +3858,7 @@ class CosineSimilarity(FunctionLayer):
         self.eps = eps
         self._user_name = name
 
-    def forward(self, x1: Variable, x2: Variable) -> Variable:
+    def forward(self, x1: AnyTensor, x2: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3646,6 +3866,9 @@ class CosineSimilarity(FunctionLayer):
             x2: vectors to compare with, of that shape or one that broadcasts.
         """
         return F.cosine_similarity(x1, x2, axis=self.axis, eps=self.eps)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class PairwiseDistance(FunctionLayer):
@@ -3677,7 +3900,7 @@ class PairwiseDistance(FunctionLayer):
         self.keepdim = keepdim
         self._user_name = name
 
-    def forward(self, x: Variable, y: Variable) -> Variable:
+    def forward(self, x: AnyTensor, y: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3685,6 +3908,9 @@ class PairwiseDistance(FunctionLayer):
             y: vectors of that shape.
         """
         return F.pairwise_distance(x, y, p=self.p, epsilon=self.epsilon, keepdim=self.keepdim, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class CosineEmbeddingLoss(FunctionLayer):
@@ -3718,7 +3944,7 @@ class CosineEmbeddingLoss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input1: Variable, input2: Variable, label: Variable) -> Variable:
+    def forward(self, input1: AnyTensor, input2: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3730,6 +3956,9 @@ class CosineEmbeddingLoss(FunctionLayer):
             ArgumentError: for another reduction, if the inputs have different shapes, or the label does not have one axis less.
         """
         return F.cosine_embedding_loss(input1, input2, label, margin=self.margin, reduction=self.reduction, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class GaussianNLLLoss(FunctionLayer):
@@ -3762,7 +3991,7 @@ class GaussianNLLLoss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input: Variable, label: Variable, variance: Variable) -> Variable:
+    def forward(self, input: AnyTensor, label: AnyTensor, variance: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3782,6 +4011,9 @@ class GaussianNLLLoss(FunctionLayer):
             reduction=self.reduction,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class MarginRankingLoss(FunctionLayer):
@@ -3812,7 +4044,7 @@ class MarginRankingLoss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input: Variable, other: Variable, label: Variable) -> Variable:
+    def forward(self, input: AnyTensor, other: AnyTensor, label: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3824,6 +4056,9 @@ class MarginRankingLoss(FunctionLayer):
             ArgumentError: for another reduction.
         """
         return F.margin_ranking_loss(input, other, label, margin=self.margin, reduction=self.reduction, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class TripletMarginLoss(FunctionLayer):
@@ -3868,7 +4103,7 @@ class TripletMarginLoss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input: Variable, positive: Variable, negative: Variable) -> Variable:
+    def forward(self, input: AnyTensor, positive: AnyTensor, negative: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3890,6 +4125,9 @@ class TripletMarginLoss(FunctionLayer):
             reduction=self.reduction,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class TripletMarginWithDistanceLoss(FunctionLayer):
@@ -3931,7 +4169,7 @@ class TripletMarginWithDistanceLoss(FunctionLayer):
         self.reduction = reduction
         self._user_name = name
 
-    def forward(self, input: Variable, positive: Variable, negative: Variable) -> Variable:
+    def forward(self, input: AnyTensor, positive: AnyTensor, negative: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -3952,6 +4190,9 @@ class TripletMarginWithDistanceLoss(FunctionLayer):
             reduction=self.reduction,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class CTCLoss(FunctionLayer):
@@ -3984,12 +4225,12 @@ class CTCLoss(FunctionLayer):
 
     def forward(
         self,
-        log_probs: Variable,
-        labels: Variable,
-        input_lengths: Variable,
-        label_lengths: Variable,
+        log_probs: AnyTensor,
+        labels: AnyTensor,
+        input_lengths: AnyTensor,
+        label_lengths: AnyTensor,
         norm_by_times: bool = False,
-    ) -> Variable:
+    ) -> AnyTensor:
         """Compute the function.
 
         Args:
@@ -4011,3 +4252,6 @@ class CTCLoss(FunctionLayer):
             reduction=self.reduction,
             norm_by_times=norm_by_times,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]

@@ -5,15 +5,17 @@ Tests: tests/paddle_suite/test_layers.py.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import Mismatch
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.checked import checked
 from onnxgrad.nn.layer import Layer
+from onnxgrad.nn.types import AnyTensor
 
 __all__ = ["FunctionLayer", "Identity", "Softmax2D"]
+
+Anything = TypeVar("Anything")
 
 
 class FunctionLayer(Layer):
@@ -60,7 +62,7 @@ class Softmax2D(FunctionLayer):
         super().__init__()
         self._user_name = name
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the softmax over the channels.
 
         Args:
@@ -75,6 +77,9 @@ class Softmax2D(FunctionLayer):
         if x.ndim not in (3, 4):
             raise Mismatch(f"Softmax2D takes 3 or 4 axes, not {x.ndim}.")
         return F.softmax(x, axis=-3)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Identity(Layer):
@@ -91,10 +96,13 @@ class Identity(Layer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, input: Variable) -> Variable:
+    def forward(self, input: Anything) -> Anything:
         """Return the input.
 
         Args:
             input: anything.
         """
         return input
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]

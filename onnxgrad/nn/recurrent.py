@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.checked import checked
 from onnxgrad.nn.layer import Layer
-from onnxgrad.nn.types import BiasAttr, Direction, WeightAttr
+from onnxgrad.nn.types import AnyTensor, BiasAttr, Direction, WeightAttr
 from onnxgrad.tensor.creation import full, zeros
 from onnxgrad.tensor.initializer import Uniform
 from onnxgrad.tensor.joining import concat, split, stack
@@ -112,7 +111,7 @@ class _Cell(RNNCellBase):
         """The shape of a state without the batch."""
         return (self.hidden_size,)
 
-    def _products(self, x: Variable, h: Variable) -> tuple[Variable, Variable]:
+    def _products(self, x: Variable, h: Variable) -> tuple[Any, Any]:
         a, b = matmul(x, self.weight_ih, transpose_y=True), matmul(h, self.weight_hh, transpose_y=True)
         return a if self.bias_ih is None else a + self.bias_ih, b if self.bias_hh is None else b + self.bias_hh
 
@@ -160,7 +159,7 @@ class SimpleRNNCell(_Cell):
         self._make(input_size, hidden_size, weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
         self.activation = activation
 
-    def forward(self, inputs: Variable, states: Variable | None = None) -> tuple[Variable, Variable]:
+    def forward(self, inputs: AnyTensor, states: AnyTensor | None = None) -> tuple[AnyTensor, AnyTensor]:
         """Compute a step.
 
         Args:
@@ -170,10 +169,13 @@ class SimpleRNNCell(_Cell):
         Returns:
             The output and the state after the step, which are the same: [batch, hidden_size].
         """
-        h: Variable = self.get_initial_states(inputs) if states is None else states
+        h: Any = self.get_initial_states(inputs) if states is None else states
         a, b = self._products(inputs, h)
         h = F.tanh(a + b) if self.activation == "tanh" else F.relu(a + b)
         return h, h
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class LSTMCell(_Cell):
@@ -220,7 +222,9 @@ class LSTMCell(_Cell):
         """The shapes of the two states without the batch."""
         return ((self.hidden_size,), (self.hidden_size,))
 
-    def forward(self, inputs: Variable, states: Sequence[Variable] | None = None) -> tuple[Variable, tuple[Variable, Variable]]:
+    def forward(
+        self, inputs: AnyTensor, states: Sequence[AnyTensor] | None = None
+    ) -> tuple[AnyTensor, tuple[AnyTensor, AnyTensor]]:
         """Compute a step.
 
         Args:
@@ -230,12 +234,16 @@ class LSTMCell(_Cell):
         Returns:
             The output [batch, hidden_size], and the two states after the step.
         """
-        h, c = self.get_initial_states(inputs) if states is None else states
+        pair: Any = self.get_initial_states(inputs) if states is None else states
+        h, c = pair
         a, b = self._products(inputs, h)
         i, f, g, o = split(a + b, 4, -1)
         c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
         h = F.sigmoid(o) * F.tanh(c)
         return h, (h, c)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class GRUCell(_Cell):
@@ -277,7 +285,7 @@ class GRUCell(_Cell):
         super().__init__()
         self._make(input_size, hidden_size, weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
 
-    def forward(self, inputs: Variable, states: Variable | None = None) -> tuple[Variable, Variable]:
+    def forward(self, inputs: AnyTensor, states: AnyTensor | None = None) -> tuple[AnyTensor, AnyTensor]:
         """Compute a step.
 
         Args:
@@ -287,13 +295,16 @@ class GRUCell(_Cell):
         Returns:
             The output and the state after the step, which are the same: [batch, hidden_size].
         """
-        h: Variable = self.get_initial_states(inputs) if states is None else states
+        h: Any = self.get_initial_states(inputs) if states is None else states
         a, b = self._products(inputs, h)
         (xr, xz, xc), (hr, hz, hc) = split(a, 3, -1), split(b, 3, -1)
         z = F.sigmoid(xz + hz)
         c = F.tanh(xc + F.sigmoid(xr + hr) * hc)
         h = (h - c) * z + c
         return h, h
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class RNN(Layer):
@@ -408,7 +419,7 @@ class BiRNN(Layer):
 class _Recurrent(Layer):
     """Base of layers of one kind over a whole sequence, by ONNX's operator."""
 
-    cell: ClassVar[type[_Cell]]
+    cell: ClassVar[Any]
     op_type = ""
     order: tuple[int, ...] = ()
     """The gates of ONNX's weights, by their number in Paddle's."""
@@ -439,9 +450,7 @@ class _Recurrent(Layer):
                 for parameter_name, parameter in cell._parameters.items():
                     self._parameters[f"{parameter_name}_l{layer}{suffix}"] = parameter
 
-    def _run(
-        self, inputs: Variable, initial_states: Sequence[Variable], lengths: Variable | None
-    ) -> tuple[Variable, list[Variable]]:
+    def _run(self, inputs: Variable, initial_states: Sequence[Variable], lengths: Variable | None) -> tuple[Any, list[Any]]:
         """Outputs and last states of all layers, from the states of each kind or from zeros."""
         x = inputs if self.time_major else transpose(inputs, [1, 0, 2])
         names = ("initial_h", "initial_c")[: 2 if self.op_type == "LSTM" else 1]
@@ -468,11 +477,11 @@ class _Recurrent(Layer):
                 parameter_name: self._parameters[f"{parameter_name}_l{layer}{suffix}"]
                 for parameter_name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
             }
-            w.append(self._ordered(op, own["weight_ih"]))
-            r.append(self._ordered(op, own["weight_hh"]))
+            w.append(self._ordered(own["weight_ih"]))
+            r.append(self._ordered(own["weight_hh"]))
             blank = zeros([len(self.order) * self.hidden_size], self._dtype)
             biases = [blank if own[parameter_name] is None else own[parameter_name] for parameter_name in ("bias_ih", "bias_hh")]
-            b.append(concat([self._ordered(op, bias) for bias in biases], 0))
+            b.append(concat([self._ordered(bias) for bias in biases], 0))
         attrs = {"hidden_size": self.hidden_size, "direction": "bidirectional" if len(w) == 2 else "forward", **self._attributes}
         operands = [x, stack(w, 0), stack(r, 0), stack(b, 0), lengths, states.get("initial_h"), states.get("initial_c")]
         count = 3 if self.op_type == "LSTM" else 2
@@ -480,7 +489,7 @@ class _Recurrent(Layer):
         y = op.Transpose(y, perm=[0, 2, 1, 3])
         return [op.Reshape(y, np.array([0, 0, len(w) * self.hidden_size])), *ends]
 
-    def _ordered(self, op: Builder, weight: Any) -> Variable:
+    def _ordered(self, weight: Any) -> Any:
         if self.order == tuple(range(len(self.order))):
             return weight
         gates = split(weight, len(self.order), 0)
@@ -548,8 +557,8 @@ class SimpleRNN(_Recurrent):
         self._attributes = {"activations": [activation.capitalize()] * self.num_directions}
 
     def forward(
-        self, inputs: Variable, initial_states: Variable | None = None, sequence_length: Variable | None = None
-    ) -> tuple[Variable, Variable]:
+        self, inputs: AnyTensor, initial_states: AnyTensor | None = None, sequence_length: Variable | None = None
+    ) -> tuple[AnyTensor, AnyTensor]:
         """Compute all steps.
 
         Args:
@@ -562,6 +571,9 @@ class SimpleRNN(_Recurrent):
         """
         y, (h,) = self._run(inputs, [] if initial_states is None else [initial_states], sequence_length)
         return y, h
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class LSTM(_Recurrent):
@@ -618,8 +630,8 @@ class LSTM(_Recurrent):
         self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs)
 
     def forward(
-        self, inputs: Variable, initial_states: Sequence[Variable] | None = None, sequence_length: Variable | None = None
-    ) -> tuple[Variable, tuple[Variable, Variable]]:
+        self, inputs: AnyTensor, initial_states: Sequence[AnyTensor] | None = None, sequence_length: Variable | None = None
+    ) -> tuple[AnyTensor, tuple[AnyTensor, AnyTensor]]:
         """Compute all steps.
 
         Args:
@@ -632,6 +644,9 @@ class LSTM(_Recurrent):
         """
         y, (h, c) = self._run(inputs, [] if initial_states is None else initial_states, sequence_length)
         return y, (h, c)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class GRU(_Recurrent):
@@ -689,8 +704,8 @@ class GRU(_Recurrent):
         self._attributes = {"linear_before_reset": 1}
 
     def forward(
-        self, inputs: Variable, initial_states: Variable | None = None, sequence_length: Variable | None = None
-    ) -> tuple[Variable, Variable]:
+        self, inputs: AnyTensor, initial_states: AnyTensor | None = None, sequence_length: Variable | None = None
+    ) -> tuple[AnyTensor, AnyTensor]:
         """Compute all steps.
 
         Args:
@@ -703,3 +718,6 @@ class GRU(_Recurrent):
         """
         y, (h,) = self._run(inputs, [] if initial_states is None else [initial_states], sequence_length)
         return y, h
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]

@@ -6,7 +6,7 @@ Tests: tests/nn/test_layers_as_paddle.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, overload
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from onnxgrad.nn.checked import checked
 from onnxgrad.nn.container import LayerList
 from onnxgrad.nn.functional_layers import Dropout
 from onnxgrad.nn.layer import Layer
-from onnxgrad.nn.types import Activation, BiasAttr, WeightAttr
+from onnxgrad.nn.types import Activation, AnyTensor, BiasAttr, WeightAttr
 from onnxgrad.nn.weighted import LayerNorm, Linear
 from onnxgrad.tensor.creation import zeros
 from onnxgrad.tensor.joining import concat
@@ -29,8 +29,6 @@ __all__ = [
     "MultiHeadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
     "TransformerEncoderLayer",
 ]  # fmt: skip
-
-Entry = TypeVar("Entry")
 
 
 class _Cache(NamedTuple):
@@ -164,7 +162,7 @@ def _added(mask: Variable | None, dtype: Any) -> Any:
     return (cast(mask, dtype) - 1.0) * 1e9
 
 
-def _each(attr: Entry | Sequence[Entry], count: int) -> list[Any]:
+def _each(attr: Any, count: int) -> list[Any]:
     """Attributes of ``count`` parts: one for all, or a list; a list of one holds for all."""
     listed = list(attr) if isinstance(attr, (list, tuple)) else [attr]
     return listed * count if len(listed) == 1 else listed
@@ -193,19 +191,20 @@ class _Block(Layer):
         for at in range(1, parts + 1):
             self.add_sublayer(f"norm{at}", LayerNorm(width, arguments["layer_norm_eps"]))
             self.add_sublayer(f"dropout{at}", Dropout(dropout))
-        self.activation: Callable[[Variable], Variable] = getattr(F, arguments["activation"])
+        self.activation: Callable[[Any], Any] = getattr(F, arguments["activation"])
 
     def _residual(
-        self, norm: LayerNorm, dropout: Dropout, x: Variable, part: Callable[[Variable], Any]
-    ) -> tuple[Variable, list[Any]]:
+        self, norm: LayerNorm, dropout: Dropout, x: AnyTensor, part: Callable[[AnyTensor], Any]
+    ) -> tuple[AnyTensor, list[Any]]:
         """x plus a part of it, with the norm before or after; and what else the part gives."""
         result = part(norm(x) if self.normalize_before else x)
         y, *more = result if isinstance(result, tuple) else (result,)
         y = x + dropout(y)
         return (y if self.normalize_before else norm(y)), more
 
-    def _feed_forward(self, x: Variable) -> Variable:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+    def _feed_forward(self, x: AnyTensor) -> AnyTensor:
+        activated: AnyTensor = self.activation(self.linear1(x))
+        return self.linear2(self.dropout(activated))
 
     def again(self) -> Self:
         """Make another layer of this kind, with parameters of its own."""
@@ -274,7 +273,13 @@ class TransformerEncoderLayer(_Block):
         }
         self._make(["self_attn"], arguments)
 
-    def forward(self, src: Variable, src_mask: Variable | None = None, cache: _Cache | None = None) -> Any:
+    @overload
+    def forward(self, src: AnyTensor, src_mask: Variable | None = None, cache: None = None) -> AnyTensor: ...
+
+    @overload
+    def forward(self, src: AnyTensor, src_mask: Variable | None = None, *, cache: _Cache) -> tuple[AnyTensor, _Cache]: ...
+
+    def forward(self, src: AnyTensor, src_mask: Variable | None = None, cache: _Cache | None = None) -> Any:
         """Compute the layer.
 
         Args:
@@ -289,6 +294,9 @@ class TransformerEncoderLayer(_Block):
         src, more = self._residual(self.norm1, self.dropout1, src, lambda x: self.self_attn(x, x, x, mask, cache))
         src, _ = self._residual(self.norm2, self.dropout2, src, self._feed_forward)
         return src if cache is None else (src, more[-1])
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def gen_cache(self, src: Variable) -> Any:
         """Make an empty cache for this layer, for the batch of ``src``: [batch, length, d_model]."""
@@ -360,9 +368,30 @@ class TransformerDecoderLayer(_Block):
         }
         self._make(["self_attn", "cross_attn"], arguments)
 
+    @overload
     def forward(
         self,
-        tgt: Variable,
+        tgt: AnyTensor,
+        memory: Variable,
+        tgt_mask: Variable | None = None,
+        memory_mask: Variable | None = None,
+        cache: None = None,
+    ) -> AnyTensor: ...
+
+    @overload
+    def forward(
+        self,
+        tgt: AnyTensor,
+        memory: Variable,
+        tgt_mask: Variable | None = None,
+        memory_mask: Variable | None = None,
+        *,
+        cache: tuple[_Cache, _StaticCache],
+    ) -> tuple[AnyTensor, tuple[_Cache, _StaticCache]]: ...
+
+    def forward(
+        self,
+        tgt: AnyTensor,
         memory: Variable,
         tgt_mask: Variable | None = None,
         memory_mask: Variable | None = None,
@@ -387,6 +416,9 @@ class TransformerDecoderLayer(_Block):
         tgt, _ = self._residual(self.norm2, self.dropout2, tgt, lambda x: attend(x, memory, memory, memory_mask, fixed))
         tgt, _ = self._residual(self.norm3, self.dropout3, tgt, self._feed_forward)
         return tgt if cache is None else (tgt, (more[-1], fixed))
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def gen_cache(self, memory: Variable) -> tuple[Any, Any]:
         """Make an empty cache for self-attention, and project ``memory``: [batch, length of memory, d_model]."""
@@ -438,7 +470,13 @@ class TransformerEncoder(_Stack):
         super().__init__()
         self._make(encoder_layer, num_layers, norm)
 
-    def forward(self, src: Variable, src_mask: Variable | None = None, cache: Sequence[Any] | None = None) -> Any:
+    @overload
+    def forward(self, src: AnyTensor, src_mask: Variable | None = None, cache: None = None) -> AnyTensor: ...
+
+    @overload
+    def forward(self, src: AnyTensor, src_mask: Variable | None = None, *, cache: Sequence[Any]) -> tuple[AnyTensor, list[Any]]: ...
+
+    def forward(self, src: AnyTensor, src_mask: Variable | None = None, cache: Sequence[Any] | None = None) -> Any:
         """Apply the layers.
 
         Args:
@@ -450,6 +488,9 @@ class TransformerEncoder(_Stack):
             [batch, length, d_model]; with a cache, a tuple of this and the caches after these steps.
         """
         return self._through(src, cache, _added(src_mask, src.dtype))
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def gen_cache(self, src: Variable) -> list[Any]:
         """Make an empty cache for each layer, for the batch of ``src``: [batch, length, d_model]."""
@@ -478,9 +519,30 @@ class TransformerDecoder(_Stack):
         super().__init__()
         self._make(decoder_layer, num_layers, norm)
 
+    @overload
     def forward(
         self,
-        tgt: Variable,
+        tgt: AnyTensor,
+        memory: Variable,
+        tgt_mask: Variable | None = None,
+        memory_mask: Variable | None = None,
+        cache: None = None,
+    ) -> AnyTensor: ...
+
+    @overload
+    def forward(
+        self,
+        tgt: AnyTensor,
+        memory: Variable,
+        tgt_mask: Variable | None = None,
+        memory_mask: Variable | None = None,
+        *,
+        cache: Sequence[Any],
+    ) -> tuple[AnyTensor, list[Any]]: ...
+
+    def forward(
+        self,
+        tgt: AnyTensor,
         memory: Variable,
         tgt_mask: Variable | None = None,
         memory_mask: Variable | None = None,
@@ -499,6 +561,9 @@ class TransformerDecoder(_Stack):
             [batch, length, d_model]; with a cache, a tuple of this and the caches after these steps.
         """
         return self._through(tgt, cache, memory, _added(tgt_mask, tgt.dtype), _added(memory_mask, memory.dtype))
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def gen_cache(self, memory: Variable, do_zip: bool = False) -> list[Any]:
         """Make a cache for each layer.
@@ -560,24 +625,24 @@ class Transformer(Layer):
         custom_decoder: Layer | None = None,
     ) -> None:
         super().__init__()
-        common: tuple[Any, ...] = (
-            d_model,
-            nhead,
-            dim_feedforward,
-            dropout,
-            activation,
-            attn_dropout,
-            act_dropout,
-            normalize_before,
-        )
+        common: dict[str, Any] = {
+            "d_model": d_model,
+            "nhead": nhead,
+            "dim_feedforward": dim_feedforward,
+            "dropout": dropout,
+            "activation": activation,
+            "attn_dropout": attn_dropout,
+            "act_dropout": act_dropout,
+            "normalize_before": normalize_before,
+        }
         weights, biases = _each(weight_attr, 3), _each(bias_attr, 3)
         weights, biases = ([each[0], *each] if len(each) == 2 else each for each in (weights, biases))
         if custom_encoder is None:
-            first = TransformerEncoderLayer(*common, [weights[0], weights[-1]], [biases[0], biases[-1]])
+            first = TransformerEncoderLayer(**common, weight_attr=[weights[0], weights[-1]], bias_attr=[biases[0], biases[-1]])
             custom_encoder = TransformerEncoder(first, num_encoder_layers, LayerNorm(d_model))
         self.encoder = custom_encoder
         if custom_decoder is None:
-            first_decoder = TransformerDecoderLayer(*common, weights, biases)
+            first_decoder = TransformerDecoderLayer(**common, weight_attr=weights, bias_attr=biases)
             custom_decoder = TransformerDecoder(first_decoder, num_decoder_layers, LayerNorm(d_model))
         self.decoder = custom_decoder
         self.d_model, self.nhead = d_model, nhead
@@ -585,11 +650,11 @@ class Transformer(Layer):
     def forward(
         self,
         src: Variable,
-        tgt: Variable,
+        tgt: AnyTensor,
         src_mask: Variable | None = None,
         tgt_mask: Variable | None = None,
         memory_mask: Variable | None = None,
-    ) -> Variable:
+    ) -> AnyTensor:
         """Encode ``src``, and decode ``tgt`` with it.
 
         Args:
@@ -602,8 +667,11 @@ class Transformer(Layer):
         Returns:
             Floats [batch, length, d_model].
         """
-        decoded: Variable = self.decoder(tgt, self.encoder(src, src_mask), tgt_mask, memory_mask)
+        decoded: AnyTensor = self.decoder(tgt, self.encoder(src, src_mask), tgt_mask, memory_mask)
         return decoded
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def generate_square_subsequent_mask(self, length: int) -> Tensor:
         """Make the causal mask [length, length], added to scores so that no position sees a later one.

@@ -38,8 +38,8 @@ def weight_norm(layer: Layer, name: str = "weight", dim: int | None = 0) -> Laye
         raise ArgumentError(f"weight_norm: the layer has no parameter {name!r}.")
     if dim is not None and not -weight.ndim <= dim < weight.ndim:
         raise ArgumentError(f"weight_norm: axis {dim} is outside the {weight.ndim} axes of {name!r}.")
-    whole = dim is None or dim == -1
-    axes = [axis for axis in range(weight.ndim) if whole or axis != dim % weight.ndim]
+    kept = None if dim is None or dim == -1 else dim % weight.ndim
+    axes = [axis for axis in range(weight.ndim) if axis != kept]
     sizes = [1 if axis in axes else size for axis, size in enumerate(weight.shape)]
     length = np.sqrt(np.sum(np.square(weight.numpy()), tuple(axes)))
     del layer._parameters[name]
@@ -63,6 +63,7 @@ def remove_weight_norm(layer: Layer, name: str = "weight") -> Layer:
     hook.remove()
     value = getattr(layer, name).numpy()
     v = layer._parameters.pop(f"{name}_v")
+    assert v is not None
     del layer._parameters[f"{name}_g"]
     object.__delattr__(layer, name)
     layer.add_parameter(name, EagerParameter(value, v.name.removesuffix("_v")))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from onnxgrad.nn.functional.windows import numbers
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.types import (
     Activation,
+    AnyTensor,
     BiasAttr,
     FloatName,
     Layout,
@@ -77,7 +78,7 @@ class Linear(Layer):
         self.weight = self.create_parameter([self.in_features, self.out_features], weight_attr)
         self.bias = self.create_parameter([self.out_features], bias_attr, is_bias=True)
 
-    def forward(self, input: Variable) -> Variable:
+    def forward(self, input: AnyTensor) -> AnyTensor:
         """Multiply by the weight and add the bias.
 
         Args:
@@ -87,6 +88,9 @@ class Linear(Layer):
             Floats [..., out_features].
         """
         return F.linear(input, self.weight, self.bias)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, dtype={self._dtype}"
@@ -123,16 +127,18 @@ class _Conv(Layer):
         self.bias = self.create_parameter([out_channels], bias_attr, is_bias=True)
 
 
-def _bordered(x: Variable, axes: int, padding: Padding, padding_mode: PaddingMode, data_format: Layout) -> tuple[Variable, Padding]:
+def _bordered(
+    x: AnyTensor, axes: int, padding: Padding, padding_mode: PaddingMode, data_format: Layout
+) -> tuple[AnyTensor, Padding]:
     """``x`` and the padding that a convolution puts around it, or ``x`` with a border that is no zeros and no padding."""
     if padding_mode == "zeros":
         return x, padding
     if isinstance(padding, str):
         raise ArgumentError(f"padding_mode {padding_mode!r} takes padding as numbers, not {padding!r}.")
-    sizes = [padding] * axes if isinstance(padding, int) else list(padding)
+    sizes: list[Any] = [padding] * axes if isinstance(padding, int) else list(padding)
     pairs = [n for size in reversed(sizes) for n in ((size, size) if isinstance(size, int) else size)]
     if len(sizes) == 2 * axes:
-        pairs = [int(n) for at in range(len(sizes) - 2, -1, -2) for n in sizes[at : at + 2]]  # type: ignore[arg-type]
+        pairs = [int(n) for at in range(len(sizes) - 2, -1, -2) for n in sizes[at : at + 2]]
     return F.pad(x, pairs, mode=padding_mode, data_format=data_format), 0
 
 
@@ -182,7 +188,7 @@ class Conv1D(_Conv):
         self._padding_mode, self._data_format = padding_mode, data_format
         self._make_filters(1, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr)
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Convolve ``x`` with the filters and add the bias.
 
         Args:
@@ -193,6 +199,9 @@ class Conv1D(_Conv):
         """
         x, padding = _bordered(x, 1, self._padding, self._padding_mode, self._data_format)
         return F.conv1d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Conv2D(_Conv):
@@ -242,7 +251,7 @@ class Conv2D(_Conv):
         self._padding_mode, self._data_format = padding_mode, data_format
         self._make_filters(2, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr)
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Convolve ``x`` with the filters and add the bias.
 
         Args:
@@ -253,6 +262,9 @@ class Conv2D(_Conv):
         """
         x, padding = _bordered(x, 2, self._padding, self._padding_mode, self._data_format)
         return F.conv2d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Conv3D(_Conv):
@@ -302,7 +314,7 @@ class Conv3D(_Conv):
         self._padding_mode, self._data_format = padding_mode, data_format
         self._make_filters(3, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr)
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Convolve ``x`` with the filters and add the bias.
 
         Args:
@@ -313,6 +325,9 @@ class Conv3D(_Conv):
         """
         x, padding = _bordered(x, 3, self._padding, self._padding_mode, self._data_format)
         return F.conv3d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Conv1DTranspose(_Conv):
@@ -360,7 +375,7 @@ class Conv1DTranspose(_Conv):
         self._groups, self._dilation, self._data_format = groups, dilation, data_format
         self._make_filters(1, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr, transposed=True)
 
-    def forward(self, x: Variable, output_size: Numbers | None = None) -> Variable:
+    def forward(self, x: AnyTensor, output_size: Numbers | None = None) -> AnyTensor:
         """Add a weighted filter for each element of ``x``, and the bias.
 
         Args:
@@ -382,6 +397,9 @@ class Conv1DTranspose(_Conv):
             output_size,
             self._data_format,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Conv2DTranspose(_Conv):
@@ -429,7 +447,7 @@ class Conv2DTranspose(_Conv):
         self._groups, self._dilation, self._data_format = groups, dilation, data_format
         self._make_filters(2, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr, transposed=True)
 
-    def forward(self, x: Variable, output_size: Numbers | None = None) -> Variable:
+    def forward(self, x: AnyTensor, output_size: Numbers | None = None) -> AnyTensor:
         """Add a weighted filter for each element of ``x``, and the bias.
 
         Args:
@@ -451,6 +469,9 @@ class Conv2DTranspose(_Conv):
             output_size,
             self._data_format,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Conv3DTranspose(_Conv):
@@ -499,7 +520,7 @@ class Conv3DTranspose(_Conv):
         self._groups, self._dilation, self._data_format = groups, dilation, data_format
         self._make_filters(3, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr, transposed=True)
 
-    def forward(self, x: Variable, output_size: Numbers | None = None) -> Variable:
+    def forward(self, x: AnyTensor, output_size: Numbers | None = None) -> AnyTensor:
         """Add a weighted filter for each element of ``x``, and the bias.
 
         Args:
@@ -521,6 +542,9 @@ class Conv3DTranspose(_Conv):
             output_size,
             self._data_format,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 # Tables and products -------------------------------------------------------------------------------------------------
@@ -573,7 +597,7 @@ class Embedding(Layer):
             rows[self._padding_idx] = 0
             self.weight.set_value(rows)
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Look up a row for each index.
 
         Args:
@@ -583,6 +607,9 @@ class Embedding(Layer):
             Floats [..., embedding_dim].
         """
         return F.embedding(x, self.weight, self._padding_idx, self._max_norm, self._norm_type, self._sparse)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
         return f"{self._num_embeddings}, {self._embedding_dim}, sparse={self._sparse}"
@@ -621,7 +648,7 @@ class Bilinear(Layer):
         self.weight = self.create_parameter([out_features, in1_features, in2_features], weight_attr)
         self.bias = self.create_parameter([1, out_features], bias_attr, is_bias=True)
 
-    def forward(self, x1: Variable, x2: Variable) -> Variable:
+    def forward(self, x1: AnyTensor, x2: AnyTensor) -> AnyTensor:
         """Multiply two rows with the weight.
 
         Args:
@@ -632,6 +659,9 @@ class Bilinear(Layer):
             Floats [N, out_features].
         """
         return F.bilinear(x1, x2, self.weight, self.bias)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class PReLU(Layer):
@@ -665,7 +695,7 @@ class PReLU(Layer):
         self._num_parameters, self._init, self._data_format, self._user_name = num_parameters, init, data_format, name
         self._weight = self.create_parameter([num_parameters], weight_attr, default_initializer=Constant(init))
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Multiply the negative elements by the weight.
 
         Args:
@@ -675,6 +705,9 @@ class PReLU(Layer):
             Floats of that shape.
         """
         return F.prelu(x, self._weight, data_format=self._data_format)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
         named = "" if self._user_name is None else f", name={self._user_name}"
@@ -719,7 +752,7 @@ class LayerNorm(Layer):
         self.weight = self.create_parameter([size], weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter([size], bias_attr, is_bias=True)
 
-    def forward(self, input: Variable) -> Variable:
+    def forward(self, input: AnyTensor) -> AnyTensor:
         """Normalise, scale and shift.
 
         Args:
@@ -729,6 +762,9 @@ class LayerNorm(Layer):
             Floats of that shape.
         """
         return F.layer_norm(input, self._normalized_shape, self.weight, self.bias, self._epsilon)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
         return f"normalized_shape={self._normalized_shape}, epsilon={self._epsilon}"
@@ -773,7 +809,7 @@ class GroupNorm(Layer):
         self.weight = self.create_parameter([num_channels], weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter([num_channels], bias_attr, is_bias=True)
 
-    def forward(self, input: Variable) -> Variable:
+    def forward(self, input: AnyTensor) -> AnyTensor:
         """Normalise, scale and shift.
 
         Args:
@@ -783,6 +819,9 @@ class GroupNorm(Layer):
             Floats of that shape.
         """
         return F.group_norm(input, self._num_groups, self._epsilon, self.weight, self.bias, self._data_format)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
         return f"num_groups={self._num_groups}, epsilon={self._epsilon}"
@@ -824,7 +863,7 @@ class _BatchNorm(Layer):
         self.register_buffer("_variance", leaf(np.ones(num_features, dtype)))
         self._mean.name, self._variance.name = f"{self.full_name()}.w_1", f"{self.full_name()}.w_2"
 
-    def forward(self, input: Variable) -> Variable:
+    def forward(self, input: AnyTensor) -> AnyTensor:
         """Normalise, scale and shift.
 
         Args:
@@ -846,6 +885,9 @@ class _BatchNorm(Layer):
             self._data_format,
             self._use_global_stats,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
         return f"num_features={self._num_features}, momentum={self._momentum}, epsilon={self._epsilon}"
@@ -1061,7 +1103,7 @@ class BatchNorm(_BatchNorm):
         if is_test:
             self.eval()
 
-    def forward(self, input: Variable) -> Variable:
+    def forward(self, input: AnyTensor) -> AnyTensor:
         """Normalise, scale and shift, and apply the activation.
 
         Args:
@@ -1073,7 +1115,7 @@ class BatchNorm(_BatchNorm):
         y = super().forward(input)
         if self._act is None:
             return y
-        activated: Variable = getattr(F, self._act)(y)
+        activated: AnyTensor = getattr(F, self._act)(y)
         return activated
 
 
@@ -1098,7 +1140,7 @@ class _InstanceNorm(Layer):
         self.scale = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)
 
-    def forward(self, input: Variable) -> Variable:
+    def forward(self, input: AnyTensor) -> AnyTensor:
         """Normalise, scale and shift.
 
         Args:
@@ -1116,6 +1158,9 @@ class _InstanceNorm(Layer):
             momentum=self._momentum,
             data_format=self._data_format,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
         return f"num_features={self._num_features}, epsilon={self._epsilon}"
@@ -1273,7 +1318,7 @@ class SpectralNorm(Layer):
         self.weight_v = self.create_parameter([math.prod(weight_shape) // height], default_initializer=normal)
         self.weight_u.stop_gradient = self.weight_v.stop_gradient = True
 
-    def forward(self, x: Variable) -> Variable:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Divide a weight by its largest singular value.
 
         Args:
@@ -1287,4 +1332,7 @@ class SpectralNorm(Layer):
         if self._power_iters and x.is_eager:
             self.weight_u.set_value(u.detach())
             self.weight_v.set_value(v.detach())
-        return y
+        return cast(AnyTensor, y)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]

@@ -277,10 +277,11 @@ def pad(
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode not in modes:
         raise ArgumentError(f"pad: mode is one of {list(modes)}, not {mode!r}.")
+    border: Any = pad
     if is_variable(pad):
         later = pad if pad.value is None and not pad.is_eager else None
-        pad = range(pad.shape[0]) if later is not None else pad.get_value()
-    widths = [int(pad)] * (2 * (x.ndim - 2)) if isinstance(pad, int) else [int(n) for n in pad]
+        border = range(pad.shape[0]) if later is not None else pad.get_value()
+    widths = [int(border)] * (2 * (x.ndim - 2)) if isinstance(border, int) else [int(n) for n in border]
     if len(widths) % 2:
         raise ArgumentError(f"pad: {widths} must hold a start and an end for each axis.")
     pairs = list(zip(widths[::2], widths[1::2], strict=True))
@@ -302,8 +303,8 @@ def pad(
     if later is not None:
         # The numbers so far are places in it.
         pads = layer.op.Cast(layer.op.Gather(later, pads), to=7)
-    border = layer.op.constant(np.asarray(value), x.dtype) if mode == "constant" else None
-    return layer.result("Pad", x, pads, border, np.array([a for a, _ in ordered]), mode=modes[mode])
+    constant = layer.op.constant(np.asarray(value), x.dtype) if mode == "constant" else None
+    return layer.result("Pad", x, pads, constant, np.array([a for a, _ in ordered]), mode=modes[mode])
 
 
 def zeropad2d(x: Variable, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> Variable:
@@ -385,9 +386,10 @@ def one_hot(x: Variable, num_classes: int | Variable, name: str | None = None) -
         (-1, 5, 7)
     """
     layer, op = open_layer("one_hot_v2", x, *variables_in(num_classes), name=name)
-    if num_classes == -1 and not is_variable(num_classes):
-        num_classes = op.Add(op.ReduceMax(as_dtype(op, x, "int64"), keepdims=0), np.array(1))
-    depth = as_dtype(op, num_classes, "int64") if is_variable(num_classes) else np.array(int(num_classes))
+    count: Any = num_classes
+    if not is_variable(count) and count == -1:
+        count = op.Add(op.ReduceMax(as_dtype(op, x, "int64"), keepdims=0), np.array(1))
+    depth = as_dtype(op, count, "int64") if is_variable(count) else np.array(int(count))
     index = as_dtype(op, x, "int64")
     if x.ndim == 0:
         rows = op.OneHot(op.Unsqueeze(index, [0]), depth, np.array([0.0, 1.0], np.float32), axis=-1)

@@ -37,7 +37,7 @@ def _max_pool(
     ceil_mode: bool,
     data_format: str,
     name: str | None,
-) -> Any:
+) -> Variable | tuple[Variable, Variable]:
     if return_mask and channels_last(data_format, axes):
         raise ArgumentError(f"max_pool{axes}d: return_mask needs channels first. Transpose before.")
     window = PoolWindow("max_pool2d_with_index" if return_mask else f"pool{axes}d", axes, x, data_format, name=name)
@@ -554,8 +554,8 @@ def _lp_pool(
 ) -> Variable:
     p = norm_type
     if math.isinf(p):
-        y: Variable = _max_pool(axes, x, kernel_size, stride, padding, False, ceil_mode, data_format, name)
-        return y
+        planes = PoolWindow(f"pool{axes}d", axes, x, data_format, name=name)
+        return planes.result("MaxPool", planes.x, **planes.pool(kernel_size, stride, padding, ceil_mode))
     if ceil_mode:
         raise NotOffered(f"lp_pool{axes}d with ceil_mode is not offered. Pad the input instead.")
     window = PoolWindow(f"lp_pool{axes}d", axes, x, data_format, name=name)
@@ -747,7 +747,9 @@ def _means_along(layer: LayerHelper, x: Variable, axis: int, size: int) -> Any:
     return op.Transpose(op.MatMul(op.Transpose(x, perm=order), matrix), perm=back)
 
 
-def _adaptive_max_pool(axes: int, x: Variable, output_size: Any, return_mask: bool, name: str | None) -> Any:
+def _adaptive_max_pool(
+    axes: int, x: Variable, output_size: Any, return_mask: bool, name: str | None
+) -> Variable | tuple[Variable, Variable]:
     layer, op = open_layer("adaptive_pool2d", x, name=name)
     image = [known_dim(x, 2 + i, f"adaptive_max_pool{axes}d") for i in range(axes)]
     sizes = [n if m is None else m for n, m in zip(image, _sizes(output_size, axes), strict=True)]
