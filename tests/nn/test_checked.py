@@ -48,7 +48,7 @@ def test_each_argument_of_a_wrong_kind_is_refused_with_its_name(name):
 
 @pytest.mark.parametrize("name", CHECKED)
 def test_each_word_that_is_none_is_refused_with_those_that_are(name):
-    required, parameters = arguments(CHECKED[name])
+    required, _ = arguments(CHECKED[name])
     words = {
         argument: typing.get_args(kind)
         for argument, kind in typing.get_type_hints(CHECKED[name].__init__).items()
@@ -89,7 +89,7 @@ def test_the_message_names_class_argument_and_what_it_takes(make, message):
 def test_a_word_that_is_none_is_an_error_of_value():
     with pytest.raises(errors.ArgumentError, match=r"^MSELoss: reduction is 'mean', 'sum' or 'none', not 'avg'\.$"):
         nn.MSELoss("avg")
-    with pytest.raises(errors.ArgumentError, match="padding is 'SAME', 'VALID', 'same', 'valid', an int, a list of ints"):
+    with pytest.raises(errors.ArgumentError, match=r"padding is 'SAME', 'VALID', 'same', 'valid', an int, a list of ints"):
         nn.Conv2D(3, 4, 3, padding="FULL")
     with pytest.raises(errors.ArgumentTypeError, match="reduction is 'mean', 'sum' or 'none', not 3"):
         nn.MSELoss(3)
@@ -99,7 +99,7 @@ def test_the_class_of_a_subclass_is_named():
     class Mine(nn.Linear):
         pass
 
-    with pytest.raises(TypeError, match="^Mine: in_features"):
+    with pytest.raises(TypeError, match=r"^Mine: in_features"):
         Mine(None, 2)
 
 
