@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import TrainingError
 
-__all__ = ["broadcast_state", "check_equal", "fingerprint"]
+__all__ = ["broadcast_state", "check_equal", "check_numbers", "fingerprint", "refuse_numbers"]
 
 _WORDS = 4
 
@@ -47,8 +48,25 @@ def check_equal(transport: Transport, mine: bytes, what: str) -> None:
     raise TrainingError(f"{named} of {transport.world_size} cannot train with rank {most[0]}: {what}. {advice}.")
 
 
+def check_numbers(transport: Transport, number: int) -> None:
+    """Raise TrainingError on all ranks, unless all have taken the same number of steps."""
+    numbers = np.zeros(transport.world_size)
+    numbers[transport.rank] = number
+    transport.all_reduce_(numbers)
+    refuse_numbers(numbers)
+
+
+def refuse_numbers(numbers: np.ndarray[Any, Any]) -> None:
+    """Raise TrainingError, unless all ranks have taken the same number of steps; ``numbers`` are those by rank."""
+    if (numbers != numbers[0]).any():
+        other = int((numbers != numbers[0]).argmax())
+        message = f"rank {other} has taken {int(numbers[other])} steps, rank 0 has taken {int(numbers[0])}"
+        raise TrainingError(f"{message}: one was interrupted. Load the same checkpoint on all ranks.")
+
+
 def broadcast_state(transport: Transport, state: Iterable[Variable], scope: Scope) -> None:
-    """Give all ranks the values that rank 0 has."""
+    """Give all ranks the values that rank 0 has: a rank has all of them, or goes on with its own."""
+    values: dict[str, np.ndarray[Any, Any]] = {}
     for v in state:
         value = np.array(v.get_value(scope), order="C")
         before = value.copy() if transport.rank else value
@@ -57,4 +75,5 @@ def broadcast_state(transport: Transport, state: Iterable[Variable], scope: Scop
             continue
         transport.broadcast_(flat)
         if transport.rank and before.tobytes() != value.tobytes():
-            v.set_value(value, scope)
+            values[v.name] = value
+    scope.put_all(values)

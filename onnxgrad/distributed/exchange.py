@@ -25,7 +25,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.plan import Accumulation, LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of
-from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.ir.variable import Variable, set_values
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.shared_state import SharedState, own_array
 from onnxgrad.core.runtime.staged import BetweenError
@@ -37,7 +37,7 @@ from onnxgrad.core.step.loss_terms import only_term
 from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
-from onnxgrad.distributed.agreement import broadcast_state, check_equal, fingerprint
+from onnxgrad.distributed.agreement import broadcast_state, check_equal, fingerprint, refuse_numbers
 from onnxgrad.distributed.buckets import Buckets
 from onnxgrad.distributed.compression import Keeps, check_sent, compression_of, is_compressed, put_together
 from onnxgrad.distributed.part_weights import PartWeights
@@ -133,6 +133,7 @@ class GradientExchange(_Sharing):
 
     Attributes:
         part: of the batch that is fed next; None to find it from what is fed.
+        number: of steps before the next one, which ranks compare in it.
         traffic: counts of what was exchanged.
         own: names of state that each rank has values of its own of.
         weight: what the loss of the last step counted, on all ranks together.
@@ -160,6 +161,7 @@ class GradientExchange(_Sharing):
         self._owners: dict[Variable, int] = {}
         self._owner_of: dict[int, int] = {}
         self.part: Part | None = None
+        self.number = 0
         self.traffic = Traffic()
         self._loss, self._terms, self.sends, self._poisons = loss, list(terms), sends, poisons
         self._values = [loss] if len(self._terms) == 1 else [term.value for term in self._terms]
@@ -292,6 +294,7 @@ class GradientExchange(_Sharing):
             self.traffic.steps += 1
         self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], weight)
         mean_loss = fetched[self._loss]
+        scope.follow(self, number=self.number + 1)
         return {self._loss: np.full(mean_loss.shape, loss, mean_loss.dtype)}
 
     def _begun_with(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
@@ -323,8 +326,12 @@ class GradientExchange(_Sharing):
         own = [
             self._weighed(fetched[v], weight, plain, counts) for v, weight, plain in zip(self._values, weights, is_sum, strict=True)
         ]
-        table = np.array([*weights, *own, bad])
+        numbers = np.zeros(self.transport.world_size)
+        numbers[self.transport.rank] = self.number
+        table = np.array([*numbers, *weights, *own, bad])
         self.transport.all_reduce_(table)
+        refuse_numbers(table[: len(numbers)])
+        table = table[len(numbers) :]
         self.weight = float(table[0] if self._part_weights is None else self._part_weights.totals[0])
         totals, losses, is_bad = table[: len(weights)], table[len(weights) : -1].tolist(), table[-1]
         if is_bad:
@@ -521,6 +528,7 @@ class StateExchange(_Sharing):
         self._compression = compression_of(strategy)
         self._overlaps = False
         self._travelling: _Travelling | None = None
+        self._of_ranks: list[dict[str, Array]] = []
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Refuse ranks that differ, at the first run on a scope; the state of the first program is that of rank 0 already."""
@@ -541,10 +549,10 @@ class StateExchange(_Sharing):
         """Give all ranks the weights and statistics that each has updated, and begin new sums."""
         self.wait(None)
         self._travelling = None
-        if self.shared is not None:
-            self.shared.spread(scope)
         for v in self.sums:
             own_array(scope, v).fill(0)
+        if self.shared is not None:
+            self.shared.spread(scope)
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
@@ -576,16 +584,8 @@ class StateExchange(_Sharing):
                 parcel.send()
         return {}
 
-    def together(self, scope: Scope) -> None:
-        """Add up the sums of all ranks, on all."""
-        for parcel in self._parcels(scope, everywhere=True):
-            parcel.send()
-
-    def _parcels(self, scope: Scope, everywhere: bool = False) -> list[_Parcel]:
-        """Group the sums that travel together, the small ones first: large ones where they lie, the others in one buffer
-
-        ``everywhere`` is for sums on all ranks, where otherwise a rank may be given its shard alone.
-        """
+    def _parcels(self, scope: Scope) -> list[_Parcel]:
+        """Group the sums that travel together, the small ones first: large ones where they lie, the others in one buffer"""
         if self._resumed is not None:
             sizes = {number: sum(map(_size, members)) for number, members in self._members().items()}
             dtypes = {number: members[0].dtype.numpy for number, members in self._members().items()}
@@ -596,7 +596,7 @@ class StateExchange(_Sharing):
         for number, members in sorted(self._members().items()):
             names, arrays = tuple(v.name for v in members), [own_array(scope, v) for v in members]
             if number >= 0:
-                owner = None if everywhere else owners.get(members[0])
+                owner = owners.get(members[0])
                 parcels.append(_Parcel(names, partial(self._send, number, arrays[0], owner)))
             else:
                 parcels.append(_Parcel(names, partial(self._send_small, number, arrays)))
@@ -640,16 +640,36 @@ class StateExchange(_Sharing):
         self.traffic.bytes += put_together(self.transport, self._compression, number, flat, owner)
 
     def keep_on_first(self, scope: Scope) -> None:
-        """Let rank 0 alone hold the sums, for a checkpoint, which is then one of all ranks."""
-        self.together(scope)
-        self.drop_on_others(scope)
+        """Give rank 0 the sums of all ranks, for a checkpoint; each goes on with its own."""
         super().keep_on_first(scope)
+        own = {v: np.array(v.get_value(scope), order="C") for v in self.sums}
+        any_sums = np.array([any(array.any() for array in own.values())], np.uint8)
+        self.transport.all_reduce_(any_sums, "max")
+        if not any_sums[0]:
+            return
+        self._of_ranks = [{} for _ in range(self.transport.world_size)]
+        for rank, arrays in enumerate(self._of_ranks):
+            for v, mine in own.items():
+                array = mine if rank == self.rank else np.empty_like(mine)
+                self.transport.broadcast_(array.reshape(-1).view(np.uint8), rank)
+                if self.rank == 0:
+                    arrays[v.name] = array
 
-    def drop_on_others(self, scope: Scope) -> None:
-        """Forget the sums on all ranks but the first."""
-        if self.transport.rank:
-            for v in self.sums:
-                v.set_value(np.zeros(v.static_shape or (), v.dtype.numpy), scope)
+    def sums_of_ranks(self) -> list[dict[str, Array]]:
+        """The sums of each rank by name, between ``keep_on_first`` and ``forget``, on rank 0; empty where nothing is added up."""
+        return self._of_ranks if self.rank == 0 else []
+
+    def forget(self, scope: Scope) -> None:
+        self._of_ranks = []
+        super().forget(scope)
+
+    def set_sums(self, of_ranks: Sequence[Mapping[str, Array]], scope: Scope) -> None:
+        """Go on from what a checkpoint holds, which every rank has read: each with its own sums, or, where there were more or fewer
+        ranks, rank 0 with those of all, which are in the scope."""
+        known = len(of_ranks) == self.transport.world_size
+        if known or self.rank:
+            own = of_ranks[self.rank] if known else {}
+            set_values(((v, own.get(v.name, np.zeros(v.static_shape or (), v.dtype.numpy))) for v in self.sums), scope)
 
 
 def _size(v: Variable) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import Place
-from onnxgrad.core.state.inputs import FEED, as_array
+from onnxgrad.core.state.inputs import FEED, as_array, converted
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor, leaf
@@ -50,7 +50,7 @@ def to_tensor(data: Any, dtype: DTypeLike | None = None, place: Place | None = N
         raise ProviderError(f"eager tensors are computed on the CPU; {place!r} is not offered. Use static programs there.")
     if isinstance(data, Variable) and not isinstance(data, Tensor):
         return cast("Tensor", data if dtype is None else data.astype(dtype))  # of a program that is being built
-    array = data if isinstance(data, Tensor) else _array(data)
+    array = data if isinstance(data, Tensor) else _array(data, dtype is None)
     if state.current.static_mode or state.current.guards:
         wanted = np.asarray(leaf(array, dtype)._array())
         return cast("Tensor", default_main_program().current_block().build.constant(wanted))
@@ -61,21 +61,22 @@ def to_tensor(data: Any, dtype: DTypeLike | None = None, place: Place | None = N
     return leaf(array, dtype, stop_gradient)
 
 
-def _array(data: Any) -> Any:
+def _array(data: Any, is_typeless: bool) -> Any:
+    """Read ``data`` as an array; of the default type where neither it nor a ``dtype`` says one"""
     if isinstance(data, (np.generic, np.ndarray)):
         if data.dtype.kind in "OSU":
             raise ArgumentTypeError(f"to_tensor takes numbers, not elements of {data.dtype}.")
         return data
     if isinstance(data, (bool, int, float, complex)):
-        return data if isinstance(data, int) else _in_default_type(np.asarray(data))
+        return _in_default_type(np.asarray(data)) if is_typeless and not isinstance(data, int) else data
     if isinstance(data, (list, tuple, range)):
-        return _from_nested(data)
+        return _from_nested(data, is_typeless)
     if hasattr(data, "__array__") or hasattr(data, "__dlpack__"):
         return as_array(data, "data", FEED)
     raise ArgumentTypeError(f"to_tensor takes numbers, lists, arrays and Tensors, not {type(data).__name__}.")
 
 
-def _from_nested(data: Sequence[Any]) -> Any:
+def _from_nested(data: Sequence[Any], is_typeless: bool) -> Any:
     plain = _without_tensors(data)
     try:
         array = np.asarray(plain)
@@ -83,7 +84,7 @@ def _from_nested(data: Sequence[Any]) -> Any:
         raise ArgumentError("to_tensor: the nested lists have different lengths. Pad them first.") from error
     if array.dtype.kind in "OSU":
         raise ArgumentTypeError(f"to_tensor takes nested lists of numbers, not of {type(data[0]).__name__}.")
-    return array if _holds_tensor(data) else _in_default_type(array)
+    return _in_default_type(array) if is_typeless and not _holds_tensor(data) else array
 
 
 def _in_default_type(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -91,7 +92,7 @@ def _in_default_type(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     default = dtype_of(state.current.default_dtype)
     if array.dtype.kind == "c":
         return array.astype(np.complex128 if default.name == "float64" else np.complex64)
-    return array.astype(default.numpy) if dtype_of(array.dtype).is_float else array
+    return converted(array, default, "data", FEED) if dtype_of(array.dtype).is_float else array
 
 
 def _holds_tensor(data: Any) -> bool:

@@ -422,7 +422,11 @@ class Tensor(Variable):
             ArgumentError: if the shape or element type differs.
             FeedError: if the element type does not hold a number that was given.
         """
-        array = value.numpy() if isinstance(value, Tensor) else as_array(value, self.name, _VALUE)
+        self.hold(self.fitting(value))
+
+    def fitting(self, value: Any) -> np.ndarray[Any, Any]:
+        """What ``set_value`` takes, as an array; raises what it raises."""
+        array: np.ndarray[Any, Any] = value.numpy() if isinstance(value, Tensor) else as_array(value, self.name, _VALUE)
         if not isinstance(value, (Tensor, np.ndarray)):
             array = converted(array, self.dtype, self.name, _VALUE)
         if array.shape != self.dims or array.dtype != self.dtype.numpy:
@@ -430,7 +434,7 @@ class Tensor(Variable):
                 f"set_value: {array.dtype}{list(array.shape)} does not fit {self.dtype.name}{list(self.dims)}. "
                 "Reshape or cast the value first."
             )
-        self.hold(array)
+        return array
 
     def hold(self, array: np.ndarray[Any, Any]) -> None:
         """Take a value of any shape and element type."""

@@ -17,11 +17,12 @@ import numpy as np
 
 from onnxgrad.core.autodiff.transforms import per_example_gradients, sum_over_examples
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.examples import check_separate, examples_of
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.transaction import transaction
-from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.lift import lift
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["private_gradients", "threefry"]
@@ -66,8 +67,8 @@ def private_gradients(
         Pairs of parameter and gradient.
 
     Raises:
-        ArgumentError: if a number is out of range, a parameter's shape is unknown, or BatchNormalization by batch statistics
-            mixes the examples.
+        ArgumentError: if a number is out of range, a parameter's shape is unknown, or the loss of an example depends on other
+            examples, so that clipping does not bound what one of them changes; the operator that mixes them is named.
         and the errors of ``per_example_gradients``.
 
     Example:
@@ -89,13 +90,12 @@ def private_gradients(
     if unknown:
         raise ArgumentError(f"the shapes of {unknown} are not known, so their noise is not either. Give them in the file.")
     with transaction(program):
+        lift(program)
+        _check_one_loss_each(loss_per_example)
         op = Builder(program.global_block(), role=Role.BACKWARD, key="private")
         sums = sum_over_examples(loss_per_example, trained, partial(_clipped, clip_norm))
         if sums is None:
             sums = _clipped_sums(op, per_example_gradients(loss_per_example, trained), clip_norm)
-        for norm in all_operators_of(program.global_block()):
-            if norm.type == "BatchNormalization" and norm.attr("training_mode"):
-                raise ArgumentError(f"{norm} mixes the examples of a batch. Freeze it: program.train(batch_norm='frozen').")
         if noise_multiplier:
             shapes = [p.static_shape or () for p in trained]
             noise = _normal(op, program, shapes, seed)
@@ -108,6 +108,23 @@ def private_gradients(
             mean.name = program.fresh_name(p.grad_name)
             pairs.append((p, mean))
     return pairs
+
+
+def _check_one_loss_each(loss: Variable) -> None:
+    """Refuse a loss that is not one number for each example, computed from this example alone.
+
+    Each row of all that is fed counts as an example, also where the number of rows is fixed.
+    """
+    inputs = [v for v in loss.block.program.inputs if v.value is None and not v.persistable and v.dims != ()]
+    examples = examples_of(loss.block.program, dict.fromkeys(inputs, 0))
+    check_separate(examples, loss, "Differential privacy")
+    norm, total = examples.statistics_by(loss), examples.total_by(loss)
+    if norm is not None:
+        raise ArgumentError(f"{norm} mixes the examples of a batch. Freeze it: program.train(batch_norm='frozen').")
+    if total is not None:
+        raise ArgumentError(f"{total} adds up the losses of the examples in {loss.name}. Give it a vector, with reduction='none'.")
+    if examples.depends(loss) and (examples.axis(loss) != 0 or examples.rows(loss) != 1):
+        raise ArgumentError(f"{loss!r} is not a vector with one loss per example. Reduce every axis but that of the batch.")
 
 
 def _clipped(limit: float, op: Builder, gradients: list[Variable]) -> list[Variable]:

@@ -15,8 +15,7 @@ import numpy as np
 from onnxgrad import static
 from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.core.state.scope import fitted
+from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import make_folder, read_arrays, writing
 from onnxgrad.static.io import load, load_program_state, save, set_program_state
@@ -68,8 +67,7 @@ def load_vars(
     missing = [v.name for v in chosen if v.name not in values]
     if missing:
         raise ArgumentError(f"{dirname!r} holds no value for {missing[0]!r}.")
-    for v, value in [(v, fitted(v.name, values[v.name], v)) for v in chosen]:
-        v.set_value(value)
+    set_values((v, values[v.name]) for v in chosen)
 
 
 def _chosen(program: Program, vars: Sequence[Variable] | None, predicate: Callable[[Variable], bool] | None) -> list[Variable]:

@@ -307,12 +307,25 @@ class Layer:
 
         Args:
             use_structured_name: keys are paths such as ``0.weight``; False for the parameters' own names.
+
+        Raises:
+            ArgumentError: if a value does not have the shape and element type of what it is for; then nothing is set.
         """
         own = Layer.state_dict(self)  # a subclass may write its own under other names
         if not use_structured_name:
             own = {tensor.name: tensor for tensor in own.values()}
-        for name in own.keys() & state_dict.keys():
-            own[name].set_value(state_dict[name] if isinstance(state_dict[name], Tensor) else np.asarray(state_dict[name]))
+        given = {n: v if isinstance(v, Tensor) else np.asarray(v) for n, v in state_dict.items() if n in own}
+        arrays = [(own[name], own[name].fitting(value)) for name, value in given.items()]
+
+        def hold() -> None:
+            for tensor, array in arrays:
+                tensor.hold(array)
+
+        try:
+            hold()
+        except KeyboardInterrupt:
+            hold()
+            raise
         return [name for name in own if name not in state_dict], [name for name in state_dict if name not in own]
 
     load_dict = set_dict = set_state_dict

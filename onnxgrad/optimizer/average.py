@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import create_global_var, default_main_program
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.ir.variable import Variable, set_values
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
@@ -54,7 +55,8 @@ class ExponentialMovingAverage:
         self._averages: list[tuple[Variable, Variable]] = []
         self._steps: Variable | None = None
         self._rate: Variable | None = None
-        self._backup: dict[str, Any] = {}
+        self._kept: _Kept | None = None
+        self._blocks: WeakSet[_Applied] = WeakSet()
 
     @property
     def names(self) -> list[str]:
@@ -97,9 +99,8 @@ class ExponentialMovingAverage:
     def _state(self, name: str, shape: list[int], value: float, dtype: Any) -> Variable:
         return create_global_var(shape, value, dtype, persistable=True, name=f"{self._prefix}{name}_0")
 
-    @contextmanager
-    def apply(self, executor: Any = None, need_restore: bool = True) -> Iterator[None]:
-        """Put the averages in place of the parameters inside a ``with`` block.
+    def apply(self, executor: Any = None, need_restore: bool = True) -> AbstractContextManager[None]:
+        """Put the averages in place of the parameters inside a ``with`` block. A block within another one changes nothing.
 
         Args:
             executor: accepted for compatibility.
@@ -108,27 +109,92 @@ class ExponentialMovingAverage:
         Raises:
             ArgumentError: if ``update`` was not called.
         """
-        if self._steps is None:
-            raise ArgumentError("ExponentialMovingAverage: call update() while the program is built.")
-        steps = int(self._steps.get_value())
-        decay = self._decay if self._rate is None else float(self._rate.get_value())
-        if np.float32(decay) == np.float32(self._decay):
-            decay = self._decay
-        correction = 1.0 - decay**steps if steps else 1.0
-        for p, average in self._averages:
-            self._backup[p.name] = np.array(p.get_value())
-            p.set_value(np.asarray(average.get_value() / correction, p.dtype.numpy))
-        try:
-            yield
-        finally:
-            if need_restore:
-                self.restore(executor)
+        self._check_updated()
+        return _Applied(self, need_restore)
 
     def restore(self, executor: Any = None) -> None:
         """Put the parameters back."""
-        for p, _ in self._averages:
-            if p.name in self._backup:
-                p.set_value(self._backup.pop(p.name))
+        if self._kept is not None:
+            set_values((p, self._kept.weights[p]) for p in self._kept.weights)
+            self._kept = None
+
+    def averaged(self, scope: Scope) -> Scope:
+        """A copy of a scope with the averages in place of the parameters; no other memory is copied.
+
+        Raises:
+            ArgumentError: if ``update`` was not called.
+        """
+        self._check_updated()
+        copy = scope.copy()
+        set_values(self._values(copy), copy)
+        return copy
+
+    def _check_updated(self) -> None:
+        if self._steps is None:
+            raise ArgumentError("ExponentialMovingAverage: call update() while the program is built.")
+
+    def _values(self, scope: Scope | None = None) -> list[tuple[Variable, Any]]:
+        """What takes the place of each parameter"""
+        assert self._steps is not None
+        steps = int(self._steps.get_value(scope))
+        decay = self._decay if self._rate is None else float(self._rate.get_value(scope))
+        if np.float32(decay) == np.float32(self._decay):
+            decay = self._decay
+        correction = 1.0 - decay**steps if steps else 1.0
+        return [(p, np.asarray(average.get_value(scope) / correction, p.dtype.numpy)) for p, average in self._averages]
+
+    def _put(self) -> None:
+        """Keep the parameters and put the averages in their place; where they are there already, the parameters are kept."""
+        if self._kept is not None and self._kept.is_applied():
+            return
+        averages = self._values()
+        # Kept first: were it interrupted here, this would be of no use, as the averages are not in place.
+        self._kept = _Kept({p: np.array(p.get_value()) for p, _ in self._averages}, dict(averages))
+        set_values(averages)
+
+
+class _Kept(NamedTuple):
+    """Variables whose place averages have taken, by variable.
+
+    Attributes:
+        weights: what was there before.
+        averages: what was put.
+    """
+
+    weights: dict[Variable, Any]
+    averages: dict[Variable, Any]
+
+    def is_applied(self) -> bool:
+        """Whether the averages are in place."""
+        return all(p.get_value().tobytes() == average.tobytes() for p, average in self.averages.items())
+
+
+class _Applied(AbstractContextManager[None]):
+    """The block of ``ExponentialMovingAverage.apply``."""
+
+    def __init__(self, average: ExponentialMovingAverage, restores: bool) -> None:
+        self._average, self._restores = average, restores
+
+    def __enter__(self) -> None:
+        blocks = self._average._blocks
+        try:
+            blocks.add(self)
+            self._average._put()
+        except BaseException:
+            self._leave()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            self._leave()
+        except KeyboardInterrupt:
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        self._average._blocks.discard(self)
+        if self._restores and not self._average._blocks:
+            self._average.restore()
 
 
 def _changed_by_training(program: Program) -> list[Variable]:

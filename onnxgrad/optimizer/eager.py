@@ -79,7 +79,15 @@ class _Updates:
             feed[f"{p.name}@GRAD"] = p.grad._array()
             if self.written.get(p.name) is not p._array():
                 self.scope.put(p.name, np.array(p._array()))
-        self.executor.run(program, feed=feed, fetch_list=[], scope=self.scope)
+        try:
+            self.executor.run(program, feed=feed, fetch_list=[], scope=self.scope)
+            self._give(parameters)
+        except KeyboardInterrupt:
+            self._give(parameters)  # whether the run has happened or not
+            raise
+
+    def _give(self, parameters: list[Tensor]) -> None:
+        """Let parameters hold what the scope does"""
         for p in parameters:
             p.set_value(np.asarray(self.scope.get(p.name)))
             self.written[p.name] = p._array()

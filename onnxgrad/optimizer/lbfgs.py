@@ -148,11 +148,17 @@ class LBFGS(Optimizer):
         return {"state": {"func_evals": self._evaluations, "old_stps": steps, "old_yk": changes, "before": self._before}}
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what ``state_dict`` gave."""
-        kept = state_dict["state"]
-        self._evaluations, self._before = kept["func_evals"], kept["before"]
-        self._changes.clear()
-        self._changes.extend(zip(kept["old_stps"], kept["old_yk"], strict=True))
+        """Go on from what ``state_dict`` gave.
+
+        Raises:
+            ArgumentError: if an entry is missing; then nothing is set.
+        """
+        kept = state_dict.get("state", {})
+        for name in ("func_evals", "old_stps", "old_yk", "before"):
+            if name not in kept:
+                raise ArgumentError(f"the state of LBFGS lacks {name!r}. Give what its state_dict gave.")
+        changes = deque(zip(kept["old_stps"], kept["old_yk"], strict=True), self._changes.maxlen)
+        vars(self).update(_evaluations=kept["func_evals"], _before=kept["before"], _changes=changes)
 
 
 def _strong_wolfe(along: Callable[[float], Point], start: Point, rate: float, tries: int = 25) -> Point:

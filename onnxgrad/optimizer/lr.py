@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -57,10 +58,26 @@ class LRScheduler(Taken):
 
     def step(self, epoch: int | None = None) -> None:
         """Move to the next step, or to a given one."""
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        self.last_lr = float(self.get_lr())
+        attributes = vars(self)
+        before = attributes.copy()
+        try:
+            self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+            self.last_lr = float(self.get_lr())
+        except BaseException:
+            attributes.update(before)
+            raise
         if self.verbose:
             print(f"Epoch {self.last_epoch}: {type(self).__name__} set learning rate to {self.last_lr}.")
+
+    def moved(self, *arguments: Any) -> list[tuple[LRScheduler, dict[str, Any]]]:
+        """The attributes that ``step`` would leave here and in schedules within, all of which stay as they are."""
+        copies: dict[LRScheduler, LRScheduler] = {}
+        _copy(self, copies).step(*arguments)
+        originals = {id(other): scheduler for scheduler, other in copies.items()}
+        return [
+            (scheduler, {name: originals.get(id(value), value) for name, value in vars(other).items()})
+            for scheduler, other in copies.items()
+        ]
 
     def get_lr(self) -> float:
         raise NotImplementedError
@@ -75,12 +92,24 @@ class LRScheduler(Taken):
         Raises:
             ArgumentError: if an entry is missing.
         """
-        for key in self._keys:
-            if key not in state_dict:
-                raise ArgumentError(f"the state of {type(self).__name__} lacks {key!r}.")
-            setattr(self, key, state_dict[key])
+        for owner, attributes in self.attributes_of(state_dict):
+            vars(owner).update(attributes)
 
     set_dict = set_state_dict
+
+    def attributes_of(self, state_dict: dict[str, Any]) -> list[tuple[LRScheduler, dict[str, Any]]]:
+        """What ``set_state_dict`` sets, here and in schedules within, once all of it is there"""
+        for key in self._keys:
+            if key not in state_dict:
+                raise ArgumentError(f"the state of {type(self).__name__} lacks {key!r}. Give what its state_dict gave.")
+        return [(self, {key: state_dict[key] for key in self._keys})]
+
+
+def _copy(scheduler: LRScheduler, copies: dict[LRScheduler, LRScheduler]) -> LRScheduler:
+    """A copy with copies of the schedules within, all of which are noted"""
+    other = copies[scheduler] = copy(scheduler)
+    vars(other).update({k: _copy(v, copies) for k, v in vars(scheduler).items() if isinstance(v, LRScheduler)})
+    return other
 
 
 class NoamDecay(LRScheduler):
@@ -171,10 +200,13 @@ class LinearWarmup(LRScheduler):
             state["LinearWarmup_LR"] = self.learning_rate.state_dict()
         return state
 
-    def set_state_dict(self, state_dict: dict[str, Any]) -> None:
-        super().set_state_dict(state_dict)
-        if isinstance(self.learning_rate, LRScheduler):
-            self.learning_rate.set_state_dict(state_dict["LinearWarmup_LR"])
+    def attributes_of(self, state_dict: dict[str, Any]) -> list[tuple[LRScheduler, dict[str, Any]]]:
+        pairs = super().attributes_of(state_dict)
+        if not isinstance(self.learning_rate, LRScheduler):
+            return pairs
+        if "LinearWarmup_LR" not in state_dict:
+            raise ArgumentError("the state of LinearWarmup lacks 'LinearWarmup_LR'. Give what its state_dict gave.")
+        return [*self.learning_rate.attributes_of(state_dict["LinearWarmup_LR"]), *pairs]
 
 
 class ExponentialDecay(LRScheduler):
@@ -289,8 +321,17 @@ class ReduceOnPlateau(LRScheduler):
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Tell the metric of a step, a number or an array of one element."""
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         value = float(metrics if isinstance(metrics, (int, float)) else metrics.item())
+        attributes = vars(self)
+        before = attributes.copy()
+        try:
+            self._tell(value, epoch)
+        except BaseException:
+            attributes.update(before)
+            raise
+
+    def _tell(self, value: float, epoch: int | None) -> None:
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self.cooldown_counter > 0:
             self.cooldown_counter -= 1
             return

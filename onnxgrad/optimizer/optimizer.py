@@ -19,7 +19,8 @@ from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.transaction import transaction
-from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
+from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable, set_values
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
 from onnxgrad.internal.signatures import Taken, signature_of
 from onnxgrad.optimizer.clip import GradientClip
@@ -118,8 +119,8 @@ class Optimizer(EagerSteps, Taken):
             raise ArgumentTypeError(f"set_lr_scheduler takes an LRScheduler, not {type(scheduler).__name__}.")
         self._learning_rate = scheduler
         for program, variable in self._rates.items():
-            program.plan.schedulers = [entry for entry in program.plan.schedulers if entry[0] is not variable]
-            program.plan.schedulers.append((variable, scheduler))
+            others = [entry for entry in program.plan.schedulers if entry[0] is not variable]
+            program.plan.schedulers = [*others, (variable, scheduler)]
 
     def _rate(self, program: Program) -> Variable:
         rate = self._rates.get(program)
@@ -336,19 +337,23 @@ class Optimizer(EagerSteps, Taken):
         Accumulators that do not exist yet, as before the first step, begin with these values when they are made.
 
         Raises:
-            ArgumentError: if a value does not have the accumulator's shape; from the first step or ``minimize`` if the state names
-                none of the accumulators that it makes.
+            ArgumentError: if a value does not have the accumulator's shape, or the schedule's state lacks an entry; then nothing is
+                set. From the first step or ``minimize`` if the state names none of the accumulators that it makes.
         """
-        for state in self._accumulators.values():
-            for v in state:
-                if v.name in state_dict:
-                    v.set_value(state_dict[v.name])
-        if isinstance(self._learning_rate, LRScheduler) and "LR_Scheduler" in state_dict:
-            self._learning_rate.set_state_dict(state_dict["LR_Scheduler"])
-        held = {v.name for state in self._accumulators.values() for v in state}
-        later = {name: value for name, value in state_dict.items() if name not in held and name != "LR_Scheduler"}
-        self._awaited = {name: np.array(value) for name, value in later.items()}
-        self._awaited_by_others = bool(later) and held.isdisjoint(state_dict)
+        schedule = self._learning_rate if "LR_Scheduler" in state_dict else None
+        attributes = schedule.attributes_of(state_dict["LR_Scheduler"]) if isinstance(schedule, LRScheduler) else []
+        held = {v.name: v for state in self._accumulators.values() for v in state}
+        values = [(v, state_dict[name]) for name, v in held.items() if name in state_dict]
+        later = {name: np.array(value) for name, value in state_dict.items() if name not in held and name != "LR_Scheduler"}
+        scope = values[0][0].block.program.active_scope() if values else Scope()
+
+        def set_all() -> None:
+            set_values(values)
+            scope.follow(self, _awaited=later, _awaited_by_others=bool(later) and not values)
+            for owner, entries in attributes:
+                scope.follow(owner, **entries)
+
+        scope.change(set_all)
 
     def _present(self, p: Variable) -> Variable:
         """The value of ``p`` at this point of the program: as earlier updates left it."""

@@ -23,8 +23,7 @@ from onnxgrad.core.interop.program_bytes import parse_program, write_program
 from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
-from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.core.state.scope import fitted
+from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError, NotAVariable
 from onnxgrad.internal.files import make_folder, read_whole, reading, write_whole, writing
 
@@ -117,9 +116,7 @@ def set_program_state(program: Program, state_dict: dict[str, np.ndarray[Any, An
     Raises:
         ArgumentError: if an array does not have its variable's shape, or holds no numbers; nothing is changed then.
     """
-    pairs = [(v, fitted(v.name, state_dict[v.name], v)) for v in _persistable(program) if v.name in state_dict]
-    for v, value in pairs:
-        v.set_value(value)
+    set_values((v, state_dict[v.name]) for v in _persistable(program) if v.name in state_dict)
 
 
 class _ArrayReader(pickle.Unpickler):

@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import DataError
 from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.feed import checked_batch
@@ -30,10 +31,11 @@ __all__ = ["evaluated", "predicted"]
 _KINDS = ("Sigmoid", "HardSigmoid", "Softmax", "LogSoftmax")
 
 
-def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int) -> Row:
+def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: Scope) -> Row:
     """Loss and metrics of a trainer's model over data, which do not depend on how the data is cut into batches.
 
     Each term of the loss, and each metric, is a mean by what it counts; metrics of all examples together are computed at the end.
+    ``scope`` is where the weights are.
     """
     means = Means()
     model = trainer.model
@@ -46,7 +48,7 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int) -> Row:
     # Metrics of all examples together need all outputs, so every rank computes them.
     for batch in batches if whole else trainer.ranks.shard(batches):
         feed = model.feed_of(batch, trainer.executor)
-        values = trainer.executor.run(model.evaluation, feed, fetch)
+        values = trainer.executor.run(model.evaluation, feed, fetch, scope=scope)
         outputs = values[len(read) :]
         examples = len(next(iter(feed.values())))
         row, weights = model.loss_parts(dict(zip(read, values, strict=False)), examples)
@@ -72,8 +74,11 @@ def predicted(
     batch_size: int,
     following: DerivedInputs | None = None,
     beside: Sequence[str] = (),
+    scope: Scope | None = None,
 ) -> dict[str, Any]:
     """Outputs of a program by name, for all examples; ``beside`` are columns that the data may have, and that are not read.
+
+    ``scope`` is where the weights are; None for the program's own.
 
     Raises:
         DataError: if the data does not fit the model.
@@ -84,7 +89,7 @@ def predicted(
     wanted = DataSpec.of(inputs, (), following.names, program, beside)
     for batch in open_data(data, wanted).plain().batches(batch_size, shuffle=False):
         feed = checked_batch(following.complete(batch), inputs)
-        for name, value in zip(outputs, executor.run(program, feed, list(outputs)), strict=True):
+        for name, value in zip(outputs, executor.run(program, feed, list(outputs), scope=scope), strict=True):
             outputs[name].append(value)
     if not all(outputs.values()):
         raise DataError("there is nothing to predict: the data has no batch.")

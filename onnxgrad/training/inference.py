@@ -9,6 +9,7 @@ from pathlib import Path
 
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.training.data.rows import Data
 from onnxgrad.training.quantized.integers import observe_scales, store_integers
 from onnxgrad.training.surgery.batch_norm import fold_added_batch_norm, fold_batch_norm
@@ -19,7 +20,12 @@ __all__ = ["save_inference"]
 
 
 def save_inference(
-    program: Program, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch"
+    program: Program,
+    path: str | Path,
+    fold: bool = False,
+    observe: Data | None = None,
+    quantised: str = "branch",
+    scope: Scope | None = None,
 ) -> list[str]:
     """Write a program with LoRA branches in their weights, without what training added, and with integers where the file had some.
 
@@ -29,12 +35,13 @@ def save_inference(
         fold: also fold BatchNormalization of the file.
         observe: data to set the scales of a QDQ file by.
         quantised: what becomes of LoRA branches beside quantised weights, as for ``merge_lora``.
+        scope: where the weights are; None for the program's own.
 
     Returns:
         Lines on what was rounded.
     """
     notes: list[str] = []
-    final = merge_lora(program, quantised, notes)
+    final = merge_lora(program, quantised, notes, scope)
     remove_added_dropout(final)
     fold_added_batch_norm(final)
     if fold:

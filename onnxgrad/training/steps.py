@@ -26,8 +26,12 @@ class TrainingSteps:
     loss: Variable
     outputs: list[Variable]
     accumulate: int
-    state: RunState
     ranks: Ranks
+
+    @property
+    def state(self) -> RunState:
+        """The progress of the run."""
+        raise NotImplementedError
 
     def to_training_step(self, lowering: str | None = None) -> tuple[Any, dict[str, Any]]:
         """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.

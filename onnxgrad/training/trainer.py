@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -22,9 +22,10 @@ from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
 from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
 from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.errors import ArgumentError, TrainingError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, TrainingError
 from onnxgrad.internal import state
 from onnxgrad.internal.tensor_file import damaged, read_tensors
 from onnxgrad.optimizer.average import ExponentialMovingAverage
@@ -47,7 +48,7 @@ from onnxgrad.training.model import Model
 from onnxgrad.training.options import EngineOptions, RecomputeOptions, UpdateOptions, WeightOptions
 from onnxgrad.training.quantized.frozen import compute_in_integers
 from onnxgrad.training.quantized.learned import prepare_quantized
-from onnxgrad.training.ranks.ranks import ranks_of
+from onnxgrad.training.ranks.ranks import EpochBatch, examples_of, ranks_of
 from onnxgrad.training.report.diagnose import bad_loss, bad_value, bad_weight
 from onnxgrad.training.report.gradient_norms import append_norms
 from onnxgrad.training.run.callbacks import Callback
@@ -196,7 +197,7 @@ class Trainer(TrainingSteps):
         self.remarks += [*notes, *kept_tables(self.program), *self.model.derived.remarks]
         self.executor = engine.make_executor(self.ranks.threads(threads))
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
-        self.state = RunState()
+        self._state = RunState()
         self.interrupt = Interrupt(self.ranks.are_many)
         self.gradient_norms: Any = None
         self._norms: Variable | None = None
@@ -300,6 +301,10 @@ class Trainer(TrainingSteps):
         weights = f"{len(self.trained)} of {len(self.inference.parameters)} weights train"
         return f"Trainer({losses}, {type(self.optimizer).__name__}; {weights}; {done})"
 
+    def __reduce__(self) -> Any:
+        advice = "Make another one with the same arguments, and give it a checkpoint: save and load"
+        raise ArgumentTypeError(f"a Trainer is neither copied nor pickled: its state lies on a device. {advice}.")
+
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
 
@@ -317,6 +322,22 @@ class Trainer(TrainingSteps):
     def columns(self) -> list[str]:
         """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
         return self.model.columns
+
+    @property
+    def state(self) -> RunState:
+        """The progress of the run, which stands where the weights do; a copy with changes is what ``go_to`` takes."""
+        self._settle()
+        return self._state
+
+    def _settle(self) -> None:
+        """See to it that counters and schedules stand where the weights do, if a step was interrupted."""
+        scope = self.program.active_scope()
+        if not scope.changes:
+            scope.finish()
+
+    def go_to(self, state: RunState) -> None:
+        """Let the run stand elsewhere: the weights stay."""
+        self.program.active_scope().follow(self, _state=state)
 
     @property
     def step_number(self) -> int:
@@ -351,6 +372,7 @@ class Trainer(TrainingSteps):
     @property
     def schedule(self) -> LRScheduler | None:
         """The scheduler of the learning rate, if there is one."""
+        self._settle()
         rate = self.optimizer._learning_rate
         return rate if isinstance(rate, LRScheduler) else None
 
@@ -365,27 +387,45 @@ class Trainer(TrainingSteps):
                 weights are those before the step.
         """
         feed = self.model.feed_of(batch, self.executor)
+        examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
         self.ranks.feed(batch)
-        with self.program.active_scope().transaction() as put_back:
-            watched = [v for v in (self._loss_weight, self._norms) if v is not None]
-            loss, *outputs = self.ranks.run(self.executor, feed, [self._step_loss, *self.model.reads, *watched])
-            self.gradient_norms = outputs.pop() if self._norms is not None else None
-            loss_weight = float(np.asarray(outputs.pop()).reshape(())) if self._loss_weight is not None else None
-            if not np.isfinite(loss):
-                put_back()
-                self.ranks.step.collect()
-                where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
-                raise TrainingError(f"the loss is {loss} at {where}{bad_loss(self.program, feed, self.executor)}")
+        watched = [v for v in (self._loss_weight, self._norms) if v is not None]
+        fetches = [self._step_loss, *self.model.reads, *watched]
+        self.ranks.begin(self.executor, feed, fetches)
+        try:
+            row, outputs = self.program.active_scope().change(lambda: self._advance(feed, fetches, examples))
+        except _NotFinite as error:
+            self.ranks.step.collect()
+            where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
+            cause = bad_loss(self.program, feed, self.executor)
+            raise TrainingError(f"the loss is {error.loss} at {where}{cause}") from None
         doubts, self.model.doubts = self.model.doubts, []
         for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts) if any(doubts) else ():
             warnings.warn(text, stacklevel=3)
-        self.state.step += 1
-        if self.step_number % self.accumulate == 0:
+        return row
+
+    def _advance(self, feed: dict[str, Any], fetches: list[Variable], examples: int) -> tuple[Row, list[Any]]:
+        """A step, whose values and counters are stored together when it ends; gives its row, and what the loss reads"""
+        scope, state = self.program.active_scope(), self._state
+        loss, *outputs = self.ranks.run(self.executor, feed, fetches, state.step)
+        norms = None if self._norms is None else outputs.pop()
+        loss_weight = None if self._loss_weight is None else float(np.asarray(outputs.pop()).reshape(()))
+        if not np.isfinite(loss):
+            raise _NotFinite(loss)
+        metrics, weights = self.ranks.means(self.model.measure(outputs, feed), self.interrupt, loss_weight)
+        row = {"loss": float(loss), **metrics}
+        state = replace(state, step=state.step + 1)
+        # Last, as ranks may send sums until they are applied.
+        if state.step % self.accumulate == 0:
             self.ranks.step.apply(self.executor)
-            if self.schedule is not None and not self.schedule.steps_by_itself and not isinstance(self.schedule, ReduceOnPlateau):
-                self.schedule.step()
-        metrics, self.step_weights = self.ranks.means(self.model.measure(outputs, feed), self.interrupt, loss_weight)
-        return {"loss": float(loss), **metrics}
+            schedule = self.schedule
+            if schedule is not None and not schedule.steps_by_itself and not isinstance(schedule, ReduceOnPlateau):
+                for owner, attributes in schedule.moved():
+                    scope.follow(owner, **attributes)
+        if examples:
+            state = replace(state, batch=state.batch + 1, means=state.means.plus(row, examples, weights))
+        scope.follow(self, _state=state, gradient_norms=norms, step_weights=weights)
+        return row, outputs
 
     def watch_gradients(self) -> None:
         """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step.
@@ -508,11 +548,10 @@ class Trainer(TrainingSteps):
                     )
                 if self.history:
                     folder.write_history(self.history)
-            else:
-                self.state.begun = self.epoch
-                if folder is not None:
-                    folder.check_new()
-            self.state.files = files
+            elif folder is not None:
+                folder.check_new()
+            begun = self.state.begun if folder is not None and resume else self.epoch
+            self.go_to(replace(self.state, begun=begun, files=files))
             goal = count if total_epochs is not None else self.state.begun + count
             plan = FitPlan(
                 epochs=goal,
@@ -537,12 +576,11 @@ class Trainer(TrainingSteps):
 
     # Using the model ---------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """A ``with`` block in which the averages of the weights replace the weights, where ``ema`` is on."""
+    def averaged(self) -> Scope:
+        """The scope to evaluate in: that of the run, or where ``ema`` is on a copy with the averages in place of the weights."""
         self.ranks.step.collect()
-        with nullcontext() if self.average is None or self.step_number < self.accumulate else self.average.apply():
-            yield
+        scope = self.program.active_scope()
+        return scope if self.average is None or self.step_number < self.accumulate else self.average.averaged(scope)
 
     def opened(self, data: Data, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
         """Open data for ``evaluate``; ``classes`` are class names by number, by target column; None for the classes of the data
@@ -559,10 +597,10 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        with self.averaged():
-            opened = self.opened(data).plain()
-            self.model.name_unused(opened.unused)
-            return evaluated(self, opened, batch_size)
+        scope = self.averaged()
+        opened = self.opened(data).plain()
+        self.model.name_unused(opened.unused)
+        return evaluated(self, opened, batch_size, scope)
 
     def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
@@ -570,9 +608,8 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        with self.averaged():
-            targets = [v.name for v in self.targets]
-            return predicted(self.executor, self.inference, data, batch_size, self.model.derived, targets)
+        scope, targets = self.averaged(), [v.name for v in self.targets]
+        return predicted(self.executor, self.inference, data, batch_size, self.model.derived, targets, scope)
 
     def export(self, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch") -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
@@ -591,14 +628,14 @@ class Trainer(TrainingSteps):
         Returns:
             Lines on what was rounded.
         """
-        with self.averaged():
-            return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised)
+        scope = self.averaged()
+        return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised, scope)
 
     def save_adapters(self, path: str | Path) -> None:
         """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
-        with self.averaged():
-            if self.ranks.is_first:
-                save_adapters(self.inference, path)
+        scope = self.averaged()
+        if self.ranks.is_first:
+            save_adapters(self.inference, path, scope)
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 
@@ -644,8 +681,22 @@ class Trainer(TrainingSteps):
         weight = bad_value(self.program, tensors.arrays)
         if weight is not None:
             raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
-        set_tensors(self.program, tensors)
-        self.ranks.step.loaded()
-        self.state.go_to(position)
-        if self.schedule is not None and position.schedule is not None:
-            self.schedule.set_state_dict(position.schedule)
+        scope, schedule = self.program.active_scope(), self.schedule
+
+        def go_to() -> None:
+            set_tensors(self.program, tensors)
+            self.ranks.step.loaded()
+            scope.follow(self, _state=self._state.at(position))
+            if schedule is not None and position.schedule is not None:
+                for owner, attributes in schedule.attributes_of(position.schedule):
+                    scope.follow(owner, **attributes)
+
+        scope.change(go_to)
+
+
+class _NotFinite(Exception):
+    """The loss of a step that is undone."""
+
+    def __init__(self, loss: Any) -> None:
+        super().__init__(loss)
+        self.loss = loss

@@ -166,3 +166,27 @@ def test_a_layer_that_is_used_twice_has_statistics_for_each_use():
     executor = static.Executor()
     executor.run(static.default_startup_program())
     check(loss, executor, PARTS["uneven"], {"x": IMAGES.astype(np.float64), "label": LABELS}, rtol=1e-11, atol=1e-12)
+
+
+SPOILT = {
+    "mean over other axes": ("ReduceMean", 0, lambda op, build: op.inputs.__setitem__(1, build.constant(np.array([0, 2])))),
+    "a mean that loses its axes": ("ReduceMean", 0, lambda op, build: op.attrs.update(keepdims=0)),
+    "a mean of something else": ("ReduceMean", 0, lambda op, build: op.inputs.__setitem__(0, op.block.find("images"))),
+    "a variance of a product": ("ReduceMean", 1, lambda op, build: op.inputs.__setitem__(0, op.block.find("images"))),
+    "another divisor": ("Div", 0, lambda op, build: op.inputs.__setitem__(1, build.constant(np.float32(7)))),
+    "no sum": ("Div", 0, lambda op, build: op.inputs.__setitem__(0, build.constant(np.ones(3, np.float32)))),
+    "another result": ("ReduceMean", 0, lambda op, build: setattr(op, "origin", op.origin._replace(of=None))),
+}
+
+
+@pytest.mark.parametrize(("op_type", "number", "spoil"), SPOILT.values(), ids=SPOILT)
+def test_an_operator_that_is_not_what_its_origin_says_is_refused(op_type, number, spoil):
+    images = static.data("images", [4, 3, 6, 6])
+    loss = paddle.mean(paddle.square(static.nn.batch_norm(static.nn.conv2d(images, 3, 1))) * images)
+    paddle.optimizer.SGD(0.1).minimize(loss)
+    static.Executor().run(static.default_startup_program())
+    pieces = [op for op in loss.block.ops if op.origin is not None and op.origin.piece.startswith("batch") and op.type == op_type]
+    paddle.to_split_training_step(loss.block.program, [loss], batch_norm="sync")
+    spoil(pieces[number], loss.block.build)
+    with pytest.raises(ArgumentError, match="is something else"):
+        paddle.to_split_training_step(loss.block.program, [loss], batch_norm="sync")

@@ -255,21 +255,101 @@ def test_inputs_of_another_length_than_the_first_are_refused():
         x, y = static.data("x", [None, 2]), static.data("y", [None, 2])
         w = paddle.create_parameter([2], "float32", name="w")
         w.set_value(np.ones(2, "f4"))
-        losses = paddle.sum(x * w, axis=1) * paddle.sum(y)
+        losses = paddle.sum(x * w, axis=1) * paddle.sum(y, axis=1)
         ((_, g),) = private_gradients(losses, clip_norm=1.0, noise_multiplier=0.0)
         with pytest.raises(ExecutionError):
             paddle.Executor().run(x.block.program, {"x": np.ones((2, 2), "f4"), "y": np.ones((5, 2), "f4")}, [g])
 
 
 def test_more_losses_than_examples_are_refused():
-    """Each word's gradient would be clipped, where an example is a row of words"""
-    with static.program_guard(static.Program()):
+    """Each word's gradient would be clipped, where an example is a row of words; also beside a Dropout"""
+    for drops in (False, True):
+        with static.program_guard(static.Program()):
+            x = static.data("x", [None, 3])
+            w = paddle.create_parameter([3], "float32", name="w")
+            y = F.dropout(x * w, 0.5) if drops else x * w
+            losses = paddle.reshape(y, [-1])
+            before = str(x.block.program)
+            with pytest.raises(ArgumentError, match="not a vector with one loss per example"):
+                private_gradients(losses, clip_norm=1.0, noise_multiplier=0.0)
+            assert str(x.block.program) == before
+
+
+def contrastive(h, y):
+    """Each example against all others of the batch"""
+    return paddle.reshape(F.cross_entropy(paddle.matmul(h, h, transpose_y=True), y, reduction="none"), [-1])
+
+
+def hardest_triplet(h, y):
+    squares = paddle.sum(h * h, axis=1, keepdim=True)
+    distances = squares + squares.transpose([1, 0]) - 2.0 * paddle.matmul(h, h, transpose_y=True)
+    return paddle.max(distances, axis=1)
+
+
+def quantized(h, y):
+    integers, scale, zero = h.block.build.DynamicQuantizeLinear(h, outputs=3)
+    return paddle.sum(h.block.build.DequantizeLinear(integers, scale, zero) * h, axis=1)
+
+
+MIXING = {
+    "MatMul": contrastive,
+    "Add": hardest_triplet,
+    "Softmax": lambda h, y: paddle.sum(F.softmax(h, axis=0) * h, axis=1),
+    "Sub": lambda h, y: paddle.sum((h - paddle.mean(h, axis=0, keepdim=True)) ** 2, axis=1),
+    "Max": lambda h, y: paddle.sum(h, axis=1) / paddle.max(h),
+    "Greater": lambda h, y: paddle.sum(static.nn.cond(paddle.mean(h) > 0, lambda: h * h, lambda: paddle.sin(h)), axis=1),
+    "DynamicQuantizeLinear": quantized,
+    "CumSum": lambda h, y: paddle.sum(paddle.cumsum(h, axis=0), axis=1),
+    "Slice": lambda h, y: paddle.sum(h * h[0], axis=1),
+}
+"""Losses in which an example depends on others, by the operator that mixes them first."""
+
+
+@pytest.mark.parametrize("name", MIXING)
+@pytest.mark.parametrize("drops", [False, True], ids=["", "dropped"])
+def test_loss_that_mixes_examples_is_refused_by_the_operator(name, drops):
+    """Dropout in it takes the way over one backward pass for each example"""
+    with static.program_guard(static.Program(), static.Program()):
+        x, y = static.data("x", [None, 3]), static.data("y", [None], "int64")
+        h = static.nn.fc(x, 4)
+        losses = MIXING[name](F.dropout(h, 0.5) if drops else h, y)
+        with pytest.raises(
+            ArgumentError, match=f"Differential privacy needs examples that do not depend .* (Reduce)?{name} .*alone"
+        ):
+            private_gradients(losses, clip_norm=1.0, noise_multiplier=1.0)
+
+
+def test_loss_that_is_added_up_already_is_refused():
+    with static.program_guard(static.Program(), static.Program()):
         x = static.data("x", [None, 3])
-        w = paddle.create_parameter([3], "float32", name="w")
-        w.set_value(np.ones(3, "f4"))
-        ((_, g),) = private_gradients(paddle.reshape(x * w, [-1]), clip_norm=1.0, noise_multiplier=0.0)
-        with pytest.raises(ExecutionError):
-            paddle.Executor().run(x.block.program, {"x": np.ones((2, 3), "f4")}, [g])
+        losses = paddle.reshape(paddle.mean(static.nn.fc(x, 4)), [1])
+        with pytest.raises(ArgumentError, match=r"ReduceMean .* adds up the losses of the examples"):
+            private_gradients(losses, clip_norm=1.0, noise_multiplier=1.0)
+
+
+def test_fixed_number_of_rows_mixes_examples_as_a_free_one_does():
+    with static.program_guard(static.Program(), static.Program()):
+        x, y = static.data("x", [4, 3]), static.data("y", [None])
+        losses = y * paddle.mean(static.nn.fc(x, 1))
+        with pytest.raises(ArgumentError, match=r"Mul \(-> .* uses for each example what was computed from the whole batch"):
+            private_gradients(losses, clip_norm=1.0, noise_multiplier=1.0)
+
+
+@pytest.mark.parametrize("kind", ["images", "words", "branches"])
+def test_one_replaced_example_moves_the_sum_by_twice_the_bound_at_most(kind):
+    program, losses, feed = written(kind)
+    with static.program_guard(program):
+        pairs = private_gradients(losses, clip_norm=0.1, noise_multiplier=0.0, batch_size=1)
+    executor, grads = paddle.Executor(threads=1), [g for _, g in pairs]
+    before = executor.run(program, feed, grads)
+    moved = []
+    for row in range(5):
+        other = {name: x.copy() for name, x in feed.items()}
+        other["y"][row] = (other["y"][row] + 1) % 4
+        other["x"][row] = (3 - other["x"][row]) if kind == "words" else 50.0 * other["x"][row]
+        after = executor.run(program, other, grads)
+        moved.append(np.sqrt(sum(((a - b) ** 2).sum() for a, b in zip(before, after, strict=True))))
+    assert 0.02 < max(moved) <= 0.2 * 1.0001
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 1e30])

@@ -21,6 +21,7 @@ from onnxgrad.core.autodiff.api import BackwardPass, variables_of
 from onnxgrad.core.autodiff.linear import Appended, free_of, into_loop, sum_in_loop
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.copying import copy_operators
+from onnxgrad.core.ir.examples import examples_of
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.traits import RANDOM
 from onnxgrad.core.ir.transaction import transaction
@@ -240,8 +241,8 @@ def sum_over_examples(
         weigh: from the gradients of one example, for ``inputs`` in order, to what is added up, of the same shapes.
 
     Returns:
-        One sum per input; None where it is not known that examples are rows of what is fed (an input whose first axis has a known
-        length), or where the program draws random numbers, which would be the same for each.
+        One sum per input; None where an input has a first axis of known length, where an example may depend on others or has
+        several losses, or where the program draws random numbers, which would be the same for each.
     """
     call = _Call(loss_per_example, inputs)
     loss, block = call.outputs[0], call.block
@@ -250,7 +251,11 @@ def sum_over_examples(
     if not rows or any(x.dims is None or isinstance(x.dims[0], int) for x in rows):
         return None
     moved = dependent_operators(forward, rows)
-    if loss.op not in moved or any(op.type in RANDOM or op.domain for op in _with_bodies(moved)):
+    if loss.op not in moved or any(op.type in RANDOM for op in _with_bodies(moved)):
+        return None
+    examples = examples_of(call.program, dict.fromkeys(rows, 0))
+    mixing = (examples.mixed_by(loss), examples.unknown(loss), examples.statistics_by(loss), examples.total_by(loss))
+    if any(op is not None for op in mixing) or examples.axis(loss) != 0 or examples.rows(loss) != 1:
         return None
     with call.appending() as appended:
         op = call.builder

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from onnxgrad.core.graph.contract import GraphPass, Pass, Shapes, Target
 from onnxgrad.core.graph.from_program import pruned_graph, whole_graph
 from onnxgrad.core.graph.graph import Graph
-from onnxgrad.core.graph.manager import run_passes
+from onnxgrad.core.graph.manager import run_passes, run_program_pass
 from onnxgrad.core.graph.order import order_for_memory
 from onnxgrad.core.graph_passes.bfloat16 import BFLOAT16
 from onnxgrad.core.graph_passes.branches import BRANCHES
@@ -28,6 +28,7 @@ from onnxgrad.core.graph_passes.tile_updates import TILE_UPDATES
 from onnxgrad.core.ir.opset import NEWEST
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.dimensions import NAME_DIMENSIONS
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.providers.registry import passes_of
 
@@ -99,7 +100,11 @@ def _graph_of(
         return whole_graph(program)
     if not program.training_pending:
         new_values = updates if not isinstance(updates, bool) else program.updates if updates else {}
-        return pruned_graph(program, list(outputs), new_values, state_as_inputs, fed)
+        graph = pruned_graph(program, list(outputs), new_values, state_as_inputs, fed)
+        if any(op.origin is not None for op in graph.operators):
+            # A file has no symbols for sizes that are unknown, and forms of a rule's operators ask which of them are equal.
+            run_program_pass(graph.program, NAME_DIMENSIONS)
+        return graph
     trained, copies = program.clone_with_variables()
     lift(trained)
     if isinstance(updates, bool):

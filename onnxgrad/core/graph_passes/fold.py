@@ -59,7 +59,8 @@ def fold_constants(graph: Graph) -> int:
         values = [_value(graph, known, inputs, v) for v in op.inputs if v is not None]
         folded = None
         if op.type in _NUMBERS and len(values) == len(op.inputs) and all(value is not None for value in values):
-            folded = _NUMBERS[op.type](op, *values) if values[0].dtype.kind == "f" or op.type == "Cast" else None
+            with np.errstate(all="ignore"):  # what is divided by 0 is infinite, as in the run
+                folded = _NUMBERS[op.type](op, *values) if values[0].dtype.kind == "f" or op.type == "Cast" else None
         elif op.type == "ReduceSum" and len(values) == 2 and values[1] is not None and not values[1].size:
             if op.attr("noop_with_empty_axes") and op.inputs[0] is not None:
                 graph.replace(y, op.inputs[0])

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from onnxgrad.core.graph.contract import Pass, Target
 from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph.matching import producer_of
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["SINK_DEQUANTIZE"]
 
@@ -22,17 +26,28 @@ _MOVES = ("MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
 
 def _moved_first(build: Builder, op: Operator) -> Any:
     """move(dequantize(x)) as dequantize(move(x)), where there is one scale"""
-    read = op.inputs[0]
-    source = read.op if read is not None else None
-    if source is None or source.type != "DequantizeLinear" or source.domain != "":
+    source = producer_of(op.inputs[0], "DequantizeLinear")
+    if source is None:
         return None
     x, scale, *zero = source.inputs
     if x is None or scale is None or x.type is None or x.dtype.name != "int8" or (scale.rank != 0 and scale.static_shape != (1,)):
         return None
+    if op.type == "MaxPool" and not _keeps_order(scale):
+        return None
     attrs = {name: value for name, value in op.attrs.items() if value is not None}
     emitted = build.emit(op.type, (x, *op.inputs[1:]), attrs, len(op.outputs))
     results = list(emitted) if isinstance(emitted, tuple) else [emitted]
-    return [build.DequantizeLinear(results[0], scale, *zero), *results[1:]]
+    kept = {name: value for name, value in source.attrs.items() if name == "output_dtype" and value}
+    return [build.DequantizeLinear(results[0], scale, *zero, **kept), *results[1:]]
+
+
+def _keeps_order(scale: Variable) -> bool:
+    """Return whether larger integers are larger numbers too, and are finite: with a scale that is known and positive."""
+    if scale.value is None or scale.persistable:
+        return False
+    largest = np.finfo(np.float16 if scale.dtype.name == "float16" else np.float32).max
+    number = float(scale.value.numpy().reshape(-1)[0])
+    return 0.0 < number < float(largest) / 2**8
 
 
 def _has_gradients_and_integers(graph: Graph, target: Target) -> bool:

@@ -259,6 +259,11 @@ class Block:
         self.program.parameters.append(parameter)
         return parameter
 
+    def __reduce__(self) -> Any:
+        raise ArgumentTypeError(
+            "a Block belongs to a program, and is neither copied nor pickled. Copy its program: Program.clone()."
+        )
+
     def __str__(self) -> str:
         return block_text(self)
 

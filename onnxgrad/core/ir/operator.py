@@ -15,7 +15,7 @@ from onnx import AttributeProto, SparseTensorProto, TypeProto
 from onnxgrad.core.ir.opset import Schema, find_schema
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.traverse import captured_variables
-from onnxgrad.errors import IllTyped, UnknownName
+from onnxgrad.errors import ArgumentTypeError, IllTyped, UnknownName
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
@@ -311,6 +311,11 @@ class Operator:
         operands = ", ".join(v.name if v is not None else "''" for v in self.inputs)
         attrs = "".join(f", {name} = {_short(self.attrs[name])}" for name in sorted(self.attrs))
         return f"{{{results}}} = {self.type}({operands}{attrs}, role = {self.role.name.lower()})"
+
+    def __reduce__(self) -> Any:
+        raise ArgumentTypeError(
+            "an Operator belongs to a program, and is neither copied nor pickled. Copy its program: Program.clone()."
+        )
 
     def __repr__(self) -> str:
         return self.to_string()

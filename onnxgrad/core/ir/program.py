@@ -6,6 +6,7 @@ Tests: tests/core/ir/test_builder.py, tests/static/test_static.py.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,10 @@ from onnxgrad.core.ir.printing import program_text
 from onnxgrad.core.ir.summary import Summary, headline, summarize
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
-from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import ArgumentError, UnknownName
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, UnknownName
 from onnxgrad.internal import state
 from onnxgrad.internal.late import late
 
@@ -265,11 +266,9 @@ class Program:
         """Set the persistable variables that a dictionary names; other names are ignored.
 
         Raises:
-            ArgumentError: if an array does not have its variable's shape.
+            ArgumentError: if an array does not have its variable's shape; then none is set.
         """
-        for v in self.list_vars():
-            if v.persistable and v.name in state_dict:
-                v.set_value(state_dict[v.name], scope)
+        set_values(((v, state_dict[v.name]) for v in self.list_vars() if v.persistable and v.name in state_dict), scope)
 
     def serialize_to_string(self) -> bytes:
         """The program as bytes, without the values of its parameters; ``parse_from_string`` reads them."""
@@ -343,6 +342,22 @@ class Program:
         copy.training_pending = self.training_pending and not for_test
         copy.batch_norm = self.batch_norm
         return copy, _copy_main_block(self, copy, for_test)
+
+    def __copy__(self) -> Program:
+        return self.clone()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Program:
+        """A copy with values, and schedules, of its own."""
+        copy, variables = self.clone_with_variables()
+        memo[id(self)] = copy
+        memo.update((id(v), other) for v, other in variables.items())
+        copy.scope = self.active_scope().copy()
+        copy.plan.schedulers = [(v, deepcopy(scheduler, memo)) for v, scheduler in copy.plan.schedulers]
+        return copy
+
+    def __reduce__(self) -> Any:
+        advice = "Keep serialize_to_string() and state_dict(), or write it with onnxgrad.save_onnx"
+        raise ArgumentTypeError(f"a Program is not pickled: its values lie in a scope. {advice}.")
 
     def empty_copy(self) -> Program:
         """A program without operators that is otherwise like this one, with the same functions and the same scope."""

@@ -68,6 +68,11 @@ def same_dim(a: Dim, b: Dim) -> bool:
     return a is not None and a == b
 
 
+def same_dims(a: Dims | None, b: Dims | None) -> bool:
+    """Whether two shapes are certainly equal at run time."""
+    return a is not None and b is not None and len(a) == len(b) and all(map(same_dim, a, b))
+
+
 _NAMELESS = "?#"
 _numbers = itertools.count()
 

@@ -5,6 +5,8 @@ Tests: tests/core/ir/test_variables.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -13,7 +15,7 @@ from onnxgrad.core.ir.arithmetic import Arithmetic
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import Dims, Entries, TensorType, Type, shown_type
 from onnxgrad.dtypes import DType
-from onnxgrad.errors import NotInitialized, ProgramError
+from onnxgrad.errors import ArgumentTypeError, NotInitialized, ProgramError
 
 if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
@@ -28,7 +30,7 @@ else:
         __slots__ = ()
 
 
-__all__ = ["LEARNING_RATE", "Parameter", "Variable", "present_value"]
+__all__ = ["LEARNING_RATE", "Parameter", "Variable", "present_value", "set_values"]
 
 LEARNING_RATE = "learning rate"  # the ``doc`` of a variable that holds one: a training step says which input it is
 
@@ -235,6 +237,17 @@ class Variable(Arithmetic, TensorMethods):
         """Set the value in a scope; the shape and dtype must be the variable's."""
         (scope or self.block.program.active_scope()).set(self.name, value, like=self)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
+        """The variable of this name in a copy of its program."""
+        deepcopy(self.block.program, memo)
+        copy: Variable | None = memo.get(id(self))
+        if copy is None:
+            raise ArgumentTypeError(f"{self.name} is not copied by itself. Copy its program: Program.clone().")
+        return copy
+
+    def __reduce__(self) -> Any:
+        raise ArgumentTypeError(f"{self.name} belongs to a program, and is not pickled. Keep its name and Program.state_dict().")
+
     def __repr__(self) -> str:
         if self.type is None:
             described = "unknown type"
@@ -249,6 +262,22 @@ class Variable(Arithmetic, TensorMethods):
     # `==` appends an operator, but sets and dicts of variables never call it: they look at the identity first, and at `==` only
     # where whole hashes are equal, which the addresses of two live objects are not.
     __hash__ = object.__hash__
+
+
+def set_values(values: Iterable[tuple[Variable, Any]], scope: Any = None) -> None:
+    """Set several variables at once, after all of them are checked: where one is refused, none is set.
+
+    Args:
+        scope: where; None for that of each variable's program.
+
+    Raises:
+        ArgumentError: if a value does not have its variable's shape.
+    """
+    chosen: dict[Any, list[tuple[str, Any, Any]]] = {}
+    for v, value in values:
+        chosen.setdefault(scope or v.block.program.active_scope(), []).append((v.name, value, v))
+    for where, entries in chosen.items():
+        where.set_all(entries)
 
 
 def present_value(scope: Scope, v: Variable) -> np.ndarray[Any, Any]:

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.graph.contract import GraphPass, Pass
+from onnxgrad.core.graph.matching import operand_of, producer_of
+from onnxgrad.core.ir.known import entries_of
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.origin import LESS_ONE_AT_LABEL, is_piece
+from onnxgrad.core.ir.types import same_dim
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.cuda import TRAINING_BATCH_NORMALIZATION
 from onnxgrad.core.providers.layouts.pool_gradient import UNREAD_INDICES, pool_gradient
@@ -67,13 +70,31 @@ def _at_label(build: Any, op: Operator) -> list[Variable | None] | None:
     others = [i for i in range(len(data.dims)) if i != axis]
     if op.attr("reduction") != "add" or not isinstance(size, int) or index.dims[axis] != 1:
         return None
-    # In the gradient of a labelled loss there is a label for each row.
-    of_loss = is_piece(op, LESS_ONE_AT_LABEL) and data.op is not None and data.op.type in ("Exp", "Softmax")
-    if not of_loss and any(data.dims[i] != index.dims[i] for i in others):
+    of_loss = axis == 1 and _has_label_for_each_row(op)
+    if len(index.dims) != len(data.dims) or not (of_loss or all(same_dim(data.dims[i], index.dims[i]) for i in others)):
         return None
+    wanted = build.Cast(index, to=6)
+    if not of_loss:
+        # A label is not negative; another index may count from the end.
+        wanted = build.Add(wanted, build.Mul(build.Cast(build.Less(wanted, np.int32(0)), to=6), np.int32(size)))
     positions = np.arange(size, dtype=np.int32).reshape([-1 if i == axis else 1 for i in range(len(data.dims))])
-    hot = build.Cast(build.Equal(positions, build.Cast(index, to=6)), to=data.dtype.number)
+    hot = build.Cast(build.Equal(positions, wanted), to=data.dtype.number)
     return [build.Add(data, build.Mul(hot, updates))]
+
+
+def _has_label_for_each_row(op: Operator) -> bool:
+    """Return whether the gradient of a labelled loss takes 1 from its probabilities at its labels, one for each row."""
+    of = op.origin.of if op.origin is not None and is_piece(op, LESS_ONE_AT_LABEL) else None
+    loss = producer_of(of, "SoftmaxCrossEntropyLoss")
+    column = producer_of(op.inputs[1], "Unsqueeze")
+    if loss is None or column is None or entries_of(column.inputs[1]) != (1,):
+        return False
+    safe = operand_of(column.inputs[0], "Mul") if loss.attr("ignore_index") is not None else column.inputs[0]
+    log = operand_of(op.inputs[0], "Exp")
+    scores = operand_of(op.inputs[0], "Softmax") if log is None else operand_of(log, "LogSoftmax")
+    is_own_log = log is not None and len(loss.outputs) > 1 and loss.outputs[1] is log
+    has_scores = is_own_log or (scores is not None and scores is loss.inputs[0])
+    return has_scores and any(v is loss.inputs[1] for v in (safe, operand_of(safe, "Cast")))
 
 
 PASSES: list[GraphPass] = [

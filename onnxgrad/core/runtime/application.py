@@ -275,10 +275,11 @@ class Application:
         except Exception as error:
             done = "is applied in part; the rest is applied before the state is read" if self.has_begun else "is not applied"
             raise ExecutionError(f"onnxruntime failed while applying gradients: {error}. The step {done}.") from error
+        self.has_begun = True
         self._scope.swap(self._others)
-        applied, self._applied = self._applied, None
-        if applied is not None:
-            applied()
+        if self._applied is not None:
+            self._applied()
+            self._applied = None
 
     def _apply(self) -> None:
         """Apply all units that are not done, whole ones first: their operators take all threads."""

@@ -102,7 +102,7 @@ class OpenApplying:
         values, others, bindings = dict(values), list(others), list(bindings)
         try:
             # Where the rest is applied later, ranks may exchange something else before.
-            if self._wholes or scope.defers:
+            if self._wholes:
                 self._wait(None)
             elif self._first is not None:
                 self._wait([v.name for v in self._first.state])

@@ -94,8 +94,8 @@ class DoubleBinding:
 
     def outdated(self, scope: Scope) -> list[int]:
         """Which inputs are bound to another value than the present one, or to none."""
-        read, present = self._sides[0].read, scope.present
-        return [index for index, name in enumerate(self._inputs) if read[index] is None or present(name) is not read[index]]
+        read, present = self._sides[0].read, scope.all_present()
+        return [index for index, name in enumerate(self._inputs) if read[index] is None or present.get(name) is not read[index]]
 
     def read(self, index: int, buffer: Buffer) -> None:
         """Bind an input to a value of the state."""

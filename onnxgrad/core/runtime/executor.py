@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +32,7 @@ class Executor:
     """Runs programs on a device with stock onnxruntime.
 
     Threads may share one: each run has its own binding, but that a training step has the scope whose state it replaces for itself.
+    A run that is interrupted (Ctrl-C) has happened or has not: state, what is fed of it, and schedules are stored together.
     Threads that train on scopes of their own run side by side; on one scope, one after another.
 
     Args:
@@ -77,8 +79,14 @@ class Executor:
         if memory == "low" and self.place.lowering != "cpu":
             raise ArgumentError(f"memory='low' is for the CPU. Leave it out on {self.place!r}.")
         self.threads = threads
+        self._options: dict[str, Any] = {"threads": threads, "cache": cache, "shapes": shapes}
+        self._options |= {"precision": precision, "memory": memory}
         self._sessions = SessionCache(None if cache is None else Path(cache), shapes, precision == "fast", memory)
         self._closed = False
+
+    def __reduce__(self) -> Any:
+        """Another Executor of the same place and options, which opens sessions of its own."""
+        return partial(Executor, **self._options), (self.place,), {"_closed": self._closed}
 
     def close(self) -> None:
         """Drop all sessions; the executor cannot run anything afterwards."""
@@ -176,23 +184,45 @@ class Executor:
         scope = scope or program.active_scope()
         plan = program.plan
         turn: Turn = "whole" if plan.accumulation is None else "run"
-        if turn == "whole" and plan.schedulers:
-            set_rates(program, scope)
+        fed: list[Any] = []
         for name in feed or ():
             state = program.global_block().vars.get(name)
             if state is not None and state.persistable:
-                scope.set(name, _checked_feed(state, feed or {}))
-        computed = [v for v in [*fetches, *(v for v, _ in plan.printers)] if not v.persistable]
-        if computed or program.updates or program.training_pending:
-            results = self._compute(program, feed or {}, computed, scope, return_numpy, turn)
+                fed.append((name, _checked_feed(state, feed or {}), None))
+        wanted = [*fetches, *(v for v, _ in plan.printers)] if plan.printers else fetches
+        computed = [v for v in wanted if not v.persistable]
+        run = computed or program.updates or program.training_pending
+        if not fed and plan.exchange is None and (turn == "run" or not plan.schedulers):
+            results = self._compute(program, feed or {}, computed, scope, return_numpy, turn) if run else []
         else:
-            results = []
+            if plan.exchange is not None and not scope.changes:
+                self.meet(program, feed or {}, fetch_list, scope)
+            # Rates, and state that is fed, are stored with what the run makes of them, or not at all.
+            whole = partial(self._compute_with, fed, bool(run), program, feed or {}, computed, scope, return_numpy, turn)
+            results = whole() if scope.changes else scope.change(whole)
         values = dict(zip(computed, results, strict=True))
-        if turn == "whole" and plan.schedulers:
-            step_schedules(program)
         for v, printer in plan.printers:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
         return [values[v] if v in values else v.get_value() if v.is_eager else v.get_value(scope) for v in fetches]
+
+    def meet(self, program: Program, feed: dict[str, Any], fetch_list: Any, scope: Scope | None = None) -> None:
+        """Let ranks come to an agreement about what they train before their first run, which may be undone where this is not.
+
+        Args:
+            program, feed, fetch_list, scope: as for ``run``.
+
+        Raises:
+            TrainingError: if ranks differ.
+            ExecutionError, ProviderError: as for ``run``.
+        """
+        exchange = program.plan.exchange
+        if exchange is None:
+            return
+        computed = [v for v in [*_fetches(program, fetch_list), *(v for v, _ in program.plan.printers)] if not v.persistable]
+        turn: Turn = "whole" if program.plan.accumulation is None else "run"
+        prepared = self._opened(program, computed, {**exchange.feeds(program, feed), **feed}, turn, exchange)
+        if prepared.applying is not None:
+            exchange.begin(program, prepared.applying.cut.gradients, scope or program.active_scope())
 
     def apply(self, program: Program | None = None, scope: Scope | None = None) -> None:
         """Apply the gradients that runs of a program have added up, and clear the sums. Any number of runs may have been.
@@ -212,9 +242,36 @@ class Executor:
         if program.plan.accumulation is None:
             raise ArgumentError("this program applies its gradients in each run, and adds none up. Leave apply out.")
         scope = scope or program.active_scope()
-        set_rates(program, scope)
-        self._compute(program, {}, [], scope, True, "apply")
-        step_schedules(program)
+
+        def apply() -> None:
+            set_rates(program, scope)
+            self._compute(program, {}, [], scope, True, "apply")
+            step_schedules(program, scope)
+
+        if scope.changes:
+            apply()
+        else:
+            scope.change(apply)
+
+    def _compute_with(
+        self,
+        fed: list[Any],
+        runs: bool,
+        program: Program,
+        feed: dict[str, Any],
+        computed: list[Variable],
+        scope: Scope,
+        return_numpy: bool,
+        turn: Turn,
+    ) -> list[Any]:
+        """A run with the state that is fed with it, and with what schedules give"""
+        if turn == "whole":
+            set_rates(program, scope)
+        scope.set_all(fed)
+        results = self._compute(program, feed, computed, scope, return_numpy, turn) if runs else []
+        if turn == "whole":
+            step_schedules(program, scope)
+        return results
 
     def _compute(
         self,
@@ -322,11 +379,12 @@ def set_rates(program: Program, scope: Scope) -> None:
         scope.set(variable.name, np.float32(scheduler()))
 
 
-def step_schedules(program: Program) -> None:
-    """Move on the schedules of a program that do so with each update."""
+def step_schedules(program: Program, scope: Scope) -> None:
+    """Move on the schedules of a program that do so with each update, together with the values that it makes."""
     for _, scheduler in program.plan.schedulers:
         if scheduler.steps_by_itself:
-            scheduler.step()
+            for owner, attributes in scheduler.moved():
+                scope.follow(owner, **attributes)
 
 
 def _is_float(program: Program, name: str) -> bool:

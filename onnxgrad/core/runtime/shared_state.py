@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.variable import LEARNING_RATE, Variable
+from onnxgrad.core.ir.variable import LEARNING_RATE, Variable, set_values
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
@@ -43,13 +43,18 @@ class SharedState:
         self.transport, self.shards = transport, shards
         ranks = range(transport.world_size)
         self._spread = [(rank, v) for rank in ranks for v in shards.spread(rank)]
+        self._sent = 0
+        """How many of these have been given to all in a step under way."""
         self._held = [(rank, v) for rank in ranks for v in shards.held(rank)]
         self._held += [(rank, v) for v, rank in (others or {}).items()]
 
     def spread(self, scope: Scope) -> None:
-        """Give all ranks the weights and statistics that each has updated."""
-        for rank, v in self._spread:
+        """Give all ranks the weights and statistics that each has updated; once more called after an interruption, it goes on."""
+        for number in range(self._sent, len(self._spread)):
+            rank, v = self._spread[number]
             self.transport.broadcast_(own_array(scope, v).view(np.uint8), rank)
+            self._sent = number + 1
+        self._sent = 0
 
     def gather(self, scope: Scope, into: Scope | None, only: Collection[str] | None = None) -> None:
         """Write what ranks hold alone to a scope on each; to another one than the rank's own, all other state too.
@@ -93,9 +98,8 @@ def copy_state(
         but: what is left out.
     """
     left_out = set(but)
-    for v in program.list_vars():
-        if v.persistable and v not in left_out and (only is None or v.name in only):
-            v.set_value(v.get_value(scope), into)
+    copied = (v for v in program.list_vars() if v.persistable and v not in left_out and (only is None or v.name in only))
+    set_values(((v, v.get_value(scope)) for v in copied), into)
 
 
 def own_array(scope: Scope, v: Variable) -> np.ndarray[Any, Any]:

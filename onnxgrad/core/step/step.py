@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.types import Dims
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentTypeError
 
 __all__ = [
     "AllReduce",
@@ -207,6 +208,16 @@ class Step:
     state: Mapping[str, StepState]
     graph: Graph
     ahead: int = 0
+
+    def __copy__(self) -> Step:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Step:
+        """Itself, as nothing changes it."""
+        return self
+
+    def __reduce__(self) -> Any:
+        raise ArgumentTypeError("a Step is not pickled: it belongs to open sessions. Keep str(step), or save_training_step.")
 
     def order(self, micro_batches: int = 1) -> list[tuple[str, int]]:
         """The phases in the order in which they run, and for which micro-batch: in a pipeline one forward, one backward.

@@ -9,6 +9,7 @@ Tests: tests/distributed/test_synchronised.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,9 @@ from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.contract import GraphPass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.manager import run_passes
+from onnxgrad.core.graph.matching import operand_of, producer_of
 from onnxgrad.core.graph.rewriting import name_results, return_instead, stage_builder
-from onnxgrad.core.ir.operator import Operator, as_stored
+from onnxgrad.core.ir.operator import Operator, Role, as_stored
 from onnxgrad.core.ir.origin import (
     BATCH_MEAN,
     BATCH_MEAN_GRADIENT,
@@ -202,8 +204,7 @@ class _Synchronised:
                 f"{op} differentiates the statistics of a BatchNormalization themselves, which is not written for parts of a "
                 "batch. Leave running statistics out of the loss, or pass batch_norm='local'."
             )
-        assert op.origin is not None and op.origin.of is not None
-        statistics = self.statistics[op.origin.of]
+        statistics = self.statistics_of(op)
         x, y = op.inputs[0], op.outputs[0]
         assert x is not None and y is not None
         if is_piece(op, BATCH_MEAN_GRADIENT):
@@ -211,6 +212,18 @@ class _Synchronised:
         if is_piece(op, BATCH_VARIANCE):
             return [self.build.Cast(statistics.variance, to=y.dtype.number)]
         return [self.build.Reshape(self.build.Cast(statistics.mean, to=y.dtype.number), self.channels_of(x))]
+
+    def statistics_of(self, op: Operator) -> _Statistics:
+        """The statistics that an operator of a gradient takes part in, if it is what the rule writes."""
+        result = None if op.origin is None else op.origin.of
+        statistics = None if result is None else self.statistics.get(result)
+        if statistics is None or result is None or result.op is None or not _is_as_written(op, result.op.inputs[0]):
+            piece = "" if op.origin is None else op.origin.piece
+            raise ArgumentError(
+                f"{op} says that it is the {piece} in the gradient of a BatchNormalization, and is something else. "
+                "Append the gradients to the model that was differentiated, or pass batch_norm='local'."
+            )
+        return statistics
 
     def normalised(self, op: Operator) -> list[Variable | None]:
         """By given statistics; the running ones mix old and new"""
@@ -280,6 +293,62 @@ class _Synchronised:
         build = self.build
         ones = build.Expand(1, build.Reshape(build.Sub(build.Size(build.Shape(x)), 2), [1]))
         return build.Concat([1, -1], ones, axis=0)
+
+
+def _is_as_written(op: Operator, x: Variable | None) -> bool:
+    """Return whether a piece of the gradient of BatchNormalization has the form that its rule gives it, over the images ``x``."""
+    if is_piece(op, BATCH_MEAN):
+        return op.type == "ReduceMean" and not op.domain and _is_cast_of(op.inputs[0], x) and _keeps_channels(op, 1)
+    if is_piece(op, BATCH_VARIANCE):
+        square = producer_of(op.inputs[0], "Mul") if op.type == "ReduceMean" and not op.domain else None
+        centred = None if square is None or square.inputs[0] is not square.inputs[1] else producer_of(square.inputs[0], "Sub")
+        mean = None if centred is None else producer_of(centred.inputs[1], "ReduceMean")
+        is_centred = mean is not None and centred is not None and centred.inputs[0] is mean.inputs[0]
+        return is_centred and mean is not None and _is_as_written_mean(mean, x) and _keeps_channels(op, 0)
+    return op.type == "Div" and not op.domain and _is_sum(op.inputs[0]) and _is_count(op.inputs[1], x)
+
+
+def _is_as_written_mean(op: Operator, x: Variable | None) -> bool:
+    return is_piece(op, BATCH_MEAN) and _is_as_written(op, x)
+
+
+def _is_cast_of(v: Variable | None, x: Variable | None) -> bool:
+    """Return whether it is ``x``, perhaps in another element type, or what a backward pass computes again in its place."""
+    if v is None or x is None or v is x or operand_of(v, "Cast") is x:
+        return v is not None and x is not None
+    again = v if v.op is None or v.op.type != "Cast" else v.op.inputs[0]
+    return again is not None and again.op is not None and again.op.role is Role.BACKWARD and again.dims == x.dims
+
+
+def _keeps_channels(op: Operator, keepdims: int) -> bool:
+    """Return whether it reduces all axes but the second."""
+    x, axes = op.inputs[0], op.inputs[1] if len(op.inputs) > 1 else None
+    if x is None or axes is None or op.attr("keepdims") != keepdims:
+        return False
+    if x.rank is None or axes.value is None:
+        return x.rank is None and producer_of(axes, "Concat") is not None
+    return {int(axis) % x.rank for axis in axes.value.numpy().reshape(-1)} == set(range(x.rank)) - {1}
+
+
+def _is_sum(v: Variable | None) -> bool:
+    """Return whether it is a sum over the batch, perhaps times numbers per channel."""
+    total = producer_of(v, "ReduceSum")
+    if total is not None:
+        return _keeps_channels(total, 0)
+    product = producer_of(v, "Mul")
+    return product is not None and _is_sum(product.inputs[0])
+
+
+def _is_count(v: Variable | None, x: Variable | None) -> bool:
+    """Return whether it is how many numbers each channel of ``x`` has."""
+    if v is None or x is None:
+        return False
+    if v.value is not None:
+        shape = x.static_shape
+        return shape is not None and not v.persistable and bool((v.value.numpy() == prod(shape) // max(shape[1], 1)).all())
+    quotient = producer_of(v, "Div")
+    size = None if quotient is None else producer_of(operand_of(quotient.inputs[0], "Cast"), "Size")
+    return size is not None and _is_cast_of(size.inputs[0], x)
 
 
 def _by_batch(op: Operator) -> bool:

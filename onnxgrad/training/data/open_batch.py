@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.compile import compile
+from onnxgrad.core.ir.examples import examples_of
 from onnxgrad.core.ir.infer import infer_with_bodies
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.types import TensorType
@@ -21,7 +22,8 @@ _TRIED = 3
 def open_batch(program: Program) -> list[str]:
     """Let a program whose inputs all have a first axis of 1, and else known sizes, take any number of examples.
 
-    It is done if several random examples at once give what each gives alone, in every output; else nothing is changed.
+    It is done if no operator mixes examples, and several random ones at once give what each gives alone, in every output; else
+    nothing is changed.
 
     Args:
         program: a loaded program without a backward pass.
@@ -44,6 +46,9 @@ def open_batch(program: Program) -> list[str]:
         return []
     trial = program.clone(for_test=True)
     _open(trial)
+    examples = examples_of(trial)
+    if any(examples.mixed_by(v) is not None for v in trial.outputs):
+        return []  # also where random examples hardly show it
     if not _is_separate(program.clone(for_test=True), trial):
         return []
     _open(program)

@@ -10,8 +10,8 @@ from typing import Any
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.distributed.agreement import broadcast_state, check_equal, fingerprint
+from onnxgrad.core.runtime.executor import Executor, step_schedules
+from onnxgrad.distributed.agreement import broadcast_state, check_equal, check_numbers, fingerprint
 from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute
 from onnxgrad.distributed.pipeline import PipelineStep
 from onnxgrad.distributed.strategy import Strategy
@@ -75,12 +75,24 @@ class RankStep:
 
     # A step ----------------------------------------------------------------------------------------------------------
 
-    def compute(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> list[Any]:
-        """A step, or the gradients of one that ``apply`` ends, and what is fetched; None for what other ranks have."""
+    def begin(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> None:
+        """Before the first step: refuse ranks that differ, and give all the state of rank 0."""
         if self._is_whole:
             self.forget()
         if self.exchange is not None:
             self.exchange.part = part
+            executor.meet(self.program, dict(feed), list(fetches))
+
+    def compute(
+        self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None, number: int
+    ) -> list[Any]:
+        """A step, or the gradients of one that ``apply`` ends, and what is fetched; None for what other ranks have.
+
+        Raises:
+            TrainingError: on all ranks, if one has taken another ``number`` of steps.
+        """
+        if self.exchange is not None:
+            self.exchange.part, self.exchange.number = part, number
         return list(executor.run(self.program, dict(feed), list(fetches)))
 
     def apply(self, executor: Executor) -> None:
@@ -91,7 +103,8 @@ class RankStep:
     # State -----------------------------------------------------------------------------------------------------------
 
     def gather(self, everywhere: bool = False) -> None:
-        """Give rank 0, or all ranks, the state of all; sums of gradients, and what compression has kept, go to rank 0 alone."""
+        """Give rank 0, or all ranks, the state of all; what compression has kept goes to rank 0 alone, and for a checkpoint it has
+        the sums of each."""
         self._gather(everywhere or self.transport.rank == 0, None)
         for one in (self.exchange, self.sums):
             if one is not None and not everywhere:
@@ -133,10 +146,8 @@ class RankStep:
                 one.forget(self.program.active_scope())
 
     def loaded(self) -> None:
-        """After a checkpoint is loaded, which every rank does: rank 0 has what was added up."""
+        """After a checkpoint is loaded, which every rank does."""
         self.forget()
-        if self.sums is not None:
-            self.sums.drop_on_others(self.program.active_scope())
 
 
 class PipelinedStep(RankStep):
@@ -151,22 +162,27 @@ class PipelinedStep(RankStep):
     def _begin(self, is_scaled: bool, averages: list[str]) -> None:
         self._read = averages
 
-    def compute(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> list[Any]:
-        """Compute the gradients of a part of the batch and the fetches: the loss of all, None for those of other ranks."""
+    def begin(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> None:
+        """Open the step of this rank, if there is none for these fetches."""
         now = (self.program.version, [v.name for v in fetches])
         if self._step is None or self._built_for != now:
             self._step, self._built_for = self._agreed_step(executor, fetches), now
         if self._is_whole:
             self.forget()
+
+    def compute(
+        self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None, number: int
+    ) -> list[Any]:
+        """Compute the gradients of a part of the batch and the fetches: the loss of all, None for those of other ranks."""
+        assert self._step is not None
+        check_numbers(self.transport, number)
         values = self._step.compute(feed, part)
         return [values.get(v.name) for v in fetches]
 
     def apply(self, executor: Executor) -> None:
         assert self._step is not None
         self._step.apply()
-        for _, scheduler in self.program.plan.schedulers:
-            if scheduler.steps_by_itself:
-                scheduler.step()
+        step_schedules(self.program, self.program.active_scope())
 
     def _agreed_step(self, executor: Executor, fetches: Sequence[Variable]) -> PipelineStep:
         if not self._agreed:

@@ -27,7 +27,7 @@ from onnxgrad.training.ranks.rank_step import PipelinedStep, RankStep
 from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.plan import Interrupt, Means, Row
 
-__all__ = ["PartBatch", "Ranks", "part_of", "ranks_of"]
+__all__ = ["EpochBatch", "PartBatch", "Ranks", "examples_of", "part_of", "ranks_of"]
 
 
 class _Row(NamedTuple):
@@ -37,7 +37,11 @@ class _Row(NamedTuple):
     world_size: int
 
 
-class PartBatch(dict[str, Any]):
+class EpochBatch(dict[str, Any]):
+    """A batch that counts as one of the epoch, by ``Trainer.step`` together with what it makes of the weights."""
+
+
+class PartBatch(EpochBatch):
     """A rank's part of a batch.
 
     Attributes:
@@ -47,6 +51,11 @@ class PartBatch(dict[str, Any]):
 
     whole: int
     part: Part
+
+
+def examples_of(batch: Batch) -> int:
+    """Examples of a batch, of all ranks where this is a part of one."""
+    return batch.whole if isinstance(batch, PartBatch) else len(next(iter(batch.values())))
 
 
 def part_of(batch: Batch, transport: Transport | _Row) -> PartBatch:
@@ -207,9 +216,14 @@ class Ranks:
         before = gathered_part(self.transport, 0 if stage else count).first
         return Part(before - (count if stage else 0), count)
 
-    def run(self, executor: Executor, feed: Batch, fetches: list[Variable]) -> list[Any]:
-        """A step, or the gradients of one that ``step.apply`` ends."""
-        return self.step.compute(executor, feed, fetches, self.part)
+    def begin(self, executor: Executor, feed: Batch, fetches: list[Variable]) -> None:
+        """Before the first step, which may be undone where this is not: make sure that all ranks train the same, from one state."""
+        if self.are_many:
+            self.step.begin(executor, feed, fetches, self.part)
+
+    def run(self, executor: Executor, feed: Batch, fetches: list[Variable], number: int) -> list[Any]:
+        """A step, or the gradients of one that ``step.apply`` ends; all ranks have taken the same ``number`` of steps before."""
+        return self.step.compute(executor, feed, fetches, self.part, number)
 
     def means(self, values: dict[str, Any], interrupt: Interrupt, loss_weight: float | None) -> tuple[Row, dict[str, float]]:
         """Means of metrics over the whole batch, and what they count; ranks also agree here whether the run is to be interrupted.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.pages.pictures import as_picture
 
@@ -83,19 +84,19 @@ def _collect(trainer: Trainer, data: Any, batch_size: int) -> tuple[dict[str, Ar
     fetch = [trainer.loss.name, trainer.outputs[0].name]
     parts: list[tuple[dict[str, Array], Array, Array, Array]] = []
     count = 0
-    with trainer.averaged():
-        for batch in data.batches(batch_size, shuffle=False):
-            feed = trainer.model.feed_of(batch, trainer.executor)
-            size = len(next(iter(feed.values())))
-            _, output = trainer.executor.run(trainer.evaluation, feed, fetch)
-            target = feed[trainer.terms[0].target]
-            losses = _losses(trainer, feed, output, target, size, alone=count < _ONE_BY_ONE)
-            if losses is None:
-                break
-            parts.append(({v.name: np.asarray(feed[v.name]) for v in trainer.inputs}, target, output, losses))
-            count += size
-            if count >= _EXAMPLES:
-                break
+    scope = trainer.averaged()
+    for batch in data.batches(batch_size, shuffle=False):
+        feed = trainer.model.feed_of(batch, trainer.executor)
+        size = len(next(iter(feed.values())))
+        _, output = trainer.executor.run(trainer.evaluation, feed, fetch, scope=scope)
+        target = feed[trainer.terms[0].target]
+        losses = _losses(trainer, feed, output, target, size, scope, alone=count < _ONE_BY_ONE)
+        if losses is None:
+            break
+        parts.append(({v.name: np.asarray(feed[v.name]) for v in trainer.inputs}, target, output, losses))
+        count += size
+        if count >= _EXAMPLES:
+            break
     if not parts:
         raise OnnxGradError("there are no examples to judge one by one.")
     # Texts have batches of several lengths: only batches with the length of the first one are evaluated.
@@ -110,7 +111,9 @@ def _lengths(part: tuple[dict[str, Array], Array, Array, Array]) -> list[tuple[i
     return [a.shape[1:] for a in (*part[0].values(), *part[1:])]
 
 
-def _losses(trainer: Trainer, feed: dict[str, Any], output: Array, target: Array, size: int, alone: bool) -> Array | None:
+def _losses(
+    trainer: Trainer, feed: dict[str, Any], output: Array, target: Array, size: int, scope: Scope, alone: bool
+) -> Array | None:
     """The loss of each example: by its formula where that is simple, else by running it alone"""
     term = trainer.terms[0]
     loss, single = term.loss, len(trainer.terms) == 1 and term.weight == 1.0 and term.weighing.is_plain
@@ -129,7 +132,8 @@ def _losses(trainer: Trainer, feed: dict[str, Any], output: Array, target: Array
         return None
     try:
         rows = [{n: a[i : i + 1] if np.ndim(a) and len(a) == size else a for n, a in feed.items()} for i in range(size)]
-        return np.array([float(trainer.executor.run(trainer.evaluation, row, [trainer.loss.name])[0]) for row in rows])
+        losses = [trainer.executor.run(trainer.evaluation, row, [trainer.loss.name], scope=scope)[0] for row in rows]
+        return np.array(list(map(float, losses)))
     except OnnxGradError:
         return None  # the model takes whole batches only
 

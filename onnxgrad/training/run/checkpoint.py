@@ -6,6 +6,7 @@ Tests: tests/training/test_checkpoints.py.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,6 +16,7 @@ import numpy as np
 
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import set_values
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import UnknownName
 from onnxgrad.internal.tensor_file import TensorFile, read_tensors, write_tensors
@@ -26,6 +28,9 @@ Programs: TypeAlias = "Program | Sequence[Program]"
 
 _REST = "rest of "
 """In front of the name of a gradient: what an exchange between ranks has kept of it."""
+
+_SUM = re.compile(r"rank (\d+) of (.+)", re.DOTALL)
+"""Names of sums of gradients of one rank; under the name itself are those of all, for another number of ranks."""
 
 
 def save_checkpoint(
@@ -54,16 +59,25 @@ class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
     def __init__(self, program: Programs, scope: Scope | None) -> None:
         self._state = {v.name: v for v in _state(program)}
         self._rests = {_REST + name: rest for one in _exchanges(program) for name, rest in one.rests().items()}
+        of_ranks = [sums for one in _summing(program) for sums in one.sums_of_ranks()]
+        self._sums = {f"rank {rank} of {name}": sums[name] for rank, sums in enumerate(of_ranks) for name in sums}
+        self._totals = {name: [sums[name] for sums in of_ranks] for name in (of_ranks[0] if of_ranks else ())}
         self._now = (scope or _as_list(program)[0].active_scope()).copy()
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        return self._rests[name] if name in self._rests else np.asarray(self._state[name].get_value(self._now))
+        if name in self._totals:
+            return np.asarray(np.sum(self._totals[name], axis=0, dtype=self._totals[name][0].dtype))
+        if name in self._rests:
+            return np.asarray(self._rests[name])
+        if name in self._sums:
+            return np.asarray(self._sums[name])
+        return np.asarray(self._state[name].get_value(self._now))
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._state, *self._rests])
+        return iter([*self._state, *self._rests, *self._sums])
 
     def __len__(self) -> int:
-        return len(self._state) + len(self._rests)
+        return len(self._state) + len(self._rests) + len(self._sums)
 
 
 def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = None) -> None:
@@ -81,7 +95,8 @@ def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = N
 def check_tensors(program: Programs, file: TensorFile) -> None:
     """Raise UnknownName unless a file holds exactly the variables of a program, in their shapes and dtypes."""
     variables = {v.name: v for v in _state(program)}
-    foreign = sorted({name for name in file.arrays if not name.startswith(_REST)} ^ set(variables))
+    beside = {name for name in file.arrays if name.startswith(_REST) or _is_sum(name, file)}
+    foreign = sorted((file.arrays.keys() - beside) ^ variables.keys())
     if foreign:
         raise UnknownName(f"{file.path!r} belongs to another program: {foreign[0]!r} is only on one side.")
     for name, v in variables.items():
@@ -93,12 +108,18 @@ def check_tensors(program: Programs, file: TensorFile) -> None:
 
 
 def set_tensors(program: Programs, file: TensorFile, scope: Scope | None = None) -> None:
-    """Set the variables of a program to what ``check_tensors`` has seen."""
-    for v in _state(program):
-        v.set_value(file.arrays[v.name], scope)
+    """Set the variables of a program to what ``check_tensors`` has seen, all at once."""
+    set_values(((v, file.arrays[v.name]) for v in _state(program)), scope)
     for exchange in _exchanges(program):
         rests = {name.removeprefix(_REST): array for name, array in file.arrays.items() if name.startswith(_REST)}
         exchange.set_rests(rests)
+    of_ranks: dict[int, dict[str, Any]] = {}
+    for name, array in file.arrays.items():
+        if _is_sum(name, file):
+            rank, own = _SUM.fullmatch(name).groups()  # type: ignore[union-attr]
+            of_ranks.setdefault(int(rank), {})[own] = array
+    for exchange in _summing(program):
+        exchange.set_sums([of_ranks[rank] for rank in sorted(of_ranks)], scope or _as_list(program)[0].active_scope())
 
 
 def graph_hash(program: Programs) -> str:
@@ -122,6 +143,17 @@ def _as_list(program: Programs) -> list[Program]:
 def _exchanges(program: Programs) -> list[Any]:
     exchanges = [one.plan.exchange_of(phase) for one in _as_list(program) for phase in ("run", "apply")]
     return [exchange for exchange in exchanges if hasattr(exchange, "rests")]
+
+
+def _summing(program: Programs) -> list[Any]:
+    return [exchange for exchange in _exchanges(program) if hasattr(exchange, "set_sums")]
+
+
+def _is_sum(name: str, file: TensorFile) -> bool:
+    """Whether a tensor is the sum of gradients of one rank: like that of all, which the file holds too"""
+    match = _SUM.fullmatch(name)
+    total = None if match is None else file.arrays.get(match[2])
+    return total is not None and (total.shape, total.dtype) == (file.arrays[name].shape, file.arrays[name].dtype)
 
 
 def _state(program: Programs) -> list[Any]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from onnxgrad.errors import DataError, FeedError
 from onnxgrad.optimizer.lr import ReduceOnPlateau
 from onnxgrad.training.data.rows import Batch, Rows, Stream, prefetched
-from onnxgrad.training.ranks.ranks import PartBatch
+from onnxgrad.training.ranks.ranks import EpochBatch, examples_of
 from onnxgrad.training.report.curves import plot_history
 from onnxgrad.training.run.callbacks import Callbacks
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder
@@ -92,11 +93,8 @@ class TrainingLoop:
                 return False
             progress.say("evaluating")
             row = self._row()
-            trainer.state.end_epoch(row)
             better = self._is_better(row)
-            if isinstance(trainer.schedule, ReduceOnPlateau):
-                named = plan.monitor or ("val_loss" if "val_loss" in row else "loss")
-                trainer.schedule.step(row[named] if trainer.schedule.mode == "max" else judged(row, plan.monitor))
+            trainer.program.active_scope().change(lambda: self._end_epoch(row, better))
             progress.finish(row)
             progress.say("writing a checkpoint and what callbacks keep")
             if self.folder is not None:
@@ -107,17 +105,25 @@ class TrainingLoop:
             ended = trainer.ranks.any(self._tell("on_epoch", row) or self._stopped)
         return not ended and not out_of_patience(trainer.state.history[trainer.state.begun :], plan.patience, plan.monitor)
 
+    def _end_epoch(self, row: Row, better: bool) -> None:
+        trainer, plan = self.trainer, self.plan
+        scope, state = trainer.program.active_scope(), trainer.state
+        if isinstance(trainer.schedule, ReduceOnPlateau):
+            named = plan.monitor or ("val_loss" if "val_loss" in row else "loss")
+            metric = row[named] if trainer.schedule.mode == "max" else judged(row, plan.monitor)
+            for owner, attributes in trainer.schedule.moved(metric):
+                scope.follow(owner, **attributes)
+        scope.follow(trainer, _state=state.after_epoch(row, judged(row, plan.monitor) if better else state.best))
+
     def _train_on(self, batches: Iterator[Batch], progress: Progress) -> bool:
         """Train on these batches; False if interrupted"""
         trainer, every = self.trainer, self.plan.checkpoint_every
         for batch in batches:
             try:
-                values = trainer.step(batch)
+                values = trainer.step(batch if isinstance(batch, EpochBatch) else EpochBatch(batch))
             except FeedError as error:
                 raise DataError(f"epoch {trainer.state.epoch + 1}, batch {trainer.state.batch + 1}: {error}") from error
-            size = batch.whole if isinstance(batch, PartBatch) else len(next(iter(batch.values())))
-            trainer.state.batch += 1
-            trainer.state.means.add(values, size, trainer.step_weights)
+            size = examples_of(batch)
             progress.update(size, trainer.state.means.now())
             if self._heard:
                 self._stopped = trainer.ranks.any(self._tell("on_step", self._step_row(size, values)))
@@ -151,6 +157,8 @@ class TrainingLoop:
         row = {"step": self.trainer.state.step, "epoch": self.trainer.state.epoch + 1, **self._validated()}
         self.trainer.state.evaluations.append(row)
         better = (self.plan.monitor or "val_loss") in row and self._is_better(row)
+        if better:
+            self.trainer.go_to(replace(self.trainer.state, best=judged(row, self.plan.monitor)))
         if self.folder is not None:
             self.folder.write_evaluations(self.trainer.state.evaluations)
             if better:
@@ -179,10 +187,8 @@ class TrainingLoop:
         return row
 
     def _is_better(self, row: Row) -> bool:
-        better = self.trainer.state.best is None or judged(row, self.plan.monitor) < self.trainer.state.best
-        if better:
-            self.trainer.state.best = judged(row, self.plan.monitor)
-        return better
+        best = self.trainer.state.best
+        return best is None or judged(row, self.plan.monitor) < best
 
     def _write(self, folder: RunFolder, better: bool = False, ends_epoch: bool = False) -> None:
         """Write a checkpoint. ``last`` is published last: a process that is killed before does this epoch again, with the same

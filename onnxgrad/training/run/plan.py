@@ -113,6 +113,12 @@ class Means:
                 self.weights[name] = self.weights.get(name, 0.0) + weight
         self.count += examples
 
+    def plus(self, values: Row, examples: int, weights: Mapping[str, float] | None = None) -> Means:
+        """These and another part, for which see ``add``."""
+        other = Means(self.totals, self.count, self.weights)
+        other.add(values, examples, weights)
+        return other
+
     def now(self) -> Row:
         """The means so far; NaN of what has no weight."""
         weights = {name: self.weights.get(name, self.count) for name in self.totals}

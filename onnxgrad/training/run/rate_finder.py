@@ -6,12 +6,13 @@ Tests: tests/training/losses/test_distillation.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError, TrainingError
+from onnxgrad.internal.files import writing
 from onnxgrad.optimizer.lr import LRScheduler
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class Sweep(NamedTuple):
         axes.plot(self.rates, self.losses)
         axes.axvline(self.suggestion, linestyle="--", color="grey")
         axes.set(xscale="log", xlabel="learning rate", ylabel="loss, smoothed", title=f"suggestion: {self.suggestion:.2g}")
-        figure.savefig(path)
+        with writing(Path(path)) as file:
+            figure.savefig(file, format=Path(path).suffix[1:] or "png")
 
 
 class _Fixed(LRScheduler):
@@ -75,46 +77,69 @@ def find_learning_rate(
     if not 0 < lowest < highest < math.inf or steps < 10:
         raise ArgumentError(f"a sweep has rates 0 < lowest < highest and 10 steps or more, not {lowest}, {highest}, {steps}.")
     source, _ = trainer.open(data)
-    state = [v for v in trainer.program.list_vars() if v.persistable]
-    kept, begun_at = [np.array(v.get_value()) for v in state], trainer.state.step
-    schedule, rate = trainer.optimizer._learning_rate, _Fixed(lowest)
+    scope, state, held = trainer.program.active_scope(), trainer.state, trainer.optimizer._learning_rate
+    kept = scope.copy()
     rates: list[float] = []
     losses: list[float] = []
-    mean = 0.0
-    try:
-        trainer.optimizer.set_lr_scheduler(rate)
-        epoch = 0
-        while len(rates) < steps:
-            begun = len(rates)
-            for batch in source.batches(batch_size, seed=trainer.seed, epoch=epoch):
-                rate.base_lr = rate.last_lr = lowest * (highest / lowest) ** (len(rates) / (steps - 1))
-                try:
-                    loss = trainer.step(batch)["loss"]
-                except TrainingError:
-                    steps = len(rates)
-                    break
-                mean = _SMOOTH * mean + (1 - _SMOOTH) * loss
-                rates.append(rate.base_lr)
-                losses.append(mean / (1 - _SMOOTH ** len(rates)))
-                if len(rates) >= steps or losses[-1] > _DIVERGED * min(losses):
-                    steps = len(rates)
-                    break
-            if len(rates) == begun:
-                break
-            epoch += 1
-    finally:
-        if isinstance(schedule, LRScheduler):
-            trainer.optimizer.set_lr_scheduler(schedule)
+
+    def batches(epoch: int) -> Iterator[Any]:
+        return source.batches(batch_size, seed=trainer.seed, epoch=epoch)
+
+    def put_back() -> None:
+        if isinstance(held, LRScheduler):
+            trainer.optimizer.set_lr_scheduler(held)
         else:
             plan = trainer.program.plan
-            plan.schedulers = [entry for entry in plan.schedulers if entry[1] is not rate]
-            trainer.optimizer._learning_rate = schedule
-        for v, value in zip(state, kept, strict=True):
-            v.set_value(value)
-        trainer.state.step = begun_at
+            plan.schedulers = [entry for entry in plan.schedulers if not isinstance(entry[1], _Fixed)]
+            trainer.optimizer._learning_rate = held
+
+        def go_back() -> None:
+            scope.take(kept)
+            trainer.go_to(state)
+
+        scope.change(go_back)
+
+    try:
+        try:
+            _sweep(trainer, batches, (lowest, highest), steps, rates, losses)
+        finally:
+            put_back()
+    except KeyboardInterrupt:
+        put_back()  # which may be what was interrupted
+        raise
+    kept.clear()
     if not rates:
         raise DataError("there is nothing to try rates on: the data has no batch.")
     slopes = [(losses[i + 1] - losses[i - 1]) / 2 for i in range(1, len(losses) - 1)]
     if not slopes or min(slopes) >= 0:
         raise TrainingError("the loss falls at no rate. Look at the data and the labels, or begin with a lower rate.")
     return Sweep(rates, losses, rates[1 + min(range(len(slopes)), key=lambda i: slopes[i])])
+
+
+def _sweep(
+    trainer: Trainer,
+    batches: Callable[[int], Iterator[Any]],
+    bounds: tuple[float, float],
+    steps: int,
+    rates: list[float],
+    losses: list[float],
+) -> None:
+    """Train with rising rates, and note them with the smoothed losses, until the loss diverges"""
+    lowest, highest = bounds
+    rate, mean = _Fixed(lowest), 0.0
+    trainer.optimizer.set_lr_scheduler(rate)
+    for epoch in count():
+        begun = len(rates)
+        for batch in batches(epoch):
+            rate.base_lr = rate.last_lr = lowest * (highest / lowest) ** (len(rates) / (steps - 1))
+            try:
+                loss = trainer.step(batch)["loss"]
+            except TrainingError:
+                return
+            mean = _SMOOTH * mean + (1 - _SMOOTH) * loss
+            rates.append(rate.base_lr)
+            losses.append(mean / (1 - _SMOOTH ** len(rates)))
+            if len(rates) >= steps or losses[-1] > _DIVERGED * min(losses):
+                return
+        if len(rates) == begun:
+            return

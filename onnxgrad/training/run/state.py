@@ -5,7 +5,7 @@ Tests: tests/training/test_trainer.py, tests/training/test_damaged_checkpoints.p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.data.fingerprints import Fingerprints
@@ -17,7 +17,7 @@ __all__ = ["RunState"]
 
 @dataclass
 class RunState:
-    """The progress of a run.
+    """The progress of a run. Whoever moves on makes another one by ``replace``, so that one store exchanges all of it.
 
     Attributes:
         step: taken in all.
@@ -63,13 +63,20 @@ class RunState:
             files=self.files,
         )
 
-    def go_to(self, position: Position) -> None:
-        """Go on from what a checkpoint said."""
-        self.step, self.epoch, self.batch, self.begun = position.step, position.epoch, position.batch, position.begun
-        self.history, self.best, self.files = position.history, position.best, position.files
-        self.means = Means(position.totals, position.examples, position.weights)
+    def at(self, position: Position) -> RunState:
+        """What a checkpoint said, to go on from."""
+        return RunState(
+            step=position.step,
+            epoch=position.epoch,
+            batch=position.batch,
+            begun=position.begun,
+            history=position.history,
+            evaluations=self.evaluations,
+            best=position.best,
+            means=Means(position.totals, position.examples, position.weights),
+            files=position.files,
+        )
 
-    def end_epoch(self, row: Row) -> None:
-        """Note the row of an epoch, and begin the next one."""
-        self.history.append(row)
-        self.epoch, self.batch, self.means = self.epoch + 1, 0, Means()
+    def after_epoch(self, row: Row, best: float | None) -> RunState:
+        """The beginning of the next epoch, with the row of this one noted."""
+        return replace(self, history=[*self.history, row], epoch=self.epoch + 1, batch=0, means=Means(), best=best)

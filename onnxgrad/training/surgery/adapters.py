@@ -16,7 +16,8 @@ from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
-from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.ir.variable import Parameter, Variable, set_values
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, UnknownName
 from onnxgrad.internal.files import write_whole, writing
 from onnxgrad.internal.tensor_file import read_tensors, write_tensors
@@ -35,7 +36,7 @@ def _adapters(program: Program) -> dict[str, Parameter]:
     return {p.name: p for p in program.parameters if ".lora_" in p.name}
 
 
-def save_adapters(program: Program, path: str | Path) -> None:
+def save_adapters(program: Program, path: str | Path, scope: Scope | None = None) -> None:
     """Write only the weights of the branches.
 
     Args:
@@ -45,15 +46,16 @@ def save_adapters(program: Program, path: str | Path) -> None:
 
             That model has the inputs ``<weight>.lora_A`` [rows, rank] and ``<weight>.lora_B`` [rank, columns], the latter
             multiplied by alpha / rank. Their rank is free, and 0 where no adapter is active: then it is the original.
+        scope: where the weights are; None for the program's own.
 
     Raises:
         ArgumentError: if the program has no branches, or for onnxruntime one beside a Conv.
         TrainingError: if the file cannot be written.
     """
     if Path(path).suffix == ADAPTER:
-        _save_for_runtime(program, Path(path))
+        _save_for_runtime(program, Path(path), scope or program.active_scope())
         return
-    tensors = {name: np.asarray(p.get_value()) for name, p in _adapters(program).items()}
+    tensors = {name: np.asarray(p.get_value(scope)) for name, p in _adapters(program).items()}
     if not tensors:
         raise ArgumentError("the program has no LoRA branches to save. Call add_lora first.")
     write_tensors(path, tensors)
@@ -71,13 +73,12 @@ def load_adapters(program: Program, path: str | Path) -> None:
         array, p = values.get(name), own.get(name)
         if array is None or p is None or tuple(array.shape) != p.static_shape or array.dtype != p.dtype.numpy:
             raise UnknownName(f"{str(path)!r} belongs to other adapters: {name!r} does not fit. Use the same layers and rank.")
-    for name, p in own.items():
-        p.set_value(values[name])
+    set_values((p, values[name]) for name, p in own.items())
 
 
-def _save_for_runtime(program: Program, path: Path) -> None:
+def _save_for_runtime(program: Program, path: Path, scope: Scope) -> None:
     clone = program.clone(for_test=True)
-    clone.scope = program.active_scope().copy()
+    clone.scope = scope.copy()
     weights: dict[str, Array] = {}
     for branch in branches_of(clone):
         if branch.base.type == "Conv":

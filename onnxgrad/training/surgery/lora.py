@@ -21,6 +21,7 @@ from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ModelError, OutOfMemory
 from onnxgrad.training.quantized.packed_weights import Rounding, float_weight, is_packed, requantise
 from onnxgrad.training.surgery.heads import insert_after, remove_unread_constants
@@ -230,7 +231,7 @@ def _has_same_geometry(base: Operator, low: Operator, up: Operator) -> bool:
     return all(low.attr(name) == base.attr(name) for name in settings) and up.attrs == {"group": base.attr("group")}
 
 
-def merge_lora(program: Program, quantised: str = "branch", said: list[str] | None = None) -> Program:
+def merge_lora(program: Program, quantised: str = "branch", said: list[str] | None = None, scope: Scope | None = None) -> Program:
     """A copy of a program with the branches added to the weights they belong to.
 
     Args:
@@ -239,6 +240,7 @@ def merge_lora(program: Program, quantised: str = "branch", said: list[str] | No
             the weight a float one, larger and slower; ``"again"`` adds them and rounds the sum to small integers as before
             (MatMulNBits only), of which the error is often larger than what was learnt.
         said: takes lines on the error of rounding.
+        scope: where the weights are; None for the program's own.
 
     Returns:
         A program with a scope of its own; for inference, as ``clone(for_test=True)``.
@@ -250,7 +252,7 @@ def merge_lora(program: Program, quantised: str = "branch", said: list[str] | No
     if quantised not in ("branch", "float", "again"):
         raise ArgumentError(f"quantised weights are merged as 'branch', 'float' or 'again', not {quantised!r}.")
     merged = program.clone(for_test=True)
-    merged.scope = program.active_scope().copy()
+    merged.scope = (scope or program.active_scope()).copy()
     block = merged.global_block()
     reads = _reads(merged)
     rounded: list[Rounding] = []

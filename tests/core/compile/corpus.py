@@ -78,13 +78,22 @@ def cases() -> dict[str, Callable[[], Made]]:
             found[f"float64 {sample}"] = lambda sample=sample: _of_sample(sample, "float64")
             found[f"bfloat16 {sample}"] = lambda sample=sample: _of_sample(sample, "bfloat16")
     found["quantised cnn"] = _quantised
+    found["quantised pool"] = _quantised_pool
+    found["quantised pool in half"] = lambda: _quantised_pool(is_half=True)
     found["split into nine"] = _split
+    found["products of products"] = _products
     found["few rows"] = _few_rows
     # Not Adam, which takes the sign of a gradient of nearly 0 for a whole step.
     found["few rows, momentum"] = lambda: _few_rows(lambda rate: paddle.optimizer.Momentum(rate, 0.9, use_nesterov=True))
     found["many words"] = _many_words
     found["words in blocks"] = _words_in_blocks
+    found["many words, some ignored"] = lambda: _many_words(ignore_index=2, reduction="sum")
+    found["words in blocks, some ignored"] = lambda: _words_in_blocks(ignore_index=2)
+    found["many words with positions behind"] = _many_words_with_positions
     found["few images"] = _few_images
+    found["few pixels"] = _few_pixels
+    found["many queries"] = _many_queries
+    found["a large table"] = _large_table
     found["few positions"] = _few_positions
     found["one column"] = _one_column
     found["newer than the runtime"] = _newer_than_the_runtime
@@ -137,6 +146,34 @@ def _quantised() -> Made:
     return Made(program, [*program.outputs, *gradients(program.outputs, program.inputs)], feed)
 
 
+def _quantised_pool(is_half: bool = False) -> Made:
+    """Pooling of integers, and all else that moves them; of scales in float16 to numbers in float32"""
+    scale, dequantised = ("h", "DequantizeLinear <output_dtype = 1> (q, h, z)") if is_half else ("s", "DequantizeLinear (q, s, z)")
+    text = f"""<ir_version: 11, opset_import: ["": 23]> f (float[2, 3, 6, 6] x) => (float[3, 2, 1, 18] y) <float s = {{0.05}}, int8 z = {{3}},
+        int64[4] shape = {{2, 3, 1, 18}}, int64[1] axis = {{2}}, int64[1] from = {{0}}, int64[1] to = {{3}}, int64[1] last = {{3}}>
+        {{ h = Cast <to = 10> (s)  q = QuantizeLinear <precision = 1> (x, {scale}, z)  d = {dequantised}
+           p = MaxPool <kernel_shape = [2, 1], strides = [1, 1], pads = [0, 0, 1, 0]> (d)  c = Slice (p, from, to, last)
+           r = Reshape (c, shape)  v = Squeeze (r, axis)  u = Unsqueeze (v, axis)
+           w = Transpose <perm = [1, 0, 2, 3]> (u)  e = Cast <to = 1> (w)  y = Mul (e, e) }}"""
+    program = paddle.from_onnx(onnx.parser.parse_model(text), parameters=[])
+    program.inputs[0].stop_gradient = False
+    feed = {"x": np.random.default_rng(0).uniform(-5, 5, (2, 3, 6, 6)).astype(np.float32)}
+    return Made(program, [*program.outputs, *gradients(program.outputs, program.inputs)], feed)
+
+
+def _products() -> Made:
+    """Products with numbers before, between and behind them"""
+    program = static.Program()
+    with static.program_guard(program):
+        x, w, v = (static.data(name, shape) for name, shape in (("x", [4, 6]), ("w", [6, 5]), ("v", [5, 3])))
+        build = program.global_block().build
+        h = build.Mul(build.Gemm(build.Mul(x, 0.25), w), 2.0)
+        y = build.Mul(build.Gemm(build.Mul(h, 3.0), build.Mul(v, 0.5), build.ReduceSum(v, [0], keepdims=0)), 0.75)
+    draw = np.random.default_rng(0)
+    feed = {name: draw.normal(size=shape).astype(np.float32) for name, shape in (("x", (4, 6)), ("w", (6, 5)), ("v", (5, 3)))}
+    return Made(program, [y], feed)
+
+
 def _newer_than_the_runtime() -> Made:
     program = static.Program()
     program.set_opset_version(NEWEST + 1)
@@ -146,14 +183,14 @@ def _newer_than_the_runtime() -> Made:
     return Made(program, [y], {"x": np.ones((2, 3), np.float32)})
 
 
-def _many_words() -> Made:
+def _many_words(**options: Any) -> Made:
     """A loss over 32,768 words whose product reads the weight as it is"""
     program, startup = static.Program(), static.Program()
     with static.program_guard(program, startup):
         x, label = static.data("x", [None, 8]), static.data("label", [None], "int64")
         w = static.create_parameter([8, 2**15], "float32", name="w")
         build = program.global_block().build
-        loss = build.SoftmaxCrossEntropyLoss(build.MatMul(x, w), label)
+        loss = build.SoftmaxCrossEntropyLoss(build.MatMul(x, w), label, **options)
         paddle.optimizer.SGD(_RATE).minimize(loss)
     paddle.Executor().run(startup)
     draw = np.random.default_rng(0)
@@ -161,14 +198,31 @@ def _many_words() -> Made:
     return Made(program, [loss], {"x": draw.normal(size=(6, 8)).astype(np.float32), "label": np.arange(6)}, is_step=True)
 
 
-def _words_in_blocks() -> Made:
+def _many_words_with_positions() -> Made:
+    """A loss over 32,768 words on axis 1, of a weight that is not trained and rows that are"""
+    program, startup = static.Program(), static.Program()
+    with static.program_guard(program, startup):
+        x, label = static.data("x", [None, 3, 4]), static.data("label", [None, 3], "int64")
+        h = static.nn.fc(x, 8, num_flatten_dims=2, bias_attr=False, weight_attr="h", name="h")
+        build, draw = program.global_block().build, np.random.default_rng(0)
+        w = build.constant(draw.normal(size=(8, 2**15)).astype(np.float32))
+        scores = build.Transpose(build.Mul(build.MatMul(h, w), 0.5), perm=[0, 2, 1])
+        loss = build.SoftmaxCrossEntropyLoss(scores, label)
+        paddle.optimizer.SGD(_RATE).minimize(loss)
+    paddle.Executor().run(startup)
+    return Made(
+        program, [loss], {"x": draw.normal(size=(2, 3, 4)).astype(np.float32), "label": np.arange(6).reshape(2, 3)}, is_step=True
+    )
+
+
+def _words_in_blocks(**options: Any) -> Made:
     """A loss over 4,096 words whose weight the product reads transposed, as it is tied to an embedding"""
     program, startup = static.Program(), static.Program()
     with static.program_guard(program, startup):
         x, label = static.data("x", [None, 8]), static.data("label", [None], "int64")
         w = static.create_parameter([2**12, 8], "float32", name="w")
         build = program.global_block().build
-        loss = build.SoftmaxCrossEntropyLoss(build.Gemm(x, w, transB=1), label)
+        loss = build.SoftmaxCrossEntropyLoss(build.Gemm(x, w, transB=1), label, **options)
         paddle.optimizer.SGD(_RATE).minimize(loss)
     paddle.Executor().run(startup)
     draw = np.random.default_rng(0)
@@ -191,6 +245,52 @@ def _few_images() -> Made:
     weights = {name: v for name, v in program.state_dict().items() if np.ndim(v) == 4}
     program.set_state_dict({name: draw.normal(0, 0.1, np.shape(v)).astype(np.float32) for name, v in weights.items()})
     return Made(program, [loss], {"x": draw.normal(size=(4, 32, 12, 12)).astype(np.float32)}, is_step=True)
+
+
+def _many_queries() -> Made:
+    """Causal attention of 512 queries, of which later keys are hidden by a constant"""
+    program = static.Program()
+    with static.program_guard(program):
+        q, k, v = (static.data(name, [1, 1, 512, 4]) for name in "qkv")
+        for operand in (q, k, v):
+            operand.stop_gradient = False
+        build, draw = program.global_block().build, np.random.default_rng(0)
+        scores = build.Mul(build.MatMul(q, build.Transpose(k, perm=[0, 1, 3, 2])), 0.5)
+        p = build.Softmax(build.Add(scores, np.triu(np.full((512, 512), -np.inf, np.float32), 1)), axis=-1)
+        y = build.MatMul(p, v)
+        grads = gradients([paddle.sum(paddle.square(y))], [q, k, v])
+    feed = {name: draw.normal(size=(1, 1, 512, 4)).astype(np.float32) for name in "qkv"}
+    return Made(program, [y, *(g for g in grads if g is not None)], feed)
+
+
+def _large_table() -> Made:
+    """Rows of a table of 2 MB, which the last product reads too"""
+    program = static.Program()
+    with static.program_guard(program):
+        ids, w = static.data("ids", [5], "int64"), static.data("w", [2**17, 4])
+        w.stop_gradient = False
+        build, draw = program.global_block().build, np.random.default_rng(0)
+        y = build.ReduceSum(build.Mul(build.Gather(w, ids), build.ReduceMean(w, [0], keepdims=1)), keepdims=0)
+        grads = gradients([y], [w])
+    feed = {"ids": np.array([3, 1, 3, 2**17 - 1, 0]), "w": draw.normal(size=(2**17, 4)).astype(np.float32)}
+    return Made(program, [y, *(g for g in grads if g is not None)], feed)
+
+
+def _few_pixels() -> Made:
+    """A convolution and one in groups, of few numbers, with all that lies between convolutions"""
+    program = static.Program()
+    with static.program_guard(program):
+        x, build, draw = static.data("x", [4, 4, 5, 6]), program.global_block().build, np.random.default_rng(0)
+        filters = [static.data(f"w{i}", shape) for i, shape in enumerate(([6, 4, 3, 3], [6, 1, 2, 2]))]
+        for v in (x, *filters):
+            v.stop_gradient = False
+        h = build.Relu(build.Conv(x, filters[0], pads=[1, 1, 1, 1], strides=[2, 1]))
+        h = build.Mul(h, build.Sigmoid(build.ReduceMean(h, [2, 3], keepdims=1)))
+        y = build.Conv(build.Concat(h, h, axis=1), build.Concat(filters[1], filters[1], axis=0), group=12)
+        total = paddle.sum(paddle.square(y))
+        grads = gradients([total], [x, *filters])
+    feed = {v.name: draw.normal(size=v.static_shape).astype(np.float32) for v in (x, *filters)}
+    return Made(program, [total, *(g for g in grads if g is not None)], feed)
 
 
 def _few_positions() -> Made:

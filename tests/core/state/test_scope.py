@@ -1,7 +1,10 @@
 """Scopes: values by name, buffers that are held while somebody reads them, and steps that are finished whole or not at all."""
 
+import copy
 import gc
+import pickle
 import re
+import types
 
 import numpy as np
 import pytest
@@ -11,6 +14,8 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of
+from onnxgrad.dtypes import dtype_of
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
 
 
 @pytest.fixture
@@ -288,50 +293,151 @@ def test_a_step_that_fails_again_is_left_again(stepped):
 
 
 def test_clearing_forgets_what_was_left_of_a_step(stepped):
-    with stepped.transaction():
+    def change():
         stepped.defer(Step(stepped))
         stepped.clear()
+
+    stepped.change(change)
     assert values(stepped) == {}
 
 
 # Putting back --------------------------------------------------------------------------------------------------------
 
 
-def test_a_step_waits_while_values_are_held(stepped):
-    with stepped.transaction():
+def stored(scope):
+    return {name: scope.stored(name).tolist() for name in "ab"}
+
+
+def test_a_step_waits_for_the_end_of_a_change(stepped):
+    def change():
         stepped.defer(Step(stepped))
-        assert {name: stepped.stored(name).tolist() for name in "ab"} == OLD
-    assert {name: stepped.stored(name).tolist() for name in "ab"} == NEW
+        assert stored(stepped) == OLD
+
+    stepped.change(change)
+    assert stored(stepped) == NEW
 
 
-def test_a_step_waits_for_the_end_of_the_outer_block(stepped):
-    with stepped.transaction():
-        with stepped.transaction():
-            pass
-        stepped.defer(Step(stepped))
-        assert stepped.stored("a").tolist() == [1]
-    assert stepped.stored("a").tolist() == [2]
+def test_a_step_waits_for_the_end_of_the_outer_change(stepped):
+    def change():
+        stepped.change(lambda: stepped.defer(Step(stepped)))
+        assert stored(stepped) == OLD
+
+    stepped.change(change)
+    assert stored(stepped) == NEW
 
 
-def test_held_values_are_put_back(stepped):
-    before = stepped.stored("a")
-    with stepped.transaction() as put_back:
-        stepped.put("a", buffer(5))
-        stepped.put("c", buffer(6))
-        del stepped.values["b"]
-        stepped.defer(Step(stepped))
-        put_back()
-    assert values(stepped) == OLD and stepped.stored("a") is before
-
-
-def test_what_is_not_put_back_stays_and_nothing_is_held_any_more(stepped):
+@pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt])
+def test_a_change_that_fails_has_changed_nothing(stepped, failure):
     held = buffer(5)
     stepped.put("a", held)
-    with pytest.raises(ZeroDivisionError), stepped.transaction() as put_back:
+    counter = types.SimpleNamespace(count=1)
+
+    def change():
+        stepped.swap([("a", buffer(6))])
+        stepped.put("c", buffer(7))
+        stepped.follow(counter, count=2)
+        del stepped.values["b"]
+        stepped.defer(Step(stepped))
+        raise failure
+
+    with pytest.raises(failure):
+        stepped.change(change)
+    assert values(stepped) == {"a": [5], "b": [1]} and stepped.stored("a") is held
+    assert held.is_held_by(1) and not held.is_held_by(0) and counter.count == 1
+
+
+def test_an_inner_change_that_fails_leaves_the_outer_one(stepped):
+    def fails():
         stepped.put("a", array(6))
-        assert not held.is_held_by(0)
         raise ZeroDivisionError
-    assert callable(put_back)  # that it is still there holds nothing
-    assert values(stepped) == {"a": [6], "b": [1]} and held.is_held_by(0)
-    stepped.defer(Step(stepped))
-    assert stepped.stored("a").tolist() == [2]
+
+    def change():
+        stepped.put("b", array(5))
+        with pytest.raises(ZeroDivisionError):
+            stepped.change(fails)
+
+    stepped.change(change)
+    assert values(stepped) == {"a": [1], "b": [5]}
+
+
+def test_what_a_change_replaces_is_held_by_nobody(stepped):
+    old, new = buffer(5), buffer(6)
+    stepped.put("a", old)
+    stepped.change(lambda: stepped.swap([("a", new)]))
+    assert old.is_held_by(0) and new.is_held_by(1) and stepped.spare("a") is old
+
+
+def test_counters_follow_the_values(stepped):
+    counter = types.SimpleNamespace(count=1)
+
+    def change():
+        stepped.put("a", array(2))
+        stepped.follow(counter, count=2)
+        assert counter.count == 1
+
+    stepped.change(change)
+    assert counter.count == 2
+    stepped.follow(counter, count=3)
+    assert counter.count == 3
+
+
+@pytest.mark.parametrize("failure", [ValueError("full"), KeyboardInterrupt()])
+def test_counters_stay_where_a_step_cannot_begin(stepped, failure):
+    counter = types.SimpleNamespace(count=1)
+    held = buffer(5)
+    stepped.put("c", held)
+
+    def change():
+        stepped.defer(Step(stepped, ("a", failure)))
+        stepped.swap([("c", buffer(6))])
+        stepped.follow(counter, count=2)
+
+    with pytest.raises(type(failure)):
+        stepped.change(change)
+    assert values(stepped) == {**OLD, "c": [5]} and counter.count == 1
+    assert held.is_held_by(1) and not held.is_held_by(0)
+
+
+def test_counters_follow_a_step_that_is_finished_later(stepped):
+    counter = types.SimpleNamespace(count=1)
+
+    def change():
+        stepped.defer(Step(stepped, ("b", ValueError("full"))))
+        stepped.follow(counter, count=2)
+
+    with pytest.raises(ValueError, match="full"):
+        stepped.change(change)
+    assert counter.count == 1
+    assert values(stepped) == NEW and counter.count == 2
+
+
+def test_an_interrupt_waits_until_a_step_is_in_place(stepped):
+    with pytest.raises(KeyboardInterrupt):
+        stepped.change(lambda: stepped.defer(Step(stepped, ("b", KeyboardInterrupt()))))
+    assert stored(stepped) == NEW
+
+
+def test_several_values_are_set_at_once_or_not_at_all(stepped):
+    like = types.SimpleNamespace(static_shape=(1,), dtype=dtype_of("float32"))
+    with pytest.raises(ArgumentError, match="b has shape"):
+        stepped.set_all([("a", [2.0], like), ("b", [2.0, 3.0], like)])
+    assert values(stepped) == OLD
+    stepped.set_all([("a", [2.0], like), ("b", [3.0], like)])
+    assert values(stepped) == {"a": [2], "b": [3]}
+
+
+def test_a_scope_takes_the_values_of_another(stepped):
+    other, held = Scope(), buffer(5)
+    other.put("b", held)
+    stepped.take(other)
+    assert values(stepped) == {"b": [5]} and held.is_held_by(2) and not held.is_held_by(1)
+
+
+def test_a_scope_is_copied_but_not_pickled(stepped):
+    held = buffer(5)
+    stepped.put("c", held)
+    other = copy.deepcopy(stepped)
+    stepped.put("a", array(2))
+    assert values(other) == {**OLD, "c": [5]} and copy.copy(other).stored("c") is held
+    with pytest.raises(ArgumentTypeError, match="state_dict"):
+        pickle.dumps(stepped)

@@ -36,6 +36,13 @@ MIXED = (
 )
 
 
+HARDLY_MIXED = (
+    "m = ReduceMax<axes = [0], keepdims = 1>(x)  k = Constant<value = float {20.0}>()  b = Sub(m, k)  c = Relu(b)  d = Add(c, x)"
+    "  f = Flatten(d)  z = MatMul(f, W)  y = Sigmoid(z)"
+)
+"""Examples meet where one is above 20, which random numbers do not show."""
+
+
 def data(count):
     x = np.random.default_rng(1).normal(size=(count, 4, 2)).astype(np.float32)
     return {"x": x, "target": (x[:, 0, 0] > 0).astype(np.float32)[:, None]}
@@ -65,7 +72,7 @@ def test_its_step_is_the_mean_of_the_steps_of_single_examples():
     np.testing.assert_allclose(weights(together)["W"], weights(alone)["W"], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("body", [RESHAPED, MIXED, CHOSEN])
+@pytest.mark.parametrize("body", [RESHAPED, MIXED, CHOSEN, HARDLY_MIXED])
 def test_a_file_whose_examples_would_meet_stays_as_it_is(body, capfd):
     program = og.from_onnx(file(body))
     before = onnx.ModelProto.FromString(og.to_onnx(program).SerializeToString())

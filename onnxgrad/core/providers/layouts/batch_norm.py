@@ -24,7 +24,8 @@ from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
 from onnxgrad.core.ir.bodies import as_tuple
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.origin import BATCH_MEAN, is_piece
+from onnxgrad.core.ir.origin import BATCH_MEAN, is_piece, is_written_for
+from onnxgrad.core.ir.types import same_dims
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["BATCH_NORM", "lean_batch_norm"]
@@ -161,7 +162,7 @@ def _sum(pass_: _Gradients, op: Operator) -> bool:
     product = pass_.producer_of(op.inputs[0], "Mul")
     for g, centred in () if product is None else (product.inputs, product.inputs[::-1]):
         x = pass_.centred(centred)
-        if x is None or g is None or g.dims != x.dims or pass_.centred(g) is not None or not pass_.alone(op.inputs[0]):
+        if x is None or g is None or not _have_same_dims(op, g, x) or pass_.centred(g) is not None or not pass_.alone(op.inputs[0]):
             continue
         build = pass_.build
         batch, channels, *space = x.dims or ()
@@ -188,13 +189,18 @@ def _difference(pass_: _Gradients, op: Operator) -> bool:
         return False
     (g, a), (centred, slope) = first.inputs, second.inputs
     x = pass_.centred(centred)
-    if x is None or g is None or g.dims != x.dims or not all(_is_per_channel(v, x) for v in (a, slope)):
+    if x is None or g is None or not _have_same_dims(op, g, x) or not all(_is_per_channel(v, x) for v in (a, slope)):
         return False
     build, rank = pass_.build, x.rank or 0
     slopes, moved = (build.Reshape(v, [-1]) for v in (slope, a))
     shift = build.Sub(moved, build.Mul(pass_.statistics[x][0], slopes))
     taps = build.Reshape(slopes, [-1] + [1] * (rank - 1))
     return pass_.replace(op, build.Sub(g, build.Conv(x, taps, shift, group=_channels(x))))
+
+
+def _have_same_dims(op: Operator, g: Variable, x: Variable) -> bool:
+    """Return whether two images have one shape: as far as is known where the rule says so, else certainly."""
+    return same_dims(g.dims, x.dims) or (is_written_for(op, "BatchNormalization") and g.dims == x.dims)
 
 
 def _is_per_channel(v: Variable | None, x: Variable) -> bool:

@@ -63,10 +63,25 @@ def filter_operands(op: Operator) -> tuple[Variable, Variable] | None:
     """x and gy, where a backward pass writes the gradient of a filter as Conv with batch and channels of both swapped."""
     if not is_piece(op, FILTER_GRADIENT):
         return None
+    if len(op.inputs) > 2 and op.inputs[2] is not None:
+        return None
     group = op.attr("group") or 1
-    x = operand_of(op.inputs[0], "Transpose", SWAPPED)
-    if group > 1:
-        apart = operand_of(operand_of(op.inputs[0], "Reshape"), "Transpose", [2, 1, 0, 3, 4])
-        x = operand_of(apart, "Reshape")
+    x = operand_of(op.inputs[0], "Transpose", SWAPPED) if group == 1 else _swapped_in_groups(op.inputs[0], group)
     gy = operand_of(op.inputs[1], "Transpose", SWAPPED)
     return None if x is None or gy is None else (x, gy)
+
+
+def _swapped_in_groups(swapped: Variable | None, group: int) -> Variable | None:
+    """The images [N, G C, H, W] that stand as [C, G N, H, W], or None."""
+    turned = operand_of(swapped, "Reshape")
+    apart = operand_of(turned, "Transpose", [2, 1, 0, 3, 4])
+    x = operand_of(apart, "Reshape")
+    if swapped is None or apart is None or x is None or x.dims is None or apart.dims is None or swapped.dims is None:
+        return None
+    channels, *space = x.dims[1:]
+    if len(swapped.dims) != 4 or not all(isinstance(size, int) and size > 0 for size in (channels, *space)):
+        return None
+    each = channels // group  # type: ignore[operator]
+    # The axis that is left has as many elements as are left.
+    is_apart, is_swapped = apart.dims[1:] == (group, each, *space), (swapped.dims[0], *swapped.dims[2:]) == (each, *space)
+    return x if is_apart and is_swapped else None

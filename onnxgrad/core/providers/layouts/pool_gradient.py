@@ -15,10 +15,10 @@ import numpy as np
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import Pass, Target
 from onnxgrad.core.graph.graph import Graph
-from onnxgrad.core.graph.matching import operand_of, pool_of
+from onnxgrad.core.graph.matching import operand_of, summed_pool
 from onnxgrad.core.graph.rewriting import Links
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.origin import SUM_AT_MAXIMA, is_piece
+from onnxgrad.core.ir.types import same_dims
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["UNREAD_INDICES", "drop_unread_indices", "pool_gradient"]
@@ -51,14 +51,21 @@ class _Axis(NamedTuple):
 
 def pool_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
     """The ScatterElements of a pool's gradient by taps: for known sizes of the maps, any number of images, at most 64 taps."""
-    pool, gy = pool_of(op.inputs[1]), op.inputs[2]
-    if not is_piece(op, SUM_AT_MAXIMA) or pool is None or gy is None or op.attr("axis") != 2 or op.attr("reduction") != "add":
+    pool, gy = summed_pool(op), op.inputs[2]
+    if pool is None or gy is None:
         return None
     x, y = pool.inputs[0], pool.outputs[0]
-    if y is not None and gy.dims != y.dims:
+    if y is not None and not same_dims(gy.dims, y.dims):
         gy = operand_of(gy, "Reshape")
     axes = _axes(pool)
-    if axes is None or x is None or y is None or gy is None or gy.dims != y.dims or x.dtype.name not in ("float32", "float64"):
+    if (
+        axes is None
+        or x is None
+        or y is None
+        or gy is None
+        or not same_dims(gy.dims, y.dims)
+        or x.dtype.name not in ("float32", "float64")
+    ):
         return None
     over = [max(0, axis.reach - axis.pad - axis.size) for axis in axes]
     padded = build.Pad(x, [0, 0, *(axis.pad for axis in axes), 0, 0, *over], _LOWEST)

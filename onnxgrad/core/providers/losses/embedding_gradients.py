@@ -7,12 +7,11 @@ from typing import Any
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
-from onnxgrad.core.graph.matching import operand_of
+from onnxgrad.core.graph.matching import is_zero, operand_of, producer_of
 from onnxgrad.core.graph.rewriting import Links, rewrite_operators
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.losses.rows import is_zero
 
 __all__ = ["EMBEDDING_GRADIENTS", "lean_embedding_gradients"]
 
@@ -89,7 +88,8 @@ def _adds_to_zeros(op: Operator) -> bool:
 def _into_new_zeros(build: Any, op: Operator) -> list[Variable | None] | None:
     """Zeros that depend on the index: onnxruntime neither computes them early nor keeps them, and they become the result."""
     zeros, index, updates = op.inputs
-    shape = None if zeros is None else operand_of(zeros, "Expand") and zeros.op.inputs[1]  # type: ignore[union-attr]
+    expand = producer_of(zeros, "Expand")
+    shape = None if expand is None else expand.inputs[1]
     if op.role is not Role.BACKWARD or not _adds_to_zeros(op) or shape is None or zeros is None or index is None:
         return None
     if bytes_of(zeros) < _LARGE:

@@ -8,12 +8,13 @@ import numpy as np
 
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass
-from onnxgrad.core.graph.matching import operand_of, pool_of
+from onnxgrad.core.graph.matching import is_zero, operand_of, producer_of, summed_pool
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.origin import SUM_AT_MAXIMA, is_piece, is_written_for
+from onnxgrad.core.ir.origin import is_written_for
+from onnxgrad.core.ir.types import same_dims
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["CROSS_ENTROPY_ROWS", "SCATTERED_ROWS", "cross_entropy", "embedding_gradient", "is_zero", "scatter"]
+__all__ = ["CROSS_ENTROPY_ROWS", "SCATTERED_ROWS", "cross_entropy", "embedding_gradient", "scatter"]
 
 _SMALL_EMBEDDING = COSTS.count("rows.most_rows_of_a_table")
 _SMALL_MATRIX = COSTS.count("rows.largest_one_hot")
@@ -72,23 +73,16 @@ def scatter(build: Any, op: Operator) -> list[Variable | None] | None:
 
 def unpool(build: Any, op: Operator) -> list[Variable | None] | None:
     """MaxUnpool, for the gradient of a MaxPool whose windows do not overlap: every element gets one value, so nothing is summed."""
-    data, index, updates = op.inputs
-    pool = pool_of(index)
-    if (
-        not is_piece(op, SUM_AT_MAXIMA)
-        or op.attr("axis") != 2
-        or op.attr("reduction") != "add"
-        or pool is None
-        or data is None
-        or not is_zero(data)
-    ):
+    data, _, updates = op.inputs
+    pool = summed_pool(op)
+    if pool is None or data is None:
         return None
     kernel, image, values = pool.attr("kernel_shape"), pool.inputs[0], operand_of(updates, "Reshape")
     strides, dilations = pool.attr("strides") or [1] * len(kernel), pool.attr("dilations") or [1] * len(kernel)
     overlap = any(s < (k - 1) * d + 1 for s, k, d in zip(strides, kernel, dilations, strict=True))
-    if overlap or image is None or values is None or data.dtype.name != "float32" or pool.attr("storage_order"):
+    if overlap or image is None or values is None or data.dtype.name != "float32":
         return None
-    if values.dims is None or values.dims != pool.outputs[1].dims:  # type: ignore[union-attr]
+    if not same_dims(values.dims, pool.outputs[1].dims):  # type: ignore[union-attr]
         return None
     # The kernel only says how large the result is at least, where the shape is given.
     ones = [1] * len(kernel)
@@ -100,19 +94,14 @@ def _shape_of(build: Any, v: Variable) -> Any:
     """Return the shape of a tensor: as numbers if it is known; of an Expand, its operand."""
     if v.static_shape is not None:
         return list(v.static_shape)
-    return v.op.inputs[1] if v.op is not None and v.op.type == "Expand" else build.Shape(v)
+    expand = producer_of(v, "Expand")
+    return build.Shape(v) if expand is None else expand.inputs[1]
 
 
 def _rows_of(index: Variable | None) -> Variable | None:
     """Return the vector of rows that an index repeats along all columns; None of any other index."""
     column = operand_of(index, "Expand")
     return None if column is None or column.dims is None or len(column.dims) != 2 or column.dims[1] != 1 else column
-
-
-def is_zero(v: Variable) -> bool:
-    """Return whether a tensor is a constant of zeros, or an Expand of one"""
-    source = operand_of(v, "Expand") or v
-    return source.value is not None and not source.persistable and not source.value.numpy().any()
 
 
 CROSS_ENTROPY_ROWS = Pass("cross_entropy_rows", forms={"SoftmaxCrossEntropyLoss": cross_entropy}, rounding="order", gain=CPU_FORMS)

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
-from onnxgrad.core.graph.matching import operand_of
+from onnxgrad.core.graph.matching import operand_of, producer_of
 from onnxgrad.core.graph.order import in_order
 from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import write_body
+from onnxgrad.core.ir.known import entries_of
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.origin import LESS_ONE_AT_LABEL, is_piece
 from onnxgrad.core.ir.traverse import dependent_operators
-from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.ir.types import TensorType, same_dims
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["VOCABULARY", "Head", "Search", "vocabulary"]
@@ -142,7 +143,14 @@ class Search(Links):
                 return False
             if _is_product(op, op.inputs[0]):
                 head.forward.insert(0, op)
-                return True
+                width = op.inputs[0].dims[-1] if op.inputs[0] is not None and op.inputs[0].dims else None
+                # Of three axes, the classes are the last one until they are turned.
+                return (
+                    isinstance(width, int)
+                    and v.dims is not None
+                    and v.dims[-1] == head.words
+                    and (scores.rank == 2 or scores in head.alias)
+                )
             moves = _regroups(op) or (v is scores and _turns(op, scores, op.inputs[0]))
             wide = [x for x in op.inputs[: 1 if moves else None] if x is not None and not _is_same_for_all_rows(x)]
             if len(wide) != 1 or not (moves or _is_elementwise(op)):
@@ -159,7 +167,7 @@ class Search(Links):
         if not readers:
             return True
         p = readers[0].outputs[0]
-        if len(readers) != 1 or readers[0].type != "Softmax" or readers[0].attr("axis") != 1 or p is None:
+        if len(readers) != 1 or readers[0].type != "Softmax" or readers[0].domain or readers[0].attr("axis") != 1 or p is None:
             return False
         less = self.readers.get(p, [])
         if len(less) != 1 or less[0].inputs[0] is not p or not self._takes_one_at_label(less[0], head.loss):
@@ -169,9 +177,9 @@ class Search(Links):
         self.inner |= {readers[0], less[0]}
         self.rows |= {p, head.change}
         after = self.readers.get(head.change, [])
-        if len(after) == 1 and after[0].type == "Mul" and after[0].outputs[0] is not None:
+        if len(after) == 1 and after[0].type == "Mul" and not after[0].domain and after[0].outputs[0] is not None:
             (head.factor,) = [v for v in after[0].inputs if v is not head.change] or [None]
-            if head.factor is None or head.factor.dims == head.change.dims:
+            if head.factor is None or not _is_per_row(head.factor, head.change, head.loss.inputs[1]):
                 return False
             self.inner.add(after[0])
             head.change = after[0].outputs[0]
@@ -185,17 +193,21 @@ class Search(Links):
         if op.type != "ScatterElements" or op.domain or op.attr("reduction") != "add" or op.attr("axis") != 1:
             return False
         _, index, updates = op.inputs
-        one = operand_of(updates, "Expand")
-        label = operand_of(index, "Unsqueeze")
+        one, column = operand_of(updates, "Expand"), producer_of(index, "Unsqueeze")
         if one is None or one.value is None or one.persistable or one.value.numpy().tolist() not in (-1, [-1]):
             return False
-        if loss.attr("ignore_index") is not None:
-            label = operand_of(label, "Mul")
-        return label is not None and loss.inputs[1] in (label, operand_of(label, "Cast"))
+        if column is None or entries_of(column.inputs[1]) != (1,):
+            return False
+        label, ignored = column.inputs[0], loss.attr("ignore_index")
+        if ignored is not None:
+            product = producer_of(label, "Mul")
+            label = None if product is None or not _counts(product.inputs[1], product.inputs[0], ignored) else product.inputs[0]
+        return label is not None and any(v is loss.inputs[1] for v in (label, operand_of(label, "Cast")))
 
     def _by_rows(self, head: Head) -> bool:
         """Follow what depends on the scores through what goes by rows."""
         forward = {head.root(v) for v in self.rows} - {head.change}
+        turned = {head.change} if head.change is not None and head.change.rank == 3 else set()
         for op in dependent_operators(self.graph.operators, list(self.rows)):
             read = [v for v in op.operands() if v is not None and v in self.rows]
             out = op.outputs[0] if len(op.outputs) == 1 else None
@@ -205,9 +217,10 @@ class Search(Links):
             if (_regroups(op) or _turns(op, head.loss.inputs[0], out)) and op.inputs[0] in self.rows:
                 head.alias[out] = read[0]
                 self.rows.add(out)
-            elif _is_elementwise(op) and all(self._is_operand(x) for x in op.inputs):
+            elif _is_elementwise(op) and all(self._is_operand(x, read[0] in turned) for x in op.inputs):
                 head.backward.append(op)
                 self.rows.add(out)
+                turned |= {out} if read[0] in turned else set()
             elif _is_product(op, read[0]) and not op.domain and op.inputs[1] not in self.rows:
                 head.results.append(op)
             elif self._is_barrier(op):
@@ -221,18 +234,27 @@ class Search(Links):
         roots = {head.root(v) for v in head.whole}
         return len(roots) <= 1 and not roots & forward and all(v.dims is not None and v.dims[-1] == head.words for v in head.whole)
 
-    def _is_operand(self, x: Variable | None) -> bool:
-        return x is None or x in self.rows or _is_same_for_all_rows(x)
+    def _is_operand(self, x: Variable | None, is_turned: bool) -> bool:
+        """Return whether an operand goes by rows, or is the same for all: one number where the classes are not the last axis"""
+        if x is None or x in self.rows:
+            return True
+        return x.static_shape in ((), (1,)) if is_turned else _is_same_for_all_rows(x)
 
     def _is_barrier(self, op: Operator) -> bool:
-        """Return whether all that is read of a flattened gradient is its first element, to wait for it"""
+        """Return whether a gradient is flattened so that others wait for it, and none of its numbers counts"""
         flat = op.outputs[0]
-        return (
-            op.type == "Reshape"
-            and flat is not None
-            and flat.rank == 1
-            and all(reader.type == "Slice" and reader.outputs[0].static_shape == (1,) for reader in self.readers.get(flat, ()))  # type: ignore[union-attr]
-        )
+        return op.type == "Reshape" and not op.domain and flat is not None and flat.rank == 1 and self._only_waits(flat)
+
+    def _only_waits(self, v: Variable | None) -> bool:
+        """Return whether all that follows from a value is that it is not less than minus infinity, which no number is."""
+        if v is None or v in self.returned:
+            return False
+        for reader in self.readers.get(v, ()):
+            is_asked = reader.type == "Less" and reader.inputs[0] is v and _is_lowest(reader.inputs[1])
+            follows = reader.type in ("Cast", "ReduceSum", "Slice") and reader.inputs[0] is v
+            if reader.domain or not (is_asked or (follows and self._only_waits(reader.outputs[0]))):
+                return False
+        return True
 
     def _comes_before(self, head: Head) -> bool:
         """Return whether what the body reads from outside is known without what it computes."""
@@ -253,6 +275,27 @@ class Search(Links):
         if op.type == "Shape" and op.outputs[0] is not None:
             return all(reader in self.inner for reader in self.readers.get(op.outputs[0], ()))
         return op in self.inner
+
+
+def _is_per_row(factor: Variable, change: Variable, label: Variable | None) -> bool:
+    """Return whether a factor of the gradient of scores is one number, or one for each row of classes, as each has a label."""
+    if factor.static_shape is not None and prod(factor.static_shape) == 1:
+        return True
+    if factor.dims is None or change.dims is None or len(factor.dims) != len(change.dims) or factor.dims[1] != 1:
+        return False
+    labels = change.dims[:0] if label is None or label.dims is None else label.dims
+    others = (*factor.dims[:1], *factor.dims[2:])
+    return same_dims(others, (*change.dims[:1], *change.dims[2:])) or same_dims(others, labels)
+
+
+def _is_lowest(v: Variable | None) -> bool:
+    return v is not None and v.value is not None and not v.persistable and bool((v.value.numpy() == -inf).all())
+
+
+def _counts(v: Variable | None, label: Variable | None, ignored: int) -> bool:
+    """Return whether a tensor is 1 where a label is not the ignored one, and 0 where it is."""
+    equal = producer_of(operand_of(operand_of(v, "Cast"), "Not"), "Equal")
+    return equal is not None and equal.inputs[0] is label and entries_of(equal.inputs[1]) == (ignored,)
 
 
 def _is_same_for_all_rows(x: Variable) -> bool:

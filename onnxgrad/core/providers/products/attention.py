@@ -17,9 +17,11 @@ import numpy as np
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph.matching import are_same
 from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.origin import is_written_for
+from onnxgrad.core.ir.types import same_dims
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["ATTENTION", "attention"]
@@ -101,18 +103,25 @@ class _Sums(_Readers):
             return None
         for x, p in (product.inputs, product.inputs[::-1]):
             backward = self.maker(x, "MatMul")
-            if backward is None or p is None or x is None or x.dims is None or x.dims != p.dims:
+            if backward is None or p is None or x is None or not _have_same_dims(op, x, p):
                 continue
             g, transposed = backward.inputs
             for forward in self.readers[p]:
                 o = forward.outputs[0]
                 if forward.type != "MatMul" or forward.domain or forward.inputs[0] is not p or o is None or g is None:
                     continue
-                narrower = o.dims is not None and o.dims == g.dims and _at_most(o.dims[-1], p.dims[-1])
+                narrower = _have_same_dims(op, o, g) and _at_most(o.dims[-1], p.dims[-1])  # type: ignore[index]
                 if narrower and self.are_transposed(forward.inputs[1], transposed):
                     total: Variable = build.ReduceSum(build.Mul(g, o), axes=op.inputs[1], keepdims=1)
                     return total
         return None
+
+
+def _have_same_dims(op: Operator, v: Variable, w: Variable) -> bool:
+    """Return whether two tensors have one shape: as far as is known where the gradient of Softmax says so, else certainly."""
+    if is_written_for(op, "Softmax"):
+        return v.dims is not None and v.dims == w.dims
+    return same_dims(v.dims, w.dims)
 
 
 def _at_most(width: Any, keys: Any) -> bool:
@@ -215,7 +224,9 @@ class _Chains(_Readers):
         dk = [op for op in products if op.inputs[1] is change and self.are_transposed(op.inputs[0], chain.q)]
         pt = transposes[0].outputs[0]
         dv = (
-            [op for op in self.readers.get(pt, ()) if op.type == "MatMul" and op.inputs == [pt, chain.go]] if pt is not None else []
+            [op for op in self.readers.get(pt, ()) if op.type == "MatMul" and are_same(op.inputs, (pt, chain.go))]
+            if pt is not None
+            else []
         )
         if len(dq) != 1 or len(dk) != 1 or len(dv) != 1 or len(readers) != 2:
             return False

@@ -11,6 +11,7 @@ import numpy as np
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import CPU_FORMS, Form, Pass
 from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph.matching import are_same
 from onnxgrad.core.graph.rewriting import Links
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.origin import INSIDE_BOUNDS, is_piece
@@ -130,7 +131,7 @@ def _clip_mask(build: Any, op: Operator, links: Links, positions: Mapping[Operat
     if x is None or None in limits or not limits[0] <= limits[1]:  # type: ignore[operator]
         return None
     for reader in links.readers.get(x, ()):
-        is_clip = reader.type == "Clip" and not reader.domain and reader.inputs == [x, low, high]
+        is_clip = reader.type == "Clip" and not reader.domain and are_same(reader.inputs, (x, low, high))
         if is_clip and positions[reader] < positions[op]:
             return [build.Equal(x, reader.outputs[0])]
     return None

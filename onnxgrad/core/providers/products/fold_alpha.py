@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph.matching import are_same
 from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
 from onnxgrad.core.ir.operator import Operator, as_stored
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["FOLD_ALPHA", "fold_alpha"]
+
+_TINY = float(np.finfo(np.float32).tiny)
 
 
 def fold_alpha(graph: Graph, target: Target) -> int:
@@ -28,10 +33,12 @@ FOLD_ALPHA = Pass("fold_alpha", fold_alpha, rounding="order", gain=CPU_FORMS)
 class _Fold(Links):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        self.after: dict[Operator, tuple[Operator, float]] = {}
+        self.after: dict[Operator, Operator] = {}
         """By a Gemm: the Mul of its result."""
-        self.before: dict[Variable, tuple[Variable, float]] = {}
+        self.before: dict[Variable, Variable] = {}
         """By a product with a number that is not computed: what is multiplied."""
+        self.alphas: dict[Operator, float] = {}
+        """By a Gemm: its factor with those that are left out."""
         self.products: dict[Variable, float] = {}
         """The values of products of constants of one element, found in one walk: chains of them may be long."""
         for op in graph.operators:
@@ -71,31 +78,43 @@ class _Fold(Links):
     def _leave_out(self, op: Operator, x: Variable, number: float) -> bool:
         result, maker = op.outputs[0], self.makers.get(x)
         assert result is not None
-        if x.dtype.name == "float64" and as_stored(number) != number:
-            return False  # an attribute is a float32
         alone = x not in self.returned and len(self.readers[x]) == 1
         plain = maker is not None and maker.type == "Gemm" and not maker.domain and len(_present(maker)) == 2
-        if alone and maker is not None and plain and maker not in self.after:
-            self.after[maker] = op, number
+        if alone and maker is not None and plain and maker not in self.after and self._multiply([maker], number):
+            self.after[maker] = op
             return True
         readers = self.readers.get(result, [])
-        if readers and all(r.type == "Gemm" and not r.domain and _is_factor(r, result) for r in readers):
-            self.before[result] = x, number
+        gemms = readers and all(r.type == "Gemm" and not r.domain and _is_factor(r, result) for r in readers)
+        if gemms and self._multiply(readers, number):
+            self.before[result] = x
             return True
         return False
 
+    def _multiply(self, gemms: Sequence[Operator], number: float) -> bool:
+        """Multiply the factor of each Gemm, once for each time that it is listed; return whether an attribute can hold them.
+
+        It is a float32. And a product times 0 is not computed, where a factor of 0 may meet what is not finite.
+        """
+        alphas = {gemm: self.alphas.get(gemm, gemm.attr("alpha")) for gemm in gemms}
+        for gemm in gemms:
+            alphas[gemm] *= number
+        for gemm in gemms:
+            with np.errstate(over="ignore"):
+                stored = as_stored(alphas[gemm])
+            wide = gemm.inputs[0] is not None and gemm.inputs[0].dtype.name == "float64"
+            if not _TINY <= abs(stored) < inf or (wide and stored != alphas[gemm]):
+                return False
+        self.alphas.update(alphas)
+        return True
+
     def _gemm(self, op: Operator) -> list[Operator]:
         """The Gemm with the factors of its operands and of its result."""
-        last, alpha = self.after.get(op, (op, 1.0))
-        operands: list[Any] = list(op.inputs)
-        for i, v in enumerate(op.inputs[:2]):
-            if v in self.before:
-                operands[i], factor = self.before[v]
-                alpha *= factor
-        if alpha == 1.0 and last is op:
+        last = self.after.get(op, op)
+        operands: list[Any] = [self.before.get(v, v) if i < 2 and v is not None else v for i, v in enumerate(op.inputs)]
+        if last is op and are_same(operands, op.inputs):
             return [op]
         build = stage_builder(self.graph, last)
-        result = build.emit("Gemm", operands, {**op.attrs, "alpha": alpha * op.attr("alpha")})
+        result = build.emit("Gemm", operands, {**op.attrs, "alpha": self.alphas[op]})
         assert last.outputs[0] is not None and build.stage is not None
         self.graph.replace(last.outputs[0], result)
         name_results(self.graph, build.stage, build.key)
