@@ -6,7 +6,7 @@ Tests: tests/nn/test_layers_as_paddle.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 import numpy as np
 
@@ -31,20 +31,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Cache(NamedTuple):
-    """Keys and values of the steps so far, [batch, heads, steps, size of a head]; they grow."""
-
-    k: Variable
-    v: Variable
-
-
-class _StaticCache(NamedTuple):
-    """Keys and values that stay, [batch, heads, steps, size of a head]."""
-
-    k: Variable
-    v: Variable
-
-
 class MultiHeadAttention(Layer):
     """Attend with several heads: softmax(query key^T / sqrt(size)) value for each, between linear maps. Vaswani et al. 2017.
 
@@ -67,8 +53,17 @@ class MultiHeadAttention(Layer):
         [2, 5, 8]
     """
 
-    Cache: TypeAlias = _Cache
-    StaticCache: TypeAlias = _StaticCache
+    class Cache(NamedTuple):
+        """Keys and values of the steps so far, each [batch, heads, steps, size of a head]; they grow."""
+
+        k: Variable
+        v: Variable
+
+    class StaticCache(NamedTuple):
+        """Keys and values that stay, each [batch, heads, steps, size of a head]."""
+
+        k: Variable
+        v: Variable
 
     @checked
     def __init__(
@@ -96,8 +91,8 @@ class MultiHeadAttention(Layer):
         return transpose(reshape(x, [0, 0, self.num_heads, self.head_dim]), [0, 2, 1, 3])
 
     def gen_cache(
-        self, key: Variable, value: Variable | None = None, type: type[_Cache] | type[_StaticCache] = _Cache
-    ) -> _Cache | _StaticCache:
+        self, key: Variable, value: Variable | None = None, type: type[Cache] | type[StaticCache] = Cache
+    ) -> Cache | StaticCache:
         """Make a cache of keys and values.
 
         Args:
@@ -118,7 +113,7 @@ class MultiHeadAttention(Layer):
         key: Variable | None = None,
         value: Variable | None = None,
         attn_mask: Variable | None = None,
-        cache: _Cache | _StaticCache | None = None,
+        cache: Cache | StaticCache | None = None,
     ) -> Any:
         """Attend from ``query`` to ``key``.
 
@@ -277,9 +272,11 @@ class TransformerEncoderLayer(_Block):
     def forward(self, src: AnyTensor, src_mask: Variable | None = None, cache: None = None) -> AnyTensor: ...
 
     @overload
-    def forward(self, src: AnyTensor, src_mask: Variable | None = None, *, cache: _Cache) -> tuple[AnyTensor, _Cache]: ...
+    def forward(
+        self, src: AnyTensor, src_mask: Variable | None = None, *, cache: MultiHeadAttention.Cache
+    ) -> tuple[AnyTensor, MultiHeadAttention.Cache]: ...
 
-    def forward(self, src: AnyTensor, src_mask: Variable | None = None, cache: _Cache | None = None) -> Any:
+    def forward(self, src: AnyTensor, src_mask: Variable | None = None, cache: MultiHeadAttention.Cache | None = None) -> Any:
         """Compute the layer.
 
         Args:
@@ -386,8 +383,8 @@ class TransformerDecoderLayer(_Block):
         tgt_mask: Variable | None = None,
         memory_mask: Variable | None = None,
         *,
-        cache: tuple[_Cache, _StaticCache],
-    ) -> tuple[AnyTensor, tuple[_Cache, _StaticCache]]: ...
+        cache: tuple[MultiHeadAttention.Cache, MultiHeadAttention.StaticCache],
+    ) -> tuple[AnyTensor, tuple[MultiHeadAttention.Cache, MultiHeadAttention.StaticCache]]: ...
 
     def forward(
         self,
@@ -395,7 +392,7 @@ class TransformerDecoderLayer(_Block):
         memory: Variable,
         tgt_mask: Variable | None = None,
         memory_mask: Variable | None = None,
-        cache: tuple[_Cache, _StaticCache] | None = None,
+        cache: tuple[MultiHeadAttention.Cache, MultiHeadAttention.StaticCache] | None = None,
     ) -> Any:
         """Compute the layer.
 
