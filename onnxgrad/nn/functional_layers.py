@@ -8,7 +8,7 @@ Tests: tests/paddle_suite/test_layers.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from onnxgrad import tensor
 from onnxgrad.core.ir.variable import Variable
@@ -1512,16 +1512,19 @@ class MaxPool1D(FunctionLayer):
         self.ceil_mode = ceil_mode
         self._user_name = name
 
-    def forward(self, x: AnyTensor) -> Any:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: [N, C, L], of any real element type.
 
+        Returns:
+            A tensor of the pooled sizes; with ``return_mask``, a tuple of it and of int32 positions.
+
         Raises:
             ArgumentError: if an argument has the wrong number of entries.
         """
-        return F.max_pool1d(
+        result: Any = F.max_pool1d(
             x,
             kernel_size=self.kernel_size,
             stride=self.stride,
@@ -1530,6 +1533,10 @@ class MaxPool1D(FunctionLayer):
             ceil_mode=self.ceil_mode,
             name=self._user_name,
         )
+        return cast(AnyTensor, result)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class MaxPool2D(FunctionLayer):
@@ -1579,16 +1586,19 @@ class MaxPool2D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: AnyTensor) -> Any:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: [N, C, H, W], of any real element type.
 
+        Returns:
+            A tensor of the pooled sizes; with ``return_mask``, a tuple of it and of int32 positions.
+
         Raises:
             ArgumentError: if an argument has the wrong number of entries, or ``return_mask`` is asked for with channels last.
         """
-        return F.max_pool2d(
+        result: Any = F.max_pool2d(
             x,
             kernel_size=self.kernel_size,
             stride=self.stride,
@@ -1598,6 +1608,10 @@ class MaxPool2D(FunctionLayer):
             data_format=self.data_format,
             name=self._user_name,
         )
+        return cast(AnyTensor, result)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class MaxPool3D(FunctionLayer):
@@ -1647,16 +1661,19 @@ class MaxPool3D(FunctionLayer):
         self.data_format = data_format
         self._user_name = name
 
-    def forward(self, x: AnyTensor) -> Any:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: [N, C, D, H, W], of any real element type.
 
+        Returns:
+            A tensor of the pooled sizes; with ``return_mask``, a tuple of it and of int32 positions.
+
         Raises:
             ArgumentError: if an argument has the wrong number of entries, or ``return_mask`` is asked for with channels last.
         """
-        return F.max_pool3d(
+        result: Any = F.max_pool3d(
             x,
             kernel_size=self.kernel_size,
             stride=self.stride,
@@ -1666,6 +1683,10 @@ class MaxPool3D(FunctionLayer):
             data_format=self.data_format,
             name=self._user_name,
         )
+        return cast(AnyTensor, result)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class LPPool1D(FunctionLayer):
@@ -1975,16 +1996,28 @@ class AdaptiveMaxPool1D(FunctionLayer):
         self.return_mask = return_mask
         self._user_name = name
 
-    def forward(self, x: AnyTensor) -> Any:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: [N, C, L] of known spatial sizes.
 
+        Returns:
+            A tensor of the pooled sizes; with ``return_mask``, a tuple of it and of int32 positions.
+
         Raises:
             ArgumentError: if ``output_size`` has the wrong number of entries, or a size is not known.
         """
-        return F.adaptive_max_pool1d(x, output_size=self.output_size, return_mask=self.return_mask, name=self._user_name)
+        result: Any = F.adaptive_max_pool1d(
+            x,
+            output_size=self.output_size,
+            return_mask=self.return_mask,
+            name=self._user_name,
+        )
+        return cast(AnyTensor, result)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class AdaptiveMaxPool2D(FunctionLayer):
@@ -2014,16 +2047,28 @@ class AdaptiveMaxPool2D(FunctionLayer):
         self.return_mask = return_mask
         self._user_name = name
 
-    def forward(self, x: AnyTensor) -> Any:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: [N, C, H, W] of known spatial sizes.
 
+        Returns:
+            A tensor of the pooled sizes; with ``return_mask``, a tuple of it and of int32 positions.
+
         Raises:
             ArgumentError: if ``output_size`` has the wrong number of entries, or a size is not known.
         """
-        return F.adaptive_max_pool2d(x, output_size=self.output_size, return_mask=self.return_mask, name=self._user_name)
+        result: Any = F.adaptive_max_pool2d(
+            x,
+            output_size=self.output_size,
+            return_mask=self.return_mask,
+            name=self._user_name,
+        )
+        return cast(AnyTensor, result)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class AdaptiveMaxPool3D(FunctionLayer):
@@ -2053,16 +2098,28 @@ class AdaptiveMaxPool3D(FunctionLayer):
         self.return_mask = return_mask
         self._user_name = name
 
-    def forward(self, x: AnyTensor) -> Any:
+    def forward(self, x: AnyTensor) -> AnyTensor:
         """Compute the function.
 
         Args:
             x: [N, C, D, H, W] of known spatial sizes.
 
+        Returns:
+            A tensor of the pooled sizes; with ``return_mask``, a tuple of it and of int32 positions.
+
         Raises:
             ArgumentError: if ``output_size`` has the wrong number of entries, or a size is not known.
         """
-        return F.adaptive_max_pool3d(x, output_size=self.output_size, return_mask=self.return_mask, name=self._user_name)
+        result: Any = F.adaptive_max_pool3d(
+            x,
+            output_size=self.output_size,
+            return_mask=self.return_mask,
+            name=self._user_name,
+        )
+        return cast(AnyTensor, result)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class MaxUnPool1D(FunctionLayer):

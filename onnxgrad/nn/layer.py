@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import numpy as np
 
+from onnxgrad.core.runtime.places import Place
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.node import HookHandle
 from onnxgrad.eager.parameter import EagerParameter
@@ -89,12 +90,26 @@ class Layer:
             result = result if changed is None else changed
         return cast(Result, result)
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Call ``hook(layer, inputs)`` before each ``forward``; what it returns, if anything, replaces the inputs."""
+    def register_forward_pre_hook(self, hook: Callable[[Any, Any], Any]) -> HookHandle:
+        """Call a function before each ``forward``.
+
+        Args:
+            hook: takes the layer and a tuple of the inputs; what it returns, if anything, replaces the inputs.
+
+        Returns:
+            A handle, whose ``remove`` takes the hook off again.
+        """
         return HookHandle(self._pre_hooks, hook)
 
-    def register_forward_post_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Call ``hook(layer, inputs, result)`` after each ``forward``; what it returns, if anything, replaces the result."""
+    def register_forward_post_hook(self, hook: Callable[[Any, Any, Any], Any]) -> HookHandle:
+        """Call a function after each ``forward``.
+
+        Args:
+            hook: takes the layer, a tuple of the inputs and the result; what it returns, if anything, replaces the result.
+
+        Returns:
+            A handle, whose ``remove`` takes the hook off again.
+        """
         return HookHandle(self._post_hooks, hook)
 
     def full_name(self) -> str:
@@ -181,7 +196,13 @@ class Layer:
         return eager_parameter(chosen, list(shape), dtype or self._dtype, default, name)
 
     def create_tensor(self, name: str | None = None, persistable: bool | None = None, dtype: DTypeLike | None = None) -> Tensor:
-        """A tensor without elements, to be set later."""
+        """Make a tensor without elements, to be set later.
+
+        Args:
+            name: its name; a counted one unless given.
+            persistable: whether it is state.
+            dtype: its element type; that of the layer unless given.
+        """
         tensor = Tensor(np.zeros(0, dtype_of(dtype or self._dtype).numpy))
         tensor.persistable = bool(persistable)
         if name is not None:
@@ -193,6 +214,13 @@ class Layer:
     def add_parameter(self, name: str, parameter: EagerParameter | None) -> EagerParameter | None:
         """Hold a parameter under a name.
 
+        Args:
+            name: the attribute that it becomes.
+            parameter: the parameter, or None.
+
+        Returns:
+            The parameter.
+
         Raises:
             TypeError: if the name is no string, or it is no parameter.
             KeyError: if the name is empty, has a dot, or is taken.
@@ -201,7 +229,15 @@ class Layer:
         return parameter
 
     def add_sublayer(self, name: str, sublayer: Layer | None) -> Layer | None:
-        """Hold a layer under a name."""
+        """Hold a layer under a name.
+
+        Args:
+            name: the attribute that it becomes.
+            sublayer: the layer, or None.
+
+        Returns:
+            The layer.
+        """
         self._sub_layers[name] = sublayer  # type: ignore[assignment]
         return sublayer
 
@@ -215,7 +251,12 @@ class Layer:
         members[name] = member
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistable: bool = True) -> None:
-        """Hold a tensor that is state but no parameter; ``state_dict`` leaves it out unless it is persistable.
+        """Hold a tensor that is state but no parameter.
+
+        Args:
+            name: the attribute that it becomes.
+            tensor: the tensor, or None.
+            persistable: False to leave it out of ``state_dict``.
 
         Raises:
             TypeError: if the name is no string, or it is no tensor.
@@ -231,7 +272,13 @@ class Layer:
     def named_sublayers(
         self, prefix: str = "", include_self: bool = False, layers_set: set[Layer] | None = None
     ) -> Iterator[tuple[str, Layer]]:
-        """All layers inside, with their paths, each once; without those in ``layers_set``, to which they are added."""
+        """Go through all layers inside, with their paths, each once.
+
+        Args:
+            prefix: stands in front of the paths.
+            include_self: begin with this layer.
+            layers_set: layers that are left out; those that are gone through are added.
+        """
         seen = set() if layers_set is None else layers_set
         if self in seen:
             return
@@ -243,7 +290,11 @@ class Layer:
                 yield from layer.named_sublayers(f"{prefix}.{name}" if prefix else name, True, seen)
 
     def sublayers(self, include_self: bool = False) -> list[Layer]:
-        """All layers inside."""
+        """List all layers inside.
+
+        Args:
+            include_self: begin with this layer.
+        """
         return [layer for _, layer in self.named_sublayers(include_self=include_self)]
 
     def named_children(self) -> Iterator[tuple[str, Layer]]:
@@ -259,7 +310,12 @@ class Layer:
         return (layer for _, layer in self.named_children())
 
     def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, EagerParameter]]:
-        """Each parameter once, with its path."""
+        """Go through the parameters, each once, with their paths.
+
+        Args:
+            prefix: stands in front of the paths.
+            include_sublayers: with those of the layers inside.
+        """
         return self._named("_parameters", prefix, include_sublayers)
 
     def _named(self, store: str, prefix: str, include_sublayers: bool) -> Iterator[tuple[str, Any]]:
@@ -271,27 +327,50 @@ class Layer:
                     yield f"{path}.{name}" if path else name, member
 
     def parameters(self, include_sublayers: bool = True) -> list[EagerParameter]:
-        """Each parameter once."""
+        """List the parameters, each once.
+
+        Args:
+            include_sublayers: with those of the layers inside.
+        """
         return [parameter for _, parameter in self.named_parameters("", include_sublayers)]
 
-    def named_buffers(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Any]]:
-        """Each buffer once, with its path."""
+    def named_buffers(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """Go through the buffers, each once, with their paths.
+
+        Args:
+            prefix: stands in front of the paths.
+            include_sublayers: with those of the layers inside.
+        """
         return self._named("_buffers", prefix, include_sublayers)
 
-    def buffers(self, include_sublayers: bool = True) -> list[Any]:
-        """Each buffer once."""
+    def buffers(self, include_sublayers: bool = True) -> list[Tensor]:
+        """List the buffers, each once.
+
+        Args:
+            include_sublayers: with those of the layers inside.
+        """
         return [buffer for _, buffer in self.named_buffers("", include_sublayers)]
 
     # State -----------------------------------------------------------------------------------------------------------
 
     def state_dict(
         self,
-        destination: dict[str, Any] | None = None,
+        destination: dict[str, Tensor] | None = None,
         include_sublayers: bool = True,
         structured_name_prefix: str = "",
         use_hook: bool = True,
-    ) -> dict[str, Any]:
-        """Parameters and persistable buffers by path, in an ordered dict or in ``destination``."""
+    ) -> dict[str, Tensor]:
+        """Collect parameters and persistable buffers by path.
+
+        Args:
+            destination: a dict that they are added to; a new one unless given.
+            include_sublayers: with those of the layers inside.
+            structured_name_prefix: stands in front of the paths.
+            use_hook: accepted as in Paddle.
+
+        Returns:
+            Tensors by path, in order.
+        """
         entries = OrderedDict() if destination is None else destination
         for path, layer in self.named_sublayers(include_self=True) if include_sublayers else [("", self)]:
             lead = structured_name_prefix + (f"{path}." if path else "")
@@ -302,11 +381,15 @@ class Layer:
 
     to_static_state_dict = state_dict
 
-    def set_state_dict(self, state_dict: dict[str, Any], use_structured_name: bool = True) -> tuple[list[str], list[str]]:
-        """Set parameters and buffers from tensors or arrays; returns the missing and the unexpected names.
+    def set_state_dict(self, state_dict: Mapping[str, Any], use_structured_name: bool = True) -> tuple[list[str], list[str]]:
+        """Set parameters and buffers.
 
         Args:
+            state_dict: tensors or arrays by path.
             use_structured_name: keys are paths such as ``0.weight``; False for the parameters' own names.
+
+        Returns:
+            The names that are missing, and those that are not expected.
 
         Raises:
             ArgumentError: if a value does not have the shape and element type of what it is for; then nothing is set.
@@ -344,24 +427,57 @@ class Layer:
         return self
 
     def apply(self, fn: Callable[[Layer], Any]) -> Self:
-        """Call a function on each layer inside, then on this one."""
+        """Call a function on each layer inside, then on this one.
+
+        Args:
+            fn: takes a layer.
+
+        Returns:
+            This layer.
+        """
         for layer in self.children():
             layer.apply(fn)
         fn(self)
         return self
 
-    def to(self, device: Any = None, dtype: DTypeLike | None = None, blocking: bool | None = None) -> Self:
-        """Parameters and buffers in another element type; they are on the CPU always."""
+    def to(self, device: str | Place | None = None, dtype: DTypeLike | None = None, blocking: bool | None = None) -> Self:
+        """Cast parameters and buffers to another element type; they are on the CPU always.
+
+        Args:
+            device: 'cpu', or None.
+            dtype: the element type; None to leave them.
+            blocking: accepted as in Paddle.
+
+        Returns:
+            This layer.
+
+        Raises:
+            ProviderError: for another device.
+        """
         if isinstance(device, str) and not device.startswith("cpu"):
             raise ProviderError("eager tensors live in main memory. Run a program with Executor(CUDAPlace(0)) instead.")
         return self if dtype is None else self.astype(dtype)
 
     def astype(self, dtype: DTypeLike | None = None) -> Self:
-        """Parameters and buffers in another element type."""
+        """Cast parameters and buffers to another element type.
+
+        Args:
+            dtype: the element type.
+
+        Returns:
+            This layer.
+        """
         return self._cast(dtype, only_floats=False)
 
     def float(self, excluded_layers: type[Layer] | Sequence[type[Layer]] | None = None) -> Self:
-        """Cast floating-point parameters and buffers to float32, but for ``excluded_layers``, a class or a list of classes."""
+        """Cast floating-point parameters and buffers to float32.
+
+        Args:
+            excluded_layers: a class, or a list of classes, of layers that are left as they are.
+
+        Returns:
+            This layer.
+        """
         return self._cast("float32", excluded_layers)
 
     def float16(self, excluded_layers: type[Layer] | Sequence[type[Layer]] | None = None) -> Self:

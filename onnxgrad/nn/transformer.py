@@ -107,6 +107,26 @@ class MultiHeadAttention(Layer):
         blank = zeros([key.shape[0], self.num_heads, 0, self.head_dim], key.dtype)
         return self.Cache(blank, blank)
 
+    @overload
+    def forward(
+        self,
+        query: AnyTensor,
+        key: Variable | None = None,
+        value: Variable | None = None,
+        attn_mask: Variable | None = None,
+        cache: None = None,
+    ) -> AnyTensor: ...
+
+    @overload
+    def forward(
+        self,
+        query: AnyTensor,
+        key: Variable | None = None,
+        value: Variable | None = None,
+        attn_mask: Variable | None = None,
+        cache: Cache | StaticCache | None = None,
+    ) -> Any: ...
+
     def forward(
         self,
         query: Variable,
@@ -125,7 +145,8 @@ class MultiHeadAttention(Layer):
             cache: keys and values from before, or that stay.
 
         Returns:
-            [batch, length, embed_dim]; a tuple with the weights behind it if ``need_weights``, and then the cache if there is one.
+            [batch, length, embed_dim]; a tuple with the weights behind it if ``need_weights``, which a checker takes for a
+            tensor that is unpacked, and then the cache if there is one.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -146,6 +167,9 @@ class MultiHeadAttention(Layer):
         out = self.out_proj(reshape(transpose(matmul(weights, v), [0, 2, 1, 3]), [0, 0, self.embed_dim]))
         extra: list[Any] = ([weights] if self.need_weights else []) + ([] if cache is None else [cache])
         return (out, *extra) if extra else out
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 def _added(mask: Variable | None, dtype: Any) -> Any:
