@@ -49,7 +49,7 @@ from onnxgrad.training.quantized.learned import MODES as QUANTIZED
 from onnxgrad.training.report.report import Report
 from onnxgrad.training.run.folder import LAST
 from onnxgrad.training.run.loggers import LOGGERS, loggers
-from onnxgrad.training.run.plan import check_course
+from onnxgrad.training.run.plan import check_fit_options
 from onnxgrad.training.run.position import epochs_done
 from onnxgrad.training.run.progress import Working
 from onnxgrad.training.run.rate_finder import find_learning_rate
@@ -338,7 +338,7 @@ def run(options: argparse.Namespace) -> int:
             quantized_run.begin(settings, folder)
         trainer = make_trainer(settings, folder if options.resume else None)
         names = ("batch_size", "epochs", "patience", "checkpoint_every", "keep", "max_steps", "evaluate_every")
-        check_course(trainer, settings["val"], settings.get("monitor"), **{name: settings.get(name) for name in names})
+        check_fit_options(trainer, settings["val"], settings.get("monitor"), **{name: settings.get(name) for name in names})
         working.say("reading the data")
         data = trainer.open(data_of(settings, "data"), data_of(settings, "val"))
         if settings.get("qat") and not options.resume:

@@ -55,7 +55,7 @@ from onnxgrad.training.run.callbacks import Callback
 from onnxgrad.training.run.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
 from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.loop import TrainingLoop
-from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_course
+from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_fit_options
 from onnxgrad.training.run.position import check_position, check_schedule, position_of
 from onnxgrad.training.run.state import RunState
 from onnxgrad.training.steps import TrainingSteps
@@ -527,7 +527,7 @@ class Trainer(TrainingSteps):
         if epochs is not None and total_epochs is not None:
             raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
         counts = {"checkpoint_every": checkpoint_every, "max_steps": max_steps, "evaluate_every": evaluate_every}
-        check_course(self, validation, monitor, patience=patience, keep=keep, prefetch=prefetch, **counts)
+        check_fit_options(self, validation, monitor, patience=patience, keep=keep, prefetch=prefetch, **counts)
         count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
         if max_steps is not None and epochs is None and total_epochs is None:
             count = max_steps  # an epoch has a step at least

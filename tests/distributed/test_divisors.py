@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import onnxgrad as paddle
+import onnxgrad.nn.functional as F
+from onnxgrad import static
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.training import Distillation, Term, Trainer
@@ -125,3 +127,46 @@ def test_a_loss_that_is_no_mean_is_refused_where_there_are_parts():
         Trainer(small.model(), loss=term, accumulate=2)
     trainer = Trainer(small.model(), loss=term)
     assert any("whatever their size" in remark for remark in trainer.remarks)
+
+
+def in_batch_negatives(output, target):
+    """Each example against all others of the batch"""
+    scores = paddle.matmul(output, output, transpose_y=True)
+    return paddle.mean(F.cross_entropy(scores, target, reduction="none"))
+
+
+def centred(output, target):
+    return paddle.mean(paddle.square(output - paddle.mean(output, axis=0, keepdim=True)))
+
+
+def softmax_over_the_batch(output, target):
+    return paddle.mean(F.softmax(output, axis=0) * output)
+
+
+def branch_by_a_mean(output, target):
+    scale = static.nn.cond(paddle.mean(output) > 0, lambda: paddle.full([1], 1.0), lambda: paddle.full([1], 2.0))
+    return paddle.mean(paddle.square(output) * scale)
+
+
+MIXING = {
+    "triplet": ("triplet", "MatMul"),
+    "in-batch negatives": (in_batch_negatives, "MatMul"),
+    "less the mean of the batch": (centred, "Sub"),
+    "softmax over the batch": (softmax_over_the_batch, "Softmax"),
+    "a branch by a mean": (branch_by_a_mean, "Greater|If"),
+}
+
+
+@pytest.mark.parametrize(("loss", "operator"), MIXING.values(), ids=MIXING)
+def test_a_loss_that_mixes_examples_is_refused_by_its_operator(loss, operator):
+    """Ranks would train something else: each example would meet those of its part alone"""
+    term = loss if isinstance(loss, str) else Term(loss, dtype="int64", shape=[None])
+    with pytest.raises(ArgumentError, match=f"cut into parts.*({operator}).*keep the batch whole"):
+        Trainer(small.model(), loss=term, accumulate=2, batch_norm="frozen")
+
+    def work(transport):
+        with pytest.raises(ArgumentError, match=f"cut into parts.*({operator})"):
+            Trainer(small.model(), loss=term, distributed=True, batch_norm="frozen")
+
+    on_ranks(2, work)
+    Trainer(small.model(), loss=term, batch_norm="frozen")

@@ -14,6 +14,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.examples import check_separate, examples_of
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
@@ -32,6 +33,7 @@ PART_WEIGHT = "loss_part"
 _LINEAR = VIEWS | {"Cast", "Neg"}
 _SUMS = ("Add", "Sub", "Sum")
 _SUM, _MEAN, _NONE = "sum", "mean", "none"
+_PARTS = "A batch that is cut into parts, by ranks or micro-batches,"
 _ALIKE = "each part alike"
 """The measure of a term that does not depend on the data, beside sums: in their mean each part counts alike."""
 
@@ -52,7 +54,7 @@ def loss_of(program: Program, fetched: Sequence[Variable]) -> Variable:
     return candidates[0]
 
 
-def loss_terms(loss: Variable, build: Builder, of_parts: bool = False) -> list[LossTerm]:
+def loss_terms(loss: Variable, build: Builder, *, of_parts: bool = False, checks: bool = False) -> list[LossTerm]:
     """The terms of a loss, those with one measure as one: the loss is their sum.
 
     A term that does not depend on the data, such as a penalty of the weights, counts as a mean like any other.
@@ -61,12 +63,15 @@ def loss_terms(loss: Variable, build: Builder, of_parts: bool = False) -> list[L
         loss: of a program that may be changed: weights, and terms beside others, are computed by operators appended to it.
         of_parts: whether a backward pass of the terms follows, for parts of a batch in which nothing may count: their values and
             gradients are then 0 there, and not 0 / 0.
+        checks: whether a loss is refused in which examples depend on each other, as it is ``of_parts``.
 
     Raises:
-        ArgumentError: if the formula of the loss does not say.
+        ArgumentError: if the formula of the loss does not say; naming the operator by which an example depends on others.
     """
     formula = _Formula(loss, build, of_parts)
     leaves = formula.leaves(loss)
+    if of_parts or checks:
+        formula.check_separate()
     constant = [leaf for leaf in leaves if leaf.term.reduction == _NONE]
     groups: dict[Any, list[_Leaf]] = {}
     for leaf in leaves:
@@ -102,7 +107,7 @@ def only_term(loss: Variable, loss_weight: Variable | str | None, build: Builder
         return LossTerm(loss, _SUM)
     if loss_weight is not None:
         raise ArgumentError(f"loss_weight is a variable, 'sum' or None, not {loss_weight!r}.")
-    first, *others = loss_terms(loss, build)
+    first, *others = loss_terms(loss, build, checks=True)
     if others:
         reason = f"the terms of {loss.name} are divided by different numbers"
         if any(term.measure is _ALIKE for term in (first, *others)):
@@ -146,6 +151,7 @@ class _Formula:
 
     def __init__(self, loss: Variable, build: Builder, of_parts: bool) -> None:
         self.build, self.of_parts = build, of_parts
+        self.loss, self.program = loss, loss.block.program
         self.is_rewritten = False
         """Whether the value of a term is not the one that stands in the program."""
         self.rows: list[Variable] = []
@@ -193,6 +199,13 @@ class _Formula:
                 value = self._quotient(operands[0], weight) if self.of_parts and weight is operands[1] else v
                 return [_Leaf(LossTerm(value, _MEAN, self.build.Reshape(weight, []), weight), path)]
         raise _refusal(v, f"{v.name} is a {'product' if op.type == 'Mul' else 'quotient'} of what depends on the data")
+
+    def check_separate(self) -> None:
+        """Refuse terms that add up what depends on several examples, by the operator that mixes them: of a part of the batch it is
+        another value. BatchNormalization by statistics of its batch is judged by those who cut batches."""
+        examples = examples_of(self.program)
+        for v in self.rows:
+            check_separate(examples, v, f"{_PARTS} (the loss {self.loss.name})")
 
     def _quotient(self, total: Variable, weight: Variable) -> Variable:
         """A sum over examples divided by its weight; 0 where nothing counts"""

@@ -1,6 +1,6 @@
 """Metrics of all examples together: those that follow from counts exactly, and those that scikit-learn computes of all scores.
 
-Tests: tests/training/test_characters.py, tests/training/test_course.py.
+Tests: tests/training/test_characters.py, tests/training/run/test_plan.py.
 """
 
 from __future__ import annotations

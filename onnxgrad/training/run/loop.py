@@ -17,7 +17,7 @@ from onnxgrad.training.ranks.ranks import EpochBatch, examples_of
 from onnxgrad.training.report.curves import plot_history
 from onnxgrad.training.run.callbacks import Callbacks
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder
-from onnxgrad.training.run.plan import FitPlan, Row, judged, out_of_patience
+from onnxgrad.training.run.plan import FitPlan, Row, monitored_value, out_of_patience
 from onnxgrad.training.run.progress import Progress
 from onnxgrad.training.run.schedules import Planned
 
@@ -110,10 +110,10 @@ class TrainingLoop:
         scope, state = trainer.program.active_scope(), trainer.state
         if isinstance(trainer.schedule, ReduceOnPlateau):
             named = plan.monitor or ("val_loss" if "val_loss" in row else "loss")
-            metric = row[named] if trainer.schedule.mode == "max" else judged(row, plan.monitor)
+            metric = row[named] if trainer.schedule.mode == "max" else monitored_value(row, plan.monitor)
             for owner, attributes in trainer.schedule.moved(metric):
                 scope.follow(owner, **attributes)
-        scope.follow(trainer, _state=state.after_epoch(row, judged(row, plan.monitor) if better else state.best))
+        scope.follow(trainer, _state=state.after_epoch(row, monitored_value(row, plan.monitor) if better else state.best))
 
     def _train_on(self, batches: Iterator[Batch], progress: Progress) -> bool:
         """Train on these batches; False if interrupted"""
@@ -158,7 +158,7 @@ class TrainingLoop:
         self.trainer.state.evaluations.append(row)
         better = (self.plan.monitor or "val_loss") in row and self._is_better(row)
         if better:
-            self.trainer.go_to(replace(self.trainer.state, best=judged(row, self.plan.monitor)))
+            self.trainer.go_to(replace(self.trainer.state, best=monitored_value(row, self.plan.monitor)))
         if self.folder is not None:
             self.folder.write_evaluations(self.trainer.state.evaluations)
             if better:
@@ -188,7 +188,7 @@ class TrainingLoop:
 
     def _is_better(self, row: Row) -> bool:
         best = self.trainer.state.best
-        return best is None or judged(row, self.plan.monitor) < best
+        return best is None or monitored_value(row, self.plan.monitor) < best
 
     def _write(self, folder: RunFolder, better: bool = False, ends_epoch: bool = False) -> None:
         """Write a checkpoint. ``last`` is published last: a process that is killed before does this epoch again, with the same

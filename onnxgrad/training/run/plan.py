@@ -1,6 +1,6 @@
 """Small parts of a run: its plan, means over examples, and what Ctrl-C does.
 
-Tests: tests/training/test_trainer.py.
+Tests: tests/training/run/test_plan.py, tests/training/test_trainer.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from onnxgrad.training.metrics.epoch import FALLING
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
 
-__all__ = ["FitPlan", "Interrupt", "Means", "Row", "check_course", "judged", "out_of_patience"]
+__all__ = ["FitPlan", "Interrupt", "Means", "Row", "check_fit_options", "monitored_value", "out_of_patience"]
 
 Row: TypeAlias = "dict[str, Any]"
 
@@ -42,7 +42,7 @@ class FitPlan:
     curves: bool
 
 
-def judged(row: Row, monitor: str | None = None) -> float:
+def monitored_value(row: Row, monitor: str | None = None) -> float:
     """Return the monitored value of an epoch; the smaller, the better."""
     name = monitor or ("val_loss" if "val_loss" in row else "loss")
     return float(row[name]) * (1 if FALLING.fullmatch(name) else -1)
@@ -52,7 +52,7 @@ def out_of_patience(rows: Sequence[Row], patience: int | None, monitor: str | No
     """Whether so many epochs have passed since the best one."""
     if patience is None or len(rows) <= patience:
         return False
-    values = [judged(row, monitor) for row in rows]
+    values = [monitored_value(row, monitor) for row in rows]
     return len(values) - 1 - values.index(min(values)) >= patience
 
 
@@ -68,7 +68,7 @@ _LEAST = {
 }
 
 
-def check_course(trainer: Trainer, validation: Any, monitor: str | None = None, **counts: int | None) -> None:
+def check_fit_options(trainer: Trainer, validation: Any, monitor: str | None = None, **counts: int | None) -> None:
     """Raise ArgumentError if a run cannot go on by these."""
     for name, value in counts.items():
         least = _LEAST.get(name, 1)
