@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import numpy as np
 
@@ -149,7 +149,7 @@ class Layer:
     def create_parameter(
         self,
         shape: Sequence[int],
-        attr: WeightAttr | Literal[True] = None,
+        attr: WeightAttr = None,
         dtype: DTypeLike | None = None,
         is_bias: bool = False,
         default_initializer: Initializer | None = None,

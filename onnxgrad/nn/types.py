@@ -51,8 +51,8 @@ Activation = Literal[
 """Functions of ``nn.functional`` that take one tensor."""
 
 FloatName = Literal["float16", "bfloat16", "float32", "float64"]
-WeightAttr = ParamAttr | Initializer | str | None
-"""How a parameter is made: its attributes, its initial values, its name, or None for the usual."""
+WeightAttr = ParamAttr | Initializer | str | Literal[True] | None
+"""How a parameter is made: its attributes, its initial values, its name, or None or True for the usual."""
 
 BiasAttr = ParamAttr | Initializer | str | bool | None
 """The same; False for none."""
