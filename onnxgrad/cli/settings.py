@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -252,12 +252,14 @@ def data_of(settings: dict[str, Any], name: str) -> Any:
     return data_named(settings, name, (loss_terms(settings)[0]).target)
 
 
-def _batch_norm(settings: dict[str, Any], program: Program, folder: str | None) -> tuple[str, list[str]]:
+def _batch_norm(
+    settings: dict[str, Any], program: Program, folder: str | None
+) -> tuple[Literal["frozen", "train", "insert"], list[str]]:
     """Return the mode of BatchNormalization and the layers it is inserted behind; the settings of a new run get them too"""
     setting = settings["batch_norm"]
     if setting is None:
         # Runs of older versions always trained the statistics.
-        mode = settings.get("batch_norm_mode") or ("train" if folder is not None else _default_mode(settings, program))
+        mode: Any = settings.get("batch_norm_mode") or ("train" if folder is not None else _default_mode(settings, program))
         settings["batch_norm_mode"] = mode
         return mode, []
     mode, after = (setting[0], setting[1:]) if setting and setting[0] in MODES else ("insert", setting)
@@ -266,7 +268,7 @@ def _batch_norm(settings: dict[str, Any], program: Program, folder: str | None) 
     return mode, after
 
 
-def _default_mode(settings: dict[str, Any], program: Program) -> str:
+def _default_mode(settings: dict[str, Any], program: Program) -> Literal["frozen", "train"]:
     if not has_statistics(program):
         return "train"
     if settings.get("tokenizer") is not None:

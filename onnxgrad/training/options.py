@@ -88,7 +88,7 @@ class EngineOptions:
 
     place: Any
     threads: int | None
-    memory: str | None
+    memory: Literal["auto", "low"] | None
     precision: Literal["full", "fast"]
 
     def make_executor(self, threads: int | None) -> Executor:

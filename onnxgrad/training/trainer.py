@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from onnx import ModelProto
 
 from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.interop.onnx_import import from_onnx
@@ -22,6 +23,7 @@ from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
 from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
+from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
 from onnxgrad.distributed.strategy import Strategy
@@ -30,7 +32,7 @@ from onnxgrad.internal import state
 from onnxgrad.internal.tensor_file import damaged, read_tensors
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
-from onnxgrad.optimizer.optimizer import Pairs
+from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.training.accumulation import add_up
 from onnxgrad.training.data.feed import doubted_logits
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
@@ -40,11 +42,13 @@ from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.splitting import class_counts
 from onnxgrad.training.evaluation import evaluated, predicted
 from onnxgrad.training.inference import save_inference
-from onnxgrad.training.losses.distillation import Teacher
+from onnxgrad.training.losses.distillation import Distillation, Teacher
+from onnxgrad.training.losses.formulas import LossName
 from onnxgrad.training.losses.loss_scale import LossScale
 from onnxgrad.training.losses.terms import Term, as_terms
 from onnxgrad.training.metrics.batch import check_metrics
 from onnxgrad.training.model import Model
+from onnxgrad.training.optimizers import OptimizerName
 from onnxgrad.training.options import EngineOptions, RecomputeOptions, UpdateOptions, WeightOptions
 from onnxgrad.training.quantized.frozen import compute_in_integers
 from onnxgrad.training.quantized.learned import prepare_quantized
@@ -57,6 +61,7 @@ from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.loop import TrainingLoop
 from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_fit_options
 from onnxgrad.training.run.position import check_position, check_schedule, position_of
+from onnxgrad.training.run.schedules import ScheduleName
 from onnxgrad.training.run.state import RunState
 from onnxgrad.training.steps import TrainingSteps
 from onnxgrad.training.surgery.adapters import save_adapters
@@ -66,7 +71,8 @@ from onnxgrad.training.surgery.ties import find_ties
 
 __all__ = ["Trainer"]
 
-Loss: TypeAlias = "str | Callable[..., Variable] | Term | Sequence[Term]"
+Loss: TypeAlias = "LossName | Callable[[Variable, Variable], Variable] | Term | Sequence[Term]"
+Metric: TypeAlias = "str | Callable[[Any, Any], Any]"
 AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], Any]"
 
 
@@ -139,36 +145,36 @@ class Trainer(TrainingSteps):
 
     def __init__(
         self,
-        model: Any,
+        model: str | Path | bytes | ModelProto | Program,
         *,
         loss: Loss,
         target: str | None = None,
-        optimizer: Any = "adamw",
+        optimizer: OptimizerName | Optimizer = "adamw",
         learning_rate: float | LRScheduler = 1e-3,
-        schedule: str = "constant",
+        schedule: ScheduleName = "constant",
         warmup: int = 0,
         weight_decay: float | None = None,
         trainable: str | Sequence[str] | None = None,
         freeze: str | Sequence[str] | None = None,
-        metrics: Sequence[Any] = (),
+        metrics: Sequence[Metric] = (),
         clip_norm: float | None = None,
         clip_value: float | None = None,
         groups: Mapping[str, Mapping[str, Any]] | None = None,
         accumulate: int = 1,
         loss_scale: float | None = None,
         ema: float | None = None,
-        teacher: Any = None,
-        batch_norm: str | None = None,
+        teacher: Distillation | str | Path | bytes | ModelProto | Program | None = None,
+        batch_norm: Literal["frozen", "train", "insert"] | None = None,
         sample: Data | None = None,
-        quantized: str | None = None,
-        frozen: str | None = None,
+        quantized: Literal["learned", "fixed", "integers", "frozen"] | None = None,
+        frozen: Literal["int8"] | None = None,
         seed: int = 0,
         checkpoints: Checkpoints = None,
         memory_budget: int | None = None,
         sizes: SizesGiven = None,
-        memory: str | None = "auto",
+        memory: Literal["auto", "low"] | None = "auto",
         precision: Literal["full", "fast"] = "full",
-        place: Any = None,
+        place: Place | None = None,
         threads: int | None = None,
         distributed: bool | Strategy | None = None,
     ) -> None:
@@ -485,7 +491,7 @@ class Trainer(TrainingSteps):
         callbacks: Sequence[AnyCallback] = (),
         prefetch: int = 2,
         curves: bool = False,
-        verbose: bool | str = True,
+        verbose: bool | Literal["json"] = True,
         accept_changed_data: bool = False,
     ) -> list[Row]:
         """Train for some epochs; returns the history, one row per epoch.

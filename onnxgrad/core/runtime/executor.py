@@ -69,7 +69,7 @@ class Executor:
         cache: str | Path | None = None,
         shapes: int = 4,
         precision: Literal["full", "fast"] = "full",
-        memory: str | None = "auto",
+        memory: Literal["auto", "low"] | None = "auto",
     ) -> None:
         if precision not in ("full", "fast"):
             raise ArgumentError(f"Executor: precision is 'full' or 'fast', not {precision!r}.")

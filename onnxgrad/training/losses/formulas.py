@@ -9,7 +9,7 @@ Tests: tests/training/losses/test_terms.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -30,7 +30,12 @@ from onnxgrad.internal.losses import (
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.surgery.activations import Activation, hidden_activation
 
-__all__ = ["LAYOUTS", "LOSSES", "alignment_loss", "class_loss", "takes_logits"]
+__all__ = ["LAYOUTS", "LOSSES", "LossName", "alignment_loss", "class_loss", "takes_logits"]
+
+LossName: TypeAlias = Literal[
+    "bce_with_logits", "causal_lm", "cosine", "cross_entropy", "ctc", "huber", "kl", "l1", "mse", "smooth_l1", "triplet"
+]
+"""The names of losses."""
 
 Notes = list[str]
 

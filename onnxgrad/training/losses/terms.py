@@ -18,7 +18,7 @@ from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
-from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, alignment_loss, class_loss, takes_logits
+from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, LossName, alignment_loss, class_loss, takes_logits
 from onnxgrad.training.surgery.activations import Activation
 
 __all__ = ["Attached", "Term", "as_terms", "attach", "output_of"]
@@ -47,7 +47,7 @@ class Term:
 
     def __init__(
         self,
-        loss: str | Callable[..., Variable],
+        loss: LossName | Callable[[Variable, Variable], Variable],
         output: str | None = None,
         target: str | None = None,
         weight: float = 1.0,

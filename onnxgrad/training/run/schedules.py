@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Literal, TypeAlias
 
 from onnxgrad.errors import ArgumentError
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
 
-__all__ = ["SHAPES", "Planned", "planned"]
+__all__ = ["SHAPES", "Planned", "ScheduleName", "planned"]
 
+ScheduleName: TypeAlias = Literal["constant", "cosine", "linear", "one-cycle", "plateau", "step"]
+"""The names of schedules."""
 SHAPES = ("constant", "cosine", "linear", "one-cycle", "plateau", "step")
 _PLATEAU = 5
 
