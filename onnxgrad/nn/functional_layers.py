@@ -74,7 +74,7 @@ class CELU(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``celu``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -114,7 +114,7 @@ class ELU(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``elu``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -151,7 +151,7 @@ class GELU(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``gelu``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -188,7 +188,7 @@ class GLU(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``glu``.
 
         Args:
             x: floats with an even size along ``axis``.
@@ -225,7 +225,7 @@ class Hardshrink(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``hardshrink``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -258,7 +258,7 @@ class Hardsigmoid(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``hardsigmoid``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -291,7 +291,7 @@ class Hardswish(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``hardswish``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -330,7 +330,7 @@ class Hardtanh(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``hardtanh``.
 
         Args:
             x: floats of any shape.
@@ -367,7 +367,7 @@ class LeakyReLU(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``leaky_relu``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -400,7 +400,7 @@ class LogSigmoid(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``log_sigmoid``.
 
         Args:
             x: numbers of any shape.
@@ -437,7 +437,7 @@ class LogSoftmax(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``log_softmax``.
 
         Args:
             x: floats of any shape, or integers with a ``dtype``.
@@ -479,7 +479,7 @@ class Maxout(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``maxout``.
 
         Args:
             x: floats with a known number of channels.
@@ -515,7 +515,7 @@ class Mish(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``mish``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -548,7 +548,7 @@ class ReLU(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``relu``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -581,7 +581,7 @@ class ReLU6(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``relu6``.
 
         Args:
             x: floats of any shape.
@@ -620,7 +620,7 @@ class RReLU(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``rrelu``.
 
         Args:
             x: floats of any shape.
@@ -663,7 +663,7 @@ class SELU(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``selu``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -699,7 +699,7 @@ class Sigmoid(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``sigmoid``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -732,7 +732,7 @@ class Silu(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``silu``.
 
         Args:
             x: numbers of any shape.
@@ -769,7 +769,7 @@ class Softmax(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``softmax``.
 
         Args:
             x: floats of any shape, or integers with a ``dtype``.
@@ -811,7 +811,7 @@ class Softplus(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``softplus``.
 
         Args:
             x: floats of any shape.
@@ -848,7 +848,7 @@ class Softshrink(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``softshrink``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -884,7 +884,7 @@ class Softsign(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``softsign``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -917,7 +917,7 @@ class Swish(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``swish``.
 
         Args:
             x: numbers of any shape.
@@ -950,7 +950,7 @@ class Tanh(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``tanh``.
 
         Args:
             x: numbers of any shape; integers are computed as float32.
@@ -983,7 +983,7 @@ class Tanhshrink(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``tanhshrink``.
 
         Args:
             x: numbers of any shape.
@@ -1022,7 +1022,7 @@ class ThresholdedReLU(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``thresholded_relu``.
 
         Args:
             x: floats of any shape.
@@ -1071,7 +1071,7 @@ class Dropout(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``dropout``.
 
         Args:
             x: floats of any shape.
@@ -1115,7 +1115,7 @@ class Dropout2D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``dropout2d``.
 
         Args:
             x: floats [N, C, H, W].
@@ -1159,7 +1159,7 @@ class Dropout3D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``dropout3d``.
 
         Args:
             x: floats [N, C, D, H, W].
@@ -1199,7 +1199,7 @@ class AlphaDropout(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``alpha_dropout``.
 
         Args:
             x: floats of any shape.
@@ -1239,7 +1239,7 @@ class FeatureAlphaDropout(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``feature_alpha_dropout``.
 
         Args:
             x: floats [N, C, ...].
@@ -1296,7 +1296,7 @@ class AvgPool1D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``avg_pool1d``.
 
         Args:
             x: floats [N, C, L].
@@ -1369,7 +1369,7 @@ class AvgPool2D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``avg_pool2d``.
 
         Args:
             x: floats [N, C, H, W].
@@ -1445,7 +1445,7 @@ class AvgPool3D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``avg_pool3d``.
 
         Args:
             x: floats [N, C, D, H, W].
@@ -1513,7 +1513,7 @@ class MaxPool1D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``max_pool1d``.
 
         Args:
             x: [N, C, L], of any real element type.
@@ -1587,7 +1587,7 @@ class MaxPool2D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``max_pool2d``.
 
         Args:
             x: [N, C, H, W], of any real element type.
@@ -1662,7 +1662,7 @@ class MaxPool3D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``max_pool3d``.
 
         Args:
             x: [N, C, D, H, W], of any real element type.
@@ -1737,7 +1737,7 @@ class LPPool1D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``lp_pool1d``.
 
         Args:
             x: floats [N, C, L].
@@ -1808,7 +1808,7 @@ class LPPool2D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``lp_pool2d``.
 
         Args:
             x: floats [N, C, H, W].
@@ -1857,7 +1857,7 @@ class AdaptiveAvgPool1D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``adaptive_avg_pool1d``.
 
         Args:
             x: floats [N, C, L]; the sizes must be known, except for a result of size 1.
@@ -1906,7 +1906,7 @@ class AdaptiveAvgPool2D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``adaptive_avg_pool2d``.
 
         Args:
             x: floats [N, C, H, W]; the sizes must be known, except for a result of size 1.
@@ -1955,7 +1955,7 @@ class AdaptiveAvgPool3D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``adaptive_avg_pool3d``.
 
         Args:
             x: floats [N, C, D, H, W]; the sizes must be known, except for a result of size 1.
@@ -1997,7 +1997,7 @@ class AdaptiveMaxPool1D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``adaptive_max_pool1d``.
 
         Args:
             x: [N, C, L] of known spatial sizes.
@@ -2048,7 +2048,7 @@ class AdaptiveMaxPool2D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``adaptive_max_pool2d``.
 
         Args:
             x: [N, C, H, W] of known spatial sizes.
@@ -2099,7 +2099,7 @@ class AdaptiveMaxPool3D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``adaptive_max_pool3d``.
 
         Args:
             x: [N, C, D, H, W] of known spatial sizes.
@@ -2166,7 +2166,7 @@ class MaxUnPool1D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor, indices: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``max_unpool1d``.
 
         Args:
             x: what ``max_pool1d`` gave: [N, C, L] of known sizes.
@@ -2234,7 +2234,7 @@ class MaxUnPool2D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor, indices: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``max_unpool2d``.
 
         Args:
             x: what ``max_pool2d`` gave: [N, C, H, W] of known sizes.
@@ -2302,7 +2302,7 @@ class MaxUnPool3D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor, indices: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``max_unpool3d``.
 
         Args:
             x: what ``max_pool3d`` gave: [N, C, D, H, W] of known sizes.
@@ -2370,7 +2370,7 @@ class LocalResponseNorm(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``local_response_norm``.
 
         Args:
             x: floats [N, C, ...] of rank 3 to 5.
@@ -2435,7 +2435,7 @@ class Upsample(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``interpolate``.
 
         Args:
             x: [N, C, ...] of rank 3 (linear), 4 (bilinear, bicubic) or 5 (trilinear); any of them for 'nearest' and 'area'.
@@ -2496,7 +2496,7 @@ class UpsamplingNearest2D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``interpolate``.
 
         Args:
             x: [N, C, ...] of rank 3 (linear), 4 (bilinear, bicubic) or 5 (trilinear); any of them for 'nearest' and 'area'.
@@ -2548,7 +2548,7 @@ class UpsamplingBilinear2D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``interpolate``.
 
         Args:
             x: [N, C, ...] of rank 3 (linear), 4 (bilinear, bicubic) or 5 (trilinear); any of them for 'nearest' and 'area'.
@@ -2602,7 +2602,7 @@ class PixelShuffle(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``pixel_shuffle``.
 
         Args:
             x: [N, C r r, H, W].
@@ -2649,7 +2649,7 @@ class PixelUnshuffle(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``pixel_unshuffle``.
 
         Args:
             x: [N, C, H r, W r] with a known C.
@@ -2696,7 +2696,7 @@ class ChannelShuffle(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``channel_shuffle``.
 
         Args:
             x: [N, C, H, W] with a known C.
@@ -2740,7 +2740,7 @@ class ZeroPad2D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``zeropad2d``.
 
         Args:
             x: [N, C, H, W].
@@ -2779,10 +2779,10 @@ class Flatten(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``flatten``.
 
         Args:
-            x: a tensor.
+            x: a tensor of any shape.
 
         Raises:
             ArgumentError: if there is no such axis, or they stand in the wrong order.
@@ -2821,10 +2821,10 @@ class Unflatten(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``unflatten``.
 
         Args:
-            x: a tensor.
+            x: a tensor of any shape.
         """
         return tensor.unflatten(x, axis=self.axis, shape=self.shape, name=self._user_name)
 
@@ -2871,7 +2871,7 @@ class Unfold(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``unfold``.
 
         Args:
             x: [N, C, H, W] with a known C.
@@ -2934,7 +2934,7 @@ class Fold(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``fold``.
 
         Args:
             x: [N, C * height * width of a window, windows].
@@ -2998,7 +2998,7 @@ class Pad1D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``pad``.
 
         Args:
             x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
@@ -3054,7 +3054,7 @@ class Pad2D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``pad``.
 
         Args:
             x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
@@ -3110,7 +3110,7 @@ class Pad3D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``pad``.
 
         Args:
             x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
@@ -3154,7 +3154,7 @@ class ZeroPad1D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``pad``.
 
         Args:
             x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
@@ -3198,7 +3198,7 @@ class ZeroPad3D(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``pad``.
 
         Args:
             x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
@@ -3241,7 +3241,7 @@ class BCELoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``binary_cross_entropy``.
 
         Args:
             input: probabilities of any shape.
@@ -3293,7 +3293,7 @@ class BCEWithLogitsLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, logit: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``binary_cross_entropy_with_logits``.
 
         Args:
             logit: scores of any shape; the sigmoid is applied here.
@@ -3365,7 +3365,7 @@ class CrossEntropyLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``cross_entropy``.
 
         Args:
             input: logits (or probabilities if ``use_softmax`` is False), classes along ``axis``: [N, classes] or [N, classes, ...].
@@ -3421,7 +3421,7 @@ class HingeEmbeddingLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``hinge_embedding_loss``.
 
         Args:
             input: distances of any shape.
@@ -3465,7 +3465,7 @@ class KLDivLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``kl_div``.
 
         Args:
             input: logarithms of probabilities, of any shape.
@@ -3507,7 +3507,7 @@ class L1Loss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``l1_loss``.
 
         Args:
             input: predictions of any shape.
@@ -3549,7 +3549,7 @@ class MSELoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``mse_loss``.
 
         Args:
             input: predictions of any shape.
@@ -3604,7 +3604,7 @@ class MultiMarginLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``multi_margin_loss``.
 
         Args:
             input: scores [N, classes].
@@ -3656,7 +3656,7 @@ class MultiLabelSoftMarginLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``multi_label_soft_margin_loss``.
 
         Args:
             input: scores [N, classes].
@@ -3708,7 +3708,7 @@ class NLLLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``nll_loss``.
 
         Args:
             input: logarithms of probabilities: [N, classes] or [N, classes, ...].
@@ -3770,7 +3770,7 @@ class PoissonNLLLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``poisson_nll_loss``.
 
         Args:
             input: expected counts, or their logarithms, of any shape.
@@ -3824,7 +3824,7 @@ class SmoothL1Loss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``smooth_l1_loss``.
 
         Args:
             input: predictions of any shape.
@@ -3873,7 +3873,7 @@ class SoftMarginLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``soft_margin_loss``.
 
         Args:
             input: scores of any shape.
@@ -3916,7 +3916,7 @@ class CosineSimilarity(FunctionLayer):
         self._user_name = name
 
     def forward(self, x1: AnyTensor, x2: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``cosine_similarity``.
 
         Args:
             x1: vectors along ``axis``.
@@ -3958,7 +3958,7 @@ class PairwiseDistance(FunctionLayer):
         self._user_name = name
 
     def forward(self, x: AnyTensor, y: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``pairwise_distance``.
 
         Args:
             x: vectors [N, features] or [features].
@@ -4002,7 +4002,7 @@ class CosineEmbeddingLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input1: AnyTensor, input2: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``cosine_embedding_loss``.
 
         Args:
             input1: vectors along the last axis: [N, features], or [features] for one pair.
@@ -4049,7 +4049,7 @@ class GaussianNLLLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, label: AnyTensor, variance: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``gaussian_nll_loss``.
 
         Args:
             input: expected values of any shape.
@@ -4102,7 +4102,7 @@ class MarginRankingLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, other: AnyTensor, label: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``margin_ranking_loss``.
 
         Args:
             input: scores of any shape.
@@ -4161,7 +4161,7 @@ class TripletMarginLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, positive: AnyTensor, negative: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``triplet_margin_loss``.
 
         Args:
             input: anchors [N, features].
@@ -4227,7 +4227,7 @@ class TripletMarginWithDistanceLoss(FunctionLayer):
         self._user_name = name
 
     def forward(self, input: AnyTensor, positive: AnyTensor, negative: AnyTensor) -> AnyTensor:
-        """Compute the function.
+        """Apply ``triplet_margin_with_distance_loss``.
 
         Args:
             input: anchors [N, features].
@@ -4288,7 +4288,7 @@ class CTCLoss(FunctionLayer):
         label_lengths: AnyTensor,
         norm_by_times: bool = False,
     ) -> AnyTensor:
-        """Compute the function.
+        """Apply ``ctc_loss``.
 
         Args:
             log_probs: logits [steps, batch, classes]; softmax is applied here.
