@@ -12,7 +12,8 @@ import onnxgrad.nn.functional as F
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.nn.functional.layout import channels_last
-from onnxgrad.nn.functional.windows import Numbers, Padding, numbers, over_axes, pads_of
+from onnxgrad.nn.functional.windows import numbers, pads_of
+from onnxgrad.nn.types import Layout2D, Layout3D, Numbers, Padding
 from onnxgrad.static.nn.common import Attr, known_channels
 from onnxgrad.tensor.common import positive
 from onnxgrad.tensor.initializer import Constant, Initializer, Normal, XavierUniform
@@ -21,8 +22,30 @@ from onnxgrad.tensor.layer import LayerHelper
 __all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "deform_conv2d"]
 
 
-def _conv_nd(
+def _conv(
     axes: int,
+    input: Variable,
+    num_filters: int,
+    filter_size: Numbers,
+    stride: Numbers,
+    padding: Padding,
+    dilation: Numbers,
+    groups: int | None,
+    param_attr: Attr,
+    bias_attr: Attr,
+    use_cudnn: bool,
+    act: str | None,
+    name: str | None,
+    data_format: str,
+) -> Variable:
+    if not isinstance(use_cudnn, bool):
+        raise ArgumentError(f"conv{axes}d: use_cudnn is True or False, not {use_cudnn!r}. It has no effect.")
+    layer_name, options = f"conv{axes}d", {"stride": stride, "padding": padding, "dilation": dilation}
+    kernel = numbers(filter_size, axes, f"{layer_name}: filter_size")
+    return _layer(layer_name, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
+
+
+def conv2d(
     input: Variable,
     num_filters: int,
     filter_size: Numbers,
@@ -35,7 +58,7 @@ def _conv_nd(
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
-    data_format: str = "NCHW",
+    data_format: Layout2D = "NCHW",
 ) -> Variable:
     """Convolve [N, C, H, W] with new filters and add a new bias.
 
@@ -60,18 +83,106 @@ def _conv_nd(
         >>> static.nn.conv2d(static.data("x", [None, 3, 8, 8]), num_filters=4, filter_size=3).shape
         (-1, 4, 6, 6)
     """
-    if not isinstance(use_cudnn, bool):
-        raise ArgumentError(f"conv{axes}d: use_cudnn is True or False, not {use_cudnn!r}. It has no effect.")
-    layer_name, options = f"conv{axes}d", {"stride": stride, "padding": padding, "dilation": dilation}
+    return _conv(
+        2,
+        input,
+        num_filters,
+        filter_size,
+        stride,
+        padding,
+        dilation,
+        groups,
+        param_attr,
+        bias_attr,
+        use_cudnn,
+        act,
+        name,
+        data_format,
+    )
+
+
+def conv3d(
+    input: Variable,
+    num_filters: int,
+    filter_size: Numbers,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    groups: int | None = None,
+    param_attr: Attr = None,
+    bias_attr: Attr = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: Layout3D = "NCDHW",
+) -> Variable:
+    """Convolve [N, C, D, H, W] with new filters and add a new bias.
+
+    Args:
+        input: variable of rank 5 with a known number of channels.
+        num_filters: number of output channels.
+        filter_size, stride, dilation: one number or one per spatial axis.
+        padding: one number, one per axis, [front, back, top, bottom, left, right], pairs for all axes, ``"SAME"`` (which sets the
+            dilation to 1) or ``"VALID"``.
+        groups: channels are split into so many independent groups.
+        param_attr, bias_attr: attributes of filters (normal, std sqrt(2 / fan_in)) and bias (0); ``bias_attr=False`` for none.
+        act: activation applied last.
+        data_format: ``"NCDHW"`` or ``"NDHWC"``.
+
+    Returns:
+        A variable of rank 5 in the same layout.
+
+    Raises:
+        ProgramError: if the number of channels is not known.
+
+    Example:
+        >>> static.nn.conv3d(static.data("x", [None, 3, 8, 8, 8]), num_filters=4, filter_size=3).shape
+        (-1, 4, 6, 6, 6)
+    """
+    return _conv(
+        3,
+        input,
+        num_filters,
+        filter_size,
+        stride,
+        padding,
+        dilation,
+        groups,
+        param_attr,
+        bias_attr,
+        use_cudnn,
+        act,
+        name,
+        data_format,
+    )
+
+
+def _conv_transpose(
+    axes: int,
+    input: Variable,
+    num_filters: int,
+    output_size: Numbers | None,
+    filter_size: Numbers | None,
+    padding: Padding,
+    stride: Numbers,
+    dilation: Numbers,
+    groups: int | None,
+    param_attr: Attr,
+    bias_attr: Attr,
+    use_cudnn: bool,
+    act: str | None,
+    name: str | None,
+    data_format: str,
+) -> Variable:
+    layer_name = f"conv{axes}d_transpose"
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "output_size": output_size}
+    if filter_size is None:
+        filter_size = _size_for(layer_name, axes, input, data_format, **options)
     kernel = numbers(filter_size, axes, f"{layer_name}: filter_size")
     return _layer(layer_name, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
 
 
-conv2d, conv3d = over_axes(_conv_nd, 2, 3)
-
-
-def _conv_nd_transpose(
-    axes: int,
+def conv2d_transpose(
     input: Variable,
     num_filters: int,
     output_size: Numbers | None = None,
@@ -85,7 +196,7 @@ def _conv_nd_transpose(
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
-    data_format: str = "NCHW",
+    data_format: Layout2D = "NCHW",
 ) -> Variable:
     """The transpose of a convolution: as the gradient of ``conv2d`` with respect to its input.
 
@@ -104,15 +215,75 @@ def _conv_nd_transpose(
         >>> static.nn.conv2d_transpose(static.data("x", [None, 3, 4, 4]), num_filters=2, filter_size=3, stride=2).shape
         (-1, 2, 9, 9)
     """
-    layer_name = f"conv{axes}d_transpose"
-    options = {"stride": stride, "padding": padding, "dilation": dilation, "output_size": output_size}
-    if filter_size is None:
-        filter_size = _size_for(layer_name, axes, input, data_format, **options)
-    kernel = numbers(filter_size, axes, f"{layer_name}: filter_size")
-    return _layer(layer_name, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
+    return _conv_transpose(
+        2,
+        input,
+        num_filters,
+        output_size,
+        filter_size,
+        padding,
+        stride,
+        dilation,
+        groups,
+        param_attr,
+        bias_attr,
+        use_cudnn,
+        act,
+        name,
+        data_format,
+    )
 
 
-conv2d_transpose, conv3d_transpose = over_axes(_conv_nd_transpose, 2, 3)
+def conv3d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: Numbers | None = None,
+    filter_size: Numbers | None = None,
+    padding: Padding = 0,
+    stride: Numbers = 1,
+    dilation: Numbers = 1,
+    groups: int | None = None,
+    param_attr: Attr = None,
+    bias_attr: Attr = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: Layout3D = "NCDHW",
+) -> Variable:
+    """The transpose of a convolution: as the gradient of ``conv3d`` with respect to its input.
+
+    Args:
+        input: variable of rank 5 with a known number of channels.
+        num_filters: number of output channels.
+        output_size: spatial size of the result; the smallest possible unless given.
+        filter_size: the size of the filters; computed from ``output_size`` if None.
+        padding, stride, dilation, groups, param_attr, bias_attr, act, data_format: as in ``conv3d``; filters start Xavier uniform.
+
+    Raises:
+        ProgramError: if a size that is needed is not known.
+        ArgumentError: if neither ``output_size`` nor ``filter_size`` is given, or ``output_size`` is out of reach.
+
+    Example:
+        >>> static.nn.conv3d_transpose(static.data("x", [None, 3, 4, 4, 4]), num_filters=2, filter_size=3, stride=2).shape
+        (-1, 2, 9, 9, 9)
+    """
+    return _conv_transpose(
+        3,
+        input,
+        num_filters,
+        output_size,
+        filter_size,
+        padding,
+        stride,
+        dilation,
+        groups,
+        param_attr,
+        bias_attr,
+        use_cudnn,
+        act,
+        name,
+        data_format,
+    )
 
 
 def deform_conv2d(
