@@ -12,17 +12,18 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.places import Place
 from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 from onnxgrad.internal import state
-from onnxgrad.internal.signatures import Taken
+from onnxgrad.internal.arguments import as_flag, as_function, as_int, wrong_kind
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ComposeDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedBatchSampler",
@@ -35,8 +36,29 @@ def __dir__() -> list[str]:
     return __all__
 
 
+Set = TypeVar("Set", bound="Samples")
+
+
+class Samples(Protocol):
+    """Samples by number: a Dataset, a list, an array."""
+
+    def __getitem__(self, idx: Any, /) -> Any: ...
+
+    def __len__(self) -> int: ...
+
+
 class Dataset:
-    """Samples by number: write ``__getitem__`` and ``__len__``."""
+    """Samples by number: write ``__getitem__`` and ``__len__``.
+
+    Example:
+        >>> class Squares(paddle.io.Dataset):
+        ...     def __getitem__(self, idx):
+        ...         return idx**2
+        ...     def __len__(self):
+        ...         return 3
+        >>> [Squares()[number] for number in range(len(Squares()))]
+        [0, 1, 4]
+    """
 
     def __getitem__(self, idx: int) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__.")
@@ -46,7 +68,15 @@ class Dataset:
 
 
 class IterableDataset(Dataset):
-    """Samples one after another: write ``__iter__``."""
+    """Samples one after another: write ``__iter__``.
+
+    Example:
+        >>> class Squares(paddle.io.IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter([0, 1, 4])
+        >>> [batch[0].tolist() for batch in paddle.io.DataLoader(Squares(), batch_size=2)]
+        [[0, 1], [4]]
+    """
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__.")
@@ -63,9 +93,23 @@ class _NoLength(RuntimeError, TypeError):
 
 
 class TensorDataset(Dataset):
-    """Rows of tensors, or arrays, with a first axis of one size."""
+    """Take rows of tensors, or arrays, with a first axis of one size.
 
-    def __init__(self, tensors: Sequence[Tensor | np.ndarray[Any, Any]]) -> None:
+    Args:
+        tensors: of any shapes ``[N, ...]`` and types.
+
+    Raises:
+        ArgumentTypeError: if they are no list or tuple.
+        ArgumentError: if their first axes differ in size.
+
+    Example:
+        >>> paddle.io.TensorDataset([np.array([5, 6]), np.array([0.5, 0.75])])[1]
+        (np.int64(6), np.float64(0.75))
+    """
+
+    def __init__(self, tensors: Sequence[Variable | np.ndarray[Any, Any]]) -> None:
+        if not isinstance(tensors, (list, tuple)):
+            raise wrong_kind(self, "tensors", "a list of tensors", tensors)
         if len({int(tensor.shape[0]) for tensor in tensors}) != 1:
             raise ArgumentError("TensorDataset: the tensors do not have the same first dimension.")
         self.tensors = tensors
@@ -78,10 +122,23 @@ class TensorDataset(Dataset):
 
 
 class ComposeDataset(Dataset):
-    """The fields of several data sets of one length, side by side."""
+    """Put the fields of several data sets of one length side by side.
 
-    def __init__(self, datasets: Sequence[Dataset]) -> None:
-        self.datasets = list(datasets)
+    Args:
+        datasets: the data sets.
+
+    Raises:
+        ArgumentTypeError: if they are no list.
+        ArgumentError: if there are none, or their lengths differ.
+
+    Example:
+        >>> first, second = paddle.io.TensorDataset([np.arange(3)]), paddle.io.TensorDataset([np.arange(3) * 2])
+        >>> [int(field) for field in paddle.io.ComposeDataset([first, second])[2]]
+        [2, 4]
+    """
+
+    def __init__(self, datasets: Sequence[Samples]) -> None:
+        self.datasets = _datasets(self, datasets)
         if not self.datasets or len({len(one) for one in self.datasets}) != 1:
             raise ArgumentError("ComposeDataset takes data sets of one length.")
 
@@ -93,10 +150,23 @@ class ComposeDataset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """Data sets one behind another."""
+    """Put data sets one behind another.
 
-    def __init__(self, datasets: Iterable[Dataset]) -> None:
-        self.datasets = list(datasets)
+    Args:
+        datasets: the data sets.
+
+    Raises:
+        ArgumentTypeError: if they are no list.
+        ArgumentError: if there are none.
+
+    Example:
+        >>> data = paddle.io.TensorDataset([np.arange(3)])
+        >>> len(paddle.io.ConcatDataset([data, data]))
+        6
+    """
+
+    def __init__(self, datasets: Iterable[Samples]) -> None:
+        self.datasets = _datasets(self, datasets)
         if not self.datasets:
             raise ArgumentError("ConcatDataset takes at least one data set.")
         self.cumulative_sizes = list(itertools.accumulate(len(one) for one in self.datasets))
@@ -113,19 +183,49 @@ class ConcatDataset(Dataset):
 
 
 class ChainDataset(IterableDataset):
-    """IterableDatasets one behind another."""
+    """Put IterableDatasets one behind another.
 
-    def __init__(self, datasets: Sequence[IterableDataset]) -> None:
-        self.datasets = list(datasets)
+    Args:
+        datasets: the data sets.
+
+    Raises:
+        ArgumentTypeError: if they are no list.
+
+    Example:
+        >>> class Squares(paddle.io.IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter([0, 1, 4])
+        >>> list(paddle.io.ChainDataset([Squares(), Squares()]))
+        [0, 1, 4, 0, 1, 4]
+    """
+
+    def __init__(self, datasets: Iterable[IterableDataset]) -> None:
+        self.datasets = _datasets(self, datasets)
 
     def __iter__(self) -> Iterator[Any]:
         return itertools.chain.from_iterable(self.datasets)
 
 
 class Subset(Dataset):
-    """Some samples of a data set, by their numbers."""
+    """Take some samples of a data set.
 
-    def __init__(self, dataset: Dataset, indices: Sequence[int]) -> None:
+    Args:
+        dataset: the data set.
+        indices: numbers of the samples.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> [int(sample[0]) for sample in paddle.io.Subset(paddle.io.TensorDataset([np.arange(9)]), [7, 2])]
+        [7, 2]
+    """
+
+    def __init__(self, dataset: Samples, indices: Sequence[int]) -> None:
+        if not hasattr(dataset, "__getitem__"):
+            raise wrong_kind(self, "dataset", "a Dataset, or samples by number", dataset)
+        if isinstance(indices, str) or not hasattr(indices, "__getitem__"):
+            raise wrong_kind(self, "indices", "a list of numbers", indices)
         self.dataset, self.indices = dataset, indices
 
     def __getitem__(self, idx: int) -> Any:
@@ -135,8 +235,23 @@ class Subset(Dataset):
         return len(self.indices)
 
 
-def random_split(dataset: Dataset, lengths: Sequence[float], generator: np.random.Generator | None = None) -> list[Subset]:
-    """Parts of a data set at random: of given sizes, or of fractions that add up to 1.
+def _datasets(owner: object, datasets: Iterable[Set]) -> list[Set]:
+    """Read the ``datasets`` of a data set that joins others."""
+    if isinstance(datasets, str) or not isinstance(datasets, Iterable):
+        raise wrong_kind(owner, "datasets", "a list of data sets", datasets)
+    return list(datasets)
+
+
+def random_split(dataset: Samples, lengths: Sequence[float], generator: np.random.Generator | None = None) -> list[Subset]:
+    """Divide a data set at random.
+
+    Args:
+        dataset: the data set.
+        lengths: sizes of the parts, or fractions that add up to 1.
+        generator: numpy's; None for one that goes on from ``paddle.seed``.
+
+    Raises:
+        ArgumentError: if the sizes do not add up.
 
     Example:
         >>> data = paddle.io.TensorDataset([np.arange(10)])
@@ -167,9 +282,25 @@ def _random(generator: Any = None) -> np.random.Generator:
 
 
 class Sampler:
-    """Numbers of samples in some order: write ``__iter__``."""
+    """Base: numbers of samples in some order; write ``__iter__``.
+
+    Args:
+        data_source: the data set whose samples are numbered.
+
+    Raises:
+        ArgumentTypeError: if it has no length.
+
+    Example:
+        >>> class Backwards(paddle.io.Sampler):
+        ...     def __iter__(self):
+        ...         return iter(reversed(range(len(self.data_source))))
+        >>> list(Backwards(np.zeros(3)))
+        [2, 1, 0]
+    """
 
     def __init__(self, data_source: Sized | None = None) -> None:
+        if data_source is not None and not isinstance(data_source, Sized):
+            raise wrong_kind(self, "data_source", "a Dataset, or samples by number", data_source)
         self.data_source: Any = data_source
 
     def __iter__(self) -> Iterator[int]:
@@ -177,7 +308,18 @@ class Sampler:
 
 
 class SequenceSampler(Sampler):
-    """One after another."""
+    """Number the samples one after another.
+
+    Args:
+        data_source: the data set.
+
+    Raises:
+        ArgumentTypeError: if it has no length.
+
+    Example:
+        >>> list(paddle.io.SequenceSampler(np.zeros(3)))
+        [0, 1, 2]
+    """
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(len(self.data_source)))
@@ -187,10 +329,21 @@ class SequenceSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """``num_samples`` numbers at random, by default as many as there are: each at most once, or with replacement.
+    """Draw numbers at random: each at most once, or with replacement.
 
     Args:
-        generator: an iterator of numbers, or numpy's Generator.
+        data_source: the data set.
+        replacement: whether a number may be drawn again.
+        num_samples: how many; None for as many as there are.
+        generator: an iterator of numbers, or numpy's Generator; None for one that goes on from ``paddle.seed``.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if there are not as many to draw without replacement.
+
+    Example:
+        >>> sorted(paddle.io.RandomSampler(np.zeros(3)))
+        [0, 1, 2]
     """
 
     def __init__(
@@ -228,10 +381,24 @@ class RandomSampler(Sampler):
 
 
 class SubsetRandomSampler(Sampler):
-    """The given numbers in random order."""
+    """Put the given numbers in random order.
+
+    Args:
+        indices: the numbers.
+
+    Raises:
+        ArgumentTypeError: if they are no list.
+        ArgumentError: if there are none.
+
+    Example:
+        >>> sorted(paddle.io.SubsetRandomSampler([7, 2]))
+        [2, 7]
+    """
 
     def __init__(self, indices: Sequence[int]) -> None:
         super().__init__()
+        if isinstance(indices, str) or not hasattr(indices, "__getitem__"):
+            raise wrong_kind(self, "indices", "a list of numbers", indices)
         if len(indices) == 0:
             raise ArgumentError("SubsetRandomSampler takes at least one number.")
         self.indices = indices
@@ -244,11 +411,28 @@ class SubsetRandomSampler(Sampler):
 
 
 class WeightedRandomSampler(Sampler):
-    """``num_samples`` numbers, each as often as its weight says."""
+    """Draw numbers, each as often as its weight says.
 
-    def __init__(self, weights: ArrayLike, num_samples: int, replacement: bool = True) -> None:
+    Args:
+        weights: one for each number, none negative and not all 0.
+        num_samples: how many numbers are drawn.
+        replacement: whether a number may be drawn again.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``num_samples`` is not a positive int; as it is read, if the weights make no sense.
+
+    Example:
+        >>> list(paddle.io.WeightedRandomSampler([0.0, 1.0, 0.0], num_samples=3))
+        [1, 1, 1]
+    """
+
+    def __init__(self, weights: ArrayLike | Tensor, num_samples: int, replacement: bool = True) -> None:
         super().__init__()
-        self.weights = np.asarray(weights, np.float64)
+        try:
+            self.weights = np.asarray(weights, np.float64)
+        except (TypeError, ValueError):
+            raise wrong_kind(self, "weights", "a list of numbers", weights) from None
         if not isinstance(num_samples, int) or num_samples <= 0:
             raise ArgumentError(f"WeightedRandomSampler: num_samples is a positive int, not {num_samples!r}.")
         if not isinstance(replacement, bool):
@@ -268,7 +452,23 @@ class WeightedRandomSampler(Sampler):
 
 
 class BatchSampler(Sampler):
-    """Lists of ``batch_size`` numbers, of a data set or of a sampler."""
+    """Put numbers together in lists, of a data set or of a sampler.
+
+    Args:
+        dataset: the data set; None with a sampler.
+        sampler: numbers of samples; None with a data set.
+        shuffle: whether the numbers of the data set come in random order.
+        batch_size: how many numbers a list has.
+        drop_last: whether a shorter list at the end is left out.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if both a data set and a sampler are passed, or neither, or ``batch_size`` is not a positive int.
+
+    Example:
+        >>> list(paddle.io.BatchSampler(np.zeros(3), batch_size=2))
+        [[0, 1], [2]]
+    """
 
     def __init__(
         self,
@@ -285,8 +485,11 @@ class BatchSampler(Sampler):
             raise ArgumentError(f"BatchSampler: batch_size is a positive int, not {batch_size!r}.")
         if not isinstance(shuffle, bool) or not isinstance(drop_last, bool):
             raise ArgumentTypeError("BatchSampler: shuffle and drop_last are True or False.")
-        numbers = RandomSampler if shuffle else SequenceSampler
-        self.sampler: Any = sampler if dataset is None else numbers(dataset)
+        if dataset is not None:
+            sampler = RandomSampler(dataset) if shuffle else SequenceSampler(dataset)
+        elif not isinstance(sampler, Iterable):
+            raise wrong_kind(self, "sampler", "a Sampler, or numbers of samples", sampler)
+        self.sampler: Any = sampler
         self.batch_size, self.drop_last = batch_size, drop_last
 
     def __iter__(self) -> Iterator[Any]:
@@ -359,7 +562,7 @@ def _as_tensors(item: Any) -> Any:
     return item
 
 
-class DataLoader(Taken):
+class DataLoader:
     """Batches of a data set, read ahead by threads.
 
     Args:
@@ -373,40 +576,60 @@ class DataLoader(Taken):
         worker_init_fn: called with its number in each thread.
         places, use_buffer_reader, use_shared_memory, timeout, persistent_workers: accepted for compatibility.
 
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``num_workers`` is below 0, or arguments exclude each other.
+
     Example:
         >>> loader = paddle.io.DataLoader(paddle.io.TensorDataset([np.arange(5)]), batch_size=2)
         >>> [batch[0].tolist() for batch in loader]
         [[0, 1], [2, 3], [4]]
     """
 
-    takes = (
-        "dataset, feed_list=None, places=None, return_list=True, batch_sampler=None, batch_size=1, shuffle=False, drop_last=False, "
-        "collate_fn=None, num_workers=0, use_buffer_reader=True, prefetch_factor=2, use_shared_memory=True, timeout=0, "
-        "worker_init_fn=None, persistent_workers=False"
-    )
-
-    def _begin(self, options: Any) -> None:
-        dataset, batch_size, shuffle, drop_last = options.dataset, options.batch_size, options.shuffle, options.drop_last
-        if options.num_workers < 0:
-            raise ArgumentError(f"DataLoader: num_workers is {options.num_workers}; it is at least 0.")
-        self.dataset, self.num_workers, self.worker_init_fn = dataset, options.num_workers, options.worker_init_fn
-        self.feed_list, self.return_list = options.feed_list, options.return_list
-        self.collate_fn: Callable[[list[Any]], Any] = options.collate_fn or default_collate_fn
-        self._ahead = max(1, options.num_workers * options.prefetch_factor)
-        self.batch_size, self.drop_last = batch_size, drop_last
+    def __init__(
+        self,
+        dataset: Samples,
+        feed_list: Sequence[Variable] | None = None,
+        places: Place | Sequence[Place] | None = None,
+        return_list: bool = True,
+        batch_sampler: Iterable[Any] | None = None,
+        batch_size: int | None = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        num_workers: int = 0,
+        use_buffer_reader: bool = True,
+        prefetch_factor: int = 2,
+        use_shared_memory: bool = True,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        persistent_workers: bool = False,
+    ) -> None:
+        self.dataset = dataset
         self._iterable = isinstance(dataset, IterableDataset)
-        if options.batch_sampler is not None:
+        if not hasattr(dataset, "__getitem__"):
+            raise wrong_kind(self, "dataset", "a Dataset, or samples by number", dataset)
+        self.feed_list, self.return_list = feed_list, as_flag(self, "return_list", return_list)
+        self.num_workers = as_int(self, "num_workers", num_workers)
+        if self.num_workers < 0:
+            raise ArgumentError(f"DataLoader: num_workers is {num_workers}; it is at least 0.")
+        self._ahead = max(1, self.num_workers * as_int(self, "prefetch_factor", prefetch_factor))
+        self.collate_fn = default_collate_fn if collate_fn is None else as_function(self, "collate_fn", collate_fn)
+        self.worker_init_fn = None if worker_init_fn is None else as_function(self, "worker_init_fn", worker_init_fn)
+        self.batch_size = None if batch_size is None else as_int(self, "batch_size", batch_size)
+        shuffles, self.drop_last = as_flag(self, "shuffle", shuffle), as_flag(self, "drop_last", drop_last)
+        if batch_sampler is not None:
             if batch_size != 1 or shuffle or drop_last:
                 raise ArgumentError("DataLoader: batch_sampler stands instead of batch_size, shuffle and drop_last.")
-            self.batch_sampler = options.batch_sampler
+            self.batch_sampler: Any = batch_sampler
         elif self._iterable:
             if shuffle:
                 raise ArgumentError("DataLoader: an IterableDataset says its order itself. Leave shuffle out.")
             self.batch_sampler = None
-        elif batch_size is None:
-            self.batch_sampler = RandomSampler(dataset) if shuffle else SequenceSampler(dataset)
+        elif self.batch_size is None:
+            self.batch_sampler = RandomSampler(dataset) if shuffles else SequenceSampler(dataset)
         else:
-            self.batch_sampler = BatchSampler(dataset, None, shuffle, batch_size, drop_last)
+            self.batch_sampler = BatchSampler(dataset, None, shuffles, self.batch_size, self.drop_last)
 
     def __len__(self) -> int:
         if self.batch_sampler is None:

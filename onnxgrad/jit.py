@@ -250,5 +250,6 @@ class TranslatedLayer(Layer):
             raise ArgumentError(f"the program has {len(wanted)} inputs that must be given, of {names}, not {len(inputs)}.")
         absent = [v.default.numpy() for v in self._defaults[len(inputs) - len(wanted) :] if v.default is not None]
         args = [x if isinstance(x, Tensor) else leaf(x) for x in [*inputs, *absent]]
-        outputs = [wrap(node) for node in record_call(self._signature, tuple(x._node for x in [*args, *self._parameters.values()]))]
+        own = [parameter for parameter in self._parameters.values() if parameter is not None]
+        outputs = [wrap(node) for node in record_call(self._signature, tuple(x._node for x in [*args, *own]))]
         return outputs[0] if len(outputs) == 1 else outputs

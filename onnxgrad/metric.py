@@ -6,12 +6,13 @@ Tests: tests/paddle_suite/test_data_and_files.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from onnxgrad.eager.tensor import leaf
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import as_int, as_text, as_word, wrong_kind
 from onnxgrad.static.metric import accuracy, area_under
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.search import argsort
@@ -20,10 +21,30 @@ __all__ = ["Accuracy", "Auc", "Metric", "Precision", "Recall", "accuracy"]
 
 
 class Metric:
-    """Base: ``compute`` of a batch's tensors, ``update`` with what it gave, ``accumulate`` for the value so far, ``reset``."""
+    """Base: ``compute`` of a batch's tensors, ``update`` with what it gave, ``accumulate`` for the value so far, ``reset``.
 
-    def __init__(self, name: str = "") -> None:
-        self._name = name or type(self).__name__.lower()
+    Args:
+        name: the name of the metric; that of its class in small letters unless given.
+
+    Raises:
+        ArgumentTypeError: if the name is not a str.
+
+    Example:
+        >>> class Largest(paddle.metric.Metric):
+        ...     def reset(self):
+        ...         self.largest = 0.0
+        ...     def update(self, scores):
+        ...         self.largest = max(self.largest, float(scores.max()))
+        ...     def accumulate(self):
+        ...         return self.largest
+        >>> metric = Largest()
+        >>> metric.update(paddle.to_tensor([0.5, 2.0]))
+        >>> metric.name(), metric.accumulate()
+        ('largest', 2.0)
+    """
+
+    def __init__(self, name: str | None = "") -> None:
+        self._name = as_text(self, "name", name) or type(self).__name__.lower()
         self.reset()
 
     def reset(self) -> None:
@@ -48,7 +69,15 @@ class Metric:
 
 
 class Accuracy(Metric):
-    """The fraction of rows whose label is among the k best scores.
+    """Count the fraction of rows whose label is among the k best scores.
+
+    Args:
+        topk: each k, above 0.
+        name: 'acc' unless given.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if there is no k, or one is not positive.
 
     Example:
         >>> metric = paddle.metric.Accuracy()
@@ -58,9 +87,13 @@ class Accuracy(Metric):
     """
 
     def __init__(self, topk: Sequence[int] = (1,), name: str | None = None) -> None:
-        self.topk = topk
-        self.maxk = max(topk)
-        super().__init__(name or "acc")
+        if isinstance(topk, str) or not isinstance(topk, Sequence):
+            raise wrong_kind(self, "topk", "a tuple of ints", topk)
+        self.topk = tuple(as_int(self, "an element of topk", k) for k in topk)
+        if not self.topk or min(self.topk) < 1:
+            raise ArgumentError(f"Accuracy: topk holds numbers from 1, not {topk!r}.")
+        self.maxk = max(self.topk)
+        super().__init__("acc" if name is None else name)
 
     def reset(self) -> None:
         self.total, self.count = [0.0] * len(self.topk), [0] * len(self.topk)
@@ -112,26 +145,69 @@ class _Counted(Metric):
 
 
 class Precision(_Counted):
-    """True positives among those predicted."""
+    """Count true positives among those predicted, of probabilities and labels 0 and 1.
+
+    Args:
+        name: 'precision' unless given.
+
+    Raises:
+        ArgumentTypeError: if the name is not a str.
+
+    Example:
+        >>> metric = paddle.metric.Precision()
+        >>> metric.update(np.array([0.9, 0.8, 0.1]), np.array([1, 0, 1]))
+        >>> metric.accumulate()
+        0.5
+    """
 
     def _rows(self, chosen: Any, true: Any) -> Any:
         return chosen
 
 
 class Recall(_Counted):
-    """True positives among all positives."""
+    """Count true positives among all positives, of probabilities and labels 0 and 1.
+
+    Args:
+        name: 'recall' unless given.
+
+    Raises:
+        ArgumentTypeError: if the name is not a str.
+
+    Example:
+        >>> metric = paddle.metric.Recall()
+        >>> metric.update(np.array([0.9, 0.2, 0.8]), np.array([1, 1, 0]))
+        >>> metric.accumulate()
+        0.5
+    """
 
     def _rows(self, chosen: Any, true: Any) -> Any:
         return true
 
 
 class Auc(Metric):
-    """Area under the ROC curve, from a histogram of ``num_thresholds`` bins of the probability of class 1."""
+    """Compute the area under the ROC curve, from a histogram of the probability of class 1.
 
-    def __init__(self, curve: str = "ROC", num_thresholds: int = 4095, name: str = "auc") -> None:
-        if curve != "ROC":
-            raise ArgumentError(f"Auc: the curve is 'ROC', not {curve!r}.")
-        self._bins = num_thresholds
+    Args:
+        curve: 'ROC'.
+        num_thresholds: how many bins the histogram has, above 0.
+        name: of the metric.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if the curve is another, or there are no bins.
+
+    Example:
+        >>> metric = paddle.metric.Auc()
+        >>> metric.update(np.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]]), np.array([[0], [1], [0]]))
+        >>> metric.accumulate()
+        1.0
+    """
+
+    def __init__(self, curve: Literal["ROC"] = "ROC", num_thresholds: int = 4095, name: str = "auc") -> None:
+        as_word(self, "curve", curve, ("ROC",))
+        self._bins = as_int(self, "num_thresholds", num_thresholds)
+        if self._bins < 1:
+            raise ArgumentError(f"Auc: num_thresholds is positive, not {num_thresholds}.")
         super().__init__(name)
 
     def reset(self) -> None:

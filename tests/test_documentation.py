@@ -131,6 +131,12 @@ def test_builder_stub_is_current():
 
 
 @pytest.mark.process
+def test_layers_of_functions_are_current():
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "write_layers", "--check"], cwd=ROOT, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.process
 def test_operator_table_is_current():
     done = subprocess.run([sys.executable, ROOT / "scripts" / "write_operator_table", "--check"], cwd=ROOT, check=False)
     assert done.returncode == 0

@@ -5,32 +5,27 @@ Tests: tests/amp/test_eager.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from collections.abc import Iterable
+from typing import Any, Literal, TypeVar, overload
 
 from onnxgrad.autograd.modes import _Switch
-from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
+from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, Level, LowDtype, low_dtype
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, NotOffered, ProviderError
 from onnxgrad.internal import state
-from onnxgrad.internal.signatures import Taken
-
-if TYPE_CHECKING:
-    from onnxgrad.nn.layer import Layer
-    from onnxgrad.optimizer.optimizer import Optimizer
+from onnxgrad.internal.arguments import as_flag
 
 __all__ = ["amp_guard", "auto_cast", "autocast", "decorate", "is_bfloat16_supported", "is_float16_supported"]
 
+Models = TypeVar("Models")
+Optimizers = TypeVar("Optimizers")
 _FLOAT16, _FLOAT32 = dtype_of("float16"), dtype_of("float32")
 _LEVELS = ("O0", "O1", "O2", "OD")
 
-_Models = TypeVar("_Models", bound="Layer | Sequence[Layer]")
-_Optimizers = TypeVar("_Optimizers", bound="Optimizer | Sequence[Optimizer]")
 
-
-class auto_cast(Taken, _Switch):  # noqa: N801
+class auto_cast(_Switch):  # noqa: N801
     """Compute the operators of the white list in float16 inside a ``with`` block, or in each call of a decorated function.
 
     Operators of the black list compute in float32, all others in the widest type among their operands. Only eager tensors are
@@ -44,6 +39,7 @@ class auto_cast(Taken, _Switch):  # noqa: N801
         use_promote: at O2, operators with a float32 operand compute in float32.
 
     Raises:
+        ArgumentTypeError: if ``enable`` or ``use_promote`` is of a wrong kind.
         ArgumentError: if a level or dtype makes no sense.
         ProviderError: for bfloat16.
 
@@ -56,16 +52,23 @@ class auto_cast(Taken, _Switch):  # noqa: N801
         (onnxgrad.float16, onnxgrad.float32)
     """
 
-    takes = "enable=True, custom_white_list=None, custom_black_list=None, level='O1', dtype='float16', use_promote=True"
-
-    def _begin(self, options: Any) -> None:
-        if options.level not in _LEVELS:
-            raise ArgumentError(f"level is one of {list(_LEVELS)}, not {options.level!r}.")
-        self.enabled = bool(options.enable) and options.level != "O0"
-        if low_dtype(options.dtype) == "bfloat16" and self.enabled:
+    def __init__(
+        self,
+        enable: bool = True,
+        custom_white_list: Iterable[str] | None = None,
+        custom_black_list: Iterable[str] | None = None,
+        level: Level = "O1",
+        dtype: LowDtype = "float16",
+        use_promote: bool = True,
+    ) -> None:
+        if level not in _LEVELS:
+            raise ArgumentError(f"level is one of {list(_LEVELS)}, not {level!r}.")
+        self.enabled = as_flag(self, "enable", enable) and level != "O0"
+        if low_dtype(dtype) == "bfloat16" and self.enabled:
             raise ProviderError("eager tensors are computed on the CPU, which has no bfloat16. Use dtype='float16'.")
-        self.level, self.use_promote = options.level, options.use_promote
-        self.lists = AutoMixedPrecisionLists(options.custom_white_list, options.custom_black_list)
+        self.level = level
+        self.use_promote = as_flag(self, "use_promote", use_promote)
+        self.lists = AutoMixedPrecisionLists(custom_white_list, custom_black_list)
 
     def __enter__(self) -> None:
         state.enter_guard(autocast=self.cast if self.enabled else None)
@@ -108,36 +111,40 @@ amp_guard = autocast = auto_cast
 
 @overload
 def decorate(
-    models: _Models,
+    models: Models,
     optimizers: None = None,
     level: Literal["O1", "O2"] = "O1",
-    dtype: Literal["float16", "bfloat16"] = "float16",
+    dtype: LowDtype = "float16",
     master_weight: bool | None = None,
     save_dtype: None = None,
     master_grad: bool = False,
     excluded_layers: None = None,
-) -> _Models: ...
+) -> Models: ...
+
+
 @overload
 def decorate(
-    models: _Models,
-    optimizers: _Optimizers,
+    models: Models,
+    optimizers: Optimizers,
     level: Literal["O1", "O2"] = "O1",
-    dtype: Literal["float16", "bfloat16"] = "float16",
+    dtype: LowDtype = "float16",
     master_weight: bool | None = None,
     save_dtype: None = None,
     master_grad: bool = False,
     excluded_layers: None = None,
-) -> tuple[_Models, _Optimizers]: ...
+) -> tuple[Models, Optimizers]: ...
+
+
 def decorate(
-    models: Any,
-    optimizers: Any = None,
-    level: str = "O1",
-    dtype: str = "float16",
+    models: Models,
+    optimizers: Optimizers | None = None,
+    level: Literal["O1", "O2"] = "O1",
+    dtype: LowDtype = "float16",
     master_weight: bool | None = None,
-    save_dtype: object = None,
+    save_dtype: None = None,
     master_grad: bool = False,
-    excluded_layers: object = None,
-) -> Any:
+    excluded_layers: None = None,
+) -> Models | tuple[Models, Optimizers]:
     """Models and optimizers for training under ``auto_cast``: the same ones, since weights stay in float32 at every level.
 
     Args:
@@ -163,11 +170,11 @@ def decorate(
     return models if optimizers is None else (models, optimizers)
 
 
-def is_float16_supported(device: str | None = None) -> bool:
+def is_float16_supported(device: Any = None) -> bool:
     """Whether float16 computes; on the CPU it does, between Casts, and is not faster."""
     return True
 
 
-def is_bfloat16_supported(device: str | None = None) -> bool:
+def is_bfloat16_supported(device: Any = None) -> bool:
     """Whether eager tensors compute in bfloat16, which onnxruntime's CPU provider does not."""
     return False

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, Mismatch, NotAVariable
-from onnxgrad.internal.signatures import Taken
+from onnxgrad.internal.arguments import as_flag, as_int, as_number
 from onnxgrad.optimizer.optimizer import Optimizer
 
 __all__ = ["AmpScaler", "GradScaler"]
@@ -19,7 +20,7 @@ __all__ = ["AmpScaler", "GradScaler"]
 _SMALLEST_SCALE = 1.0
 
 
-class GradScaler(Taken):
+class GradScaler:
     """Scales a loss, divides the gradients, skips steps that overflow, and adapts the scale.
 
     Args:
@@ -31,7 +32,8 @@ class GradScaler(Taken):
         use_dynamic_loss_scaling: False for a constant scale.
 
     Raises:
-        ArgumentError: if a number makes no sense.
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if a ratio lies elsewhere.
 
     Example:
         >>> w = paddle.create_parameter([1], "float32", is_bias=True)
@@ -46,39 +48,47 @@ class GradScaler(Taken):
         [-0.20000000298023224]
     """
 
-    takes = (
-        "enable=True, init_loss_scaling=65536.0, incr_ratio=2.0, decr_ratio=0.5, incr_every_n_steps=2000, "
-        "decr_every_n_nan_or_inf=1, use_dynamic_loss_scaling=True"
-    )
-
     _scale: float
 
-    def _begin(self, options: Any) -> None:
-        self._enable = bool(options.enable)
-        self._dynamic = self._enable and bool(options.use_dynamic_loss_scaling)
-        self.set_incr_ratio(options.incr_ratio)
-        self.set_decr_ratio(options.decr_ratio)
-        self.set_init_loss_scaling(options.init_loss_scaling if self._enable else 1.0)
-        self.set_incr_every_n_steps(options.incr_every_n_steps)
-        self.set_decr_every_n_nan_or_inf(options.decr_every_n_nan_or_inf)
+    def __init__(
+        self,
+        enable: bool = True,
+        init_loss_scaling: float = 65536.0,
+        incr_ratio: float = 2.0,
+        decr_ratio: float = 0.5,
+        incr_every_n_steps: int = 2000,
+        decr_every_n_nan_or_inf: int = 1,
+        use_dynamic_loss_scaling: bool = True,
+    ) -> None:
+        self._enable = as_flag(self, "enable", enable)
+        self._dynamic = as_flag(self, "use_dynamic_loss_scaling", use_dynamic_loss_scaling) and self._enable
+        self.set_incr_ratio(incr_ratio)
+        self.set_decr_ratio(decr_ratio)
+        self.set_init_loss_scaling(init_loss_scaling)
+        if not self._enable:
+            self.set_init_loss_scaling(1.0)
+        self.set_incr_every_n_steps(incr_every_n_steps)
+        self.set_decr_every_n_nan_or_inf(decr_every_n_nan_or_inf)
         self._good = self._bad = 0
-        self._unscaled: set[Any] = set()
-        self._stepped: set[Any] = set()
-        self._overflowed: set[Any] = set()
+        self._unscaled: set[Optimizer] = set()
+        self._stepped: set[Optimizer] = set()
+        self._overflowed: set[Optimizer] = set()
 
     # Training ----------------------------------------------------------------------------------------------------------
 
-    def scale(self, var: Tensor) -> Tensor:
+    def scale(self, var: Variable) -> Tensor:
         """The loss times the scale.
 
         Raises:
             NotAVariable: if it is not a tensor.
         """
-        if not getattr(var, "is_eager", False):
+        if not isinstance(var, Tensor):
             raise NotAVariable(f"scale takes an eager tensor, not {type(var).__name__}.")
         if not self._enable:
             return var
-        return (var.astype("float32") if var.dtype == "float16" else var) * self._scale
+        scaled = (var.astype("float32") if var.dtype == "float16" else var) * self._scale
+        assert isinstance(scaled, Tensor)
+        return scaled
 
     def unscale_(self, optimizer: Optimizer) -> None:
         """Divide the gradients of an optimizer's parameters by the scale, to clip or look at them before ``step``.
@@ -124,7 +134,7 @@ class GradScaler(Taken):
             self._adapt(bool(self._overflowed))
         self._unscaled, self._stepped, self._overflowed = set(), set(), set()
 
-    def minimize(self, optimizer: Optimizer, *args: object, **kwargs: object) -> None:
+    def minimize(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
         """``step`` and ``update``; what would go to ``optimizer.minimize`` is not needed."""
         self.step(optimizer)
         self.update()
@@ -150,39 +160,42 @@ class GradScaler(Taken):
 
     def set_init_loss_scaling(self, new_init_loss_scaling: float) -> None:
         """Start again from this scale."""
-        self._initial = self._scale = float(new_init_loss_scaling)
+        self._initial: float = as_number(self, "init_loss_scaling", new_init_loss_scaling)
+        self._scale = self._initial
 
     def get_incr_ratio(self) -> float:
         return self._incr_ratio
 
     def set_incr_ratio(self, new_incr_ratio: float) -> None:
         """The factor above 1 by which the scale grows."""
-        if new_incr_ratio <= 1:
+        ratio = as_number(self, "incr_ratio", new_incr_ratio)
+        if ratio <= 1:
             raise Mismatch(f"incr_ratio is above 1, not {new_incr_ratio}.")
-        self._incr_ratio = float(new_incr_ratio)
+        self._incr_ratio = ratio
 
     def get_decr_ratio(self) -> float:
         return self._decr_ratio
 
     def set_decr_ratio(self, new_decr_ratio: float) -> None:
         """The factor below 1 by which the scale shrinks."""
-        if not 0 < new_decr_ratio < 1:
+        ratio = as_number(self, "decr_ratio", new_decr_ratio)
+        if not 0 < ratio < 1:
             raise Mismatch(f"decr_ratio is between 0 and 1, not {new_decr_ratio}.")
-        self._decr_ratio = float(new_decr_ratio)
+        self._decr_ratio = ratio
 
     def get_incr_every_n_steps(self) -> int:
         return self._incr_every
 
     def set_incr_every_n_steps(self, new_incr_every_n_steps: int) -> None:
         """After how many finite steps the scale grows."""
-        self._incr_every = int(new_incr_every_n_steps)
+        self._incr_every = as_int(self, "incr_every_n_steps", new_incr_every_n_steps)
 
     def get_decr_every_n_nan_or_inf(self) -> int:
         return self._decr_every
 
     def set_decr_every_n_nan_or_inf(self, new_decr_every_n_nan_or_inf: int) -> None:
         """After how many overflows it shrinks."""
-        self._decr_every = int(new_decr_every_n_nan_or_inf)
+        self._decr_every = as_int(self, "decr_every_n_nan_or_inf", new_decr_every_n_nan_or_inf)
 
     def state_dict(self) -> dict[str, Any]:
         """The scale, its rules and its counters; empty if scaling is off."""

@@ -193,7 +193,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
     stages = settings.get("pipeline") or 1
     precision = settings.get("precision") or "f32"
-    place = place_by_name(settings.get("device") or "cpu", "f32" if precision == "fast" else precision)
+    place = place_by_name(settings.get("device") or "cpu", "bf16" if precision == "bf16" else "f32")
     if settings.get("amp"):
         if place.device == "cpu":
             raise ArgumentError("--amp bf16: onnxruntime's CPU provider does not compute in bfloat16. Give --device cuda:0 too.")

@@ -37,7 +37,7 @@ from onnxgrad.core.step.loss_terms import only_term
 from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
-from onnxgrad.distributed.agreement import broadcast_state, check_equal, fingerprint, refuse_numbers
+from onnxgrad.distributed.agreement import MARKS, StepCheck, broadcast_state, check_equal, fingerprint, versions
 from onnxgrad.distributed.buckets import Buckets
 from onnxgrad.distributed.compression import Keeps, check_sent, compression_of, is_compressed, put_together
 from onnxgrad.distributed.part_weights import PartWeights
@@ -45,7 +45,7 @@ from onnxgrad.distributed.strategy import Strategy, refuse, stages_of
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
 
-__all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute", "gathered_part"]
+__all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute", "gathered_sizes"]
 
 Array = np.ndarray[Any, Any]
 
@@ -58,19 +58,21 @@ class Part:
         first: how many lie before them.
         count: how many it is fed.
         counts: False if they stand in for none, as a step needs examples: its gradients are left out.
+        rows: a hash of the rows of the whole batch, which ranks compare; 0 where each rank cuts its part itself.
     """
 
     first: int
     count: int
     counts: bool = True
+    rows: int = 0
 
 
-def gathered_part(transport: Transport, count: int) -> Part:
-    """The part of a rank that has so many examples, from what all ranks have."""
+def gathered_sizes(transport: Transport, count: int) -> Array:
+    """Gather how many examples each rank has, by rank, int64 [ranks]."""
     sizes = np.zeros(transport.world_size, np.int64)
     sizes[transport.rank] = count
     transport.all_reduce_(sizes)
-    return Part(int(sizes[: transport.rank].sum()), count)
+    return sizes
 
 
 @dataclass
@@ -101,6 +103,10 @@ class _Sharing(Keeps):
 
     def __init__(self) -> None:
         self._begun: WeakSet[Scope] = WeakSet()
+
+    def has_met(self, scope: Scope) -> bool:
+        """Return whether ranks have come to an agreement about what they train in this scope."""
+        return scope in self._begun
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
         """Assign state to the ranks that update it, where each rank holds a shard of the optimizer's state."""
@@ -133,8 +139,8 @@ class GradientExchange(_Sharing):
 
     Attributes:
         part: of the batch that is fed next; None to find it from what is fed.
-        number: of steps before the next one, which ranks compare in it.
         traffic: counts of what was exchanged.
+        step: what ranks compare in each run, before gradients travel.
         own: names of state that each rank has values of its own of.
         weight: what the loss of the last step counted, on all ranks together.
         sends: whether the gradients of a run are put together in it.
@@ -161,7 +167,7 @@ class GradientExchange(_Sharing):
         self._owners: dict[Variable, int] = {}
         self._owner_of: dict[int, int] = {}
         self.part: Part | None = None
-        self.number = 0
+        self.step = StepCheck()
         self.traffic = Traffic()
         self._loss, self._terms, self.sends, self._poisons = loss, list(terms), sends, poisons
         self._values = [loss] if len(self._terms) == 1 else [term.value for term in self._terms]
@@ -193,7 +199,8 @@ class GradientExchange(_Sharing):
                 raise FeedError(
                     f"how many examples are fed is not known. Feed {PART!r}: those of the ranks before, and of this one."
                 )
-            part = gathered_part(self.transport, len(feed[counted]))
+            sizes = gathered_sizes(self.transport, len(feed[counted]))
+            part = Part(int(sizes[: self.transport.rank].sum()), len(feed[counted]))
         return {**part_feed, PART: np.array([part.first, part.count], np.int64)}
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
@@ -209,18 +216,17 @@ class GradientExchange(_Sharing):
             self.shared.spread(scope)
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
-        """Refuse ranks that differ, and give all the state of rank 0; at the first run on a scope.
+        """Note what is compared in this run; at the first one on a scope, compare programs and give all the state of rank 0.
 
         Raises:
-            TrainingError: on all ranks, if they train different models or parameters.
+            TrainingError: on all ranks, if they train different models or parameters, or have other versions.
         """
-        if scope in self._begun:
-            return
-        mine = fingerprint(program, gradients, self.strategy, self.sends)
-        check_equal(self.transport, mine, "it has another program, or trains other parameters")
-        broadcast_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
-        self._begun.add(scope)
-        self.forget(scope)
+        if scope not in self._begun:
+            check_equal(self.transport, {**versions(), **fingerprint(program, gradients, self.strategy, self.sends)})
+            broadcast_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
+            self._begun.add(scope)
+            self.forget(scope)
+        self.step.begin(program, scope, 0 if self.part is None else self.part.rows)
 
     def wait(self, names: Collection[str] | None) -> None:
         """Gradients are exchanged when they are applied."""
@@ -294,7 +300,7 @@ class GradientExchange(_Sharing):
             self.traffic.steps += 1
         self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], weight)
         mean_loss = fetched[self._loss]
-        scope.follow(self, number=self.number + 1)
+        scope.follow(self.step, number=self.step.number + 1)
         return {self._loss: np.full(mean_loss.shape, loss, mean_loss.dtype)}
 
     def _begun_with(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
@@ -314,7 +320,11 @@ class GradientExchange(_Sharing):
         return weight if self._terms[0].reduction == "mean" and self.synchronises is None else 1.0
 
     def _weigh(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
-        """The loss of the whole batch, and this part's share of the weight; None if it does not count."""
+        """The loss of the whole batch, and this part's share of the weight; None if it does not count.
+
+        Raises:
+            TrainingError: on all ranks, if they take another step.
+        """
         counts = self.part is None or self.part.counts
         weights = [1.0 if v is None else _number(fetched[v]) for v in self._weights]
         weights = [weight if counts else 0.0 for weight in weights]
@@ -326,12 +336,10 @@ class GradientExchange(_Sharing):
         own = [
             self._weighed(fetched[v], weight, plain, counts) for v, weight, plain in zip(self._values, weights, is_sum, strict=True)
         ]
-        numbers = np.zeros(self.transport.world_size)
-        numbers[self.transport.rank] = self.number
-        table = np.array([*numbers, *weights, *own, bad])
+        table = np.array([*weights, *own, bad, *self.step.marks()])
         self.transport.all_reduce_(table)
-        refuse_numbers(table[: len(numbers)])
-        table = table[len(numbers) :]
+        table, sums = table[:-MARKS], table[-MARKS:]
+        self.step.check(self.transport, sums.tolist())
         self.weight = float(table[0] if self._part_weights is None else self._part_weights.totals[0])
         totals, losses, is_bad = table[: len(weights)], table[len(weights) : -1].tolist(), table[-1]
         if is_bad:
@@ -533,7 +541,7 @@ class StateExchange(_Sharing):
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Refuse ranks that differ, at the first run on a scope; the state of the first program is that of rank 0 already."""
         if scope not in self._begun:
-            check_equal(self.transport, fingerprint(program, self.sums, self.strategy), "it adds up other gradients")
+            check_equal(self.transport, fingerprint(program, self.sums, self.strategy))
             # What compression finds too large is told before anything is applied.
             stages = stages_of(self.strategy, self.transport, sum(map(bytes_of, self.sums)))
             self._overlaps = stages > 1 and self._compression is None

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.distributed.environment import all_reduce, broadcast, world_size
+from onnxgrad.distributed.agreement import Subject, check_equal, versions
+from onnxgrad.distributed.environment import all_reduce, broadcast, current, world_size
 from onnxgrad.eager.creation import to_tensor
 
 __all__ = ["DataParallel"]
@@ -24,6 +25,9 @@ class DataParallel:
     Args:
         layers: an ``nn.Layer``; every parameter that trains must get a gradient on all ranks.
         strategy, comm_buffer_size, last_comm_buffer_size, find_unused_parameters, group: accepted for compatibility.
+
+    Raises:
+        TrainingError: on all ranks, if their layers have other parameters, or their versions differ.
 
     Example:
         >>> model = paddle.DataParallel(paddle.nn.Linear(3, 1))
@@ -43,6 +47,10 @@ class DataParallel:
         self._layers = layers
         if world_size() == 1:
             return
+        # Names are left out: they count the layers that a process has made.
+        parameters = [(list(p.shape), str(p.dtype), "fixed" if p.stop_gradient else "trained") for p in layers.parameters()]
+        subject = Subject(parameters, "Wrap the same layers on all ranks")
+        check_equal(current(), {**versions(), "other parameters": subject})
         for p in layers.parameters():
             broadcast(p)
             if not p.stop_gradient:

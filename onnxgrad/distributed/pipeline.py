@@ -28,6 +28,7 @@ from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.step import Step, phase_of
 from onnxgrad.core.step.synchronise import Synchronised
+from onnxgrad.distributed.agreement import StepCheck, check_step
 from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.groups import grid_of
 from onnxgrad.distributed.transport import Transport
@@ -72,6 +73,7 @@ class PipelineStep:
     Attributes:
         stage: the graphs of this rank.
         grid: where it stands among the ranks.
+        check: what ranks compare in each step, before values travel.
         most_alive: the most micro-batches whose activations this rank has kept at a time.
         most_bytes: the most bytes that these had.
 
@@ -124,6 +126,7 @@ class PipelineStep:
         self.program, self.transport, self.micro_batches = program, transport, micro_batches
         self.grid = grid_of(transport, count)
         self.most_alive = self.most_bytes = self._done = 0
+        self.check = StepCheck()
         self._is_last = self.grid.stage == count - 1
         lowering, place = (lowering, CPUPlace()) if place is None else (place.lowering, place)
         self._plan = plan = plan_pipeline(program, loss, cuts, fetch, loss_weight, lowering)
@@ -209,9 +212,14 @@ class PipelineStep:
 
         Returns:
             The loss of the whole batch, and on the last stage what was fetched.
+
+        Raises:
+            TrainingError: on all ranks, if they take another step.
         """
         arrays = {name: np.asarray(array, order="C") for name, array in feed.items()}
         part = part or Part(0, _length(arrays))
+        self.check.begin(self.program, self.program.active_scope(), part.rows)
+        check_step(self.transport, self.check)
         length = _length(arrays) if part.counts else 0
         self._sums: dict[str, Array] = {}
         self._head, self._unit = np.zeros(4), 0.0
@@ -243,6 +251,7 @@ class PipelineStep:
         self._total = total
         if self._accumulation is not None:
             self._take_gradients("run")
+        self.check.number += 1
         return {self._plan.names[0]: np.asarray(loss), **self._results(length)}
 
     def _results(self, length: int) -> dict[str, Array]:

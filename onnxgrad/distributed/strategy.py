@@ -11,6 +11,7 @@ from typing import Any, Literal
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.distributed.transport import Transport, hosts
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import as_int, as_number, wrong_kind
 
 __all__ = ["COMPRESSIONS", "Strategy", "check_together", "refuse", "stages_of"]
 
@@ -83,7 +84,12 @@ class Strategy:
             numbers of 16 bits would cross, everything travels when all is computed.
 
     Raises:
+        ArgumentTypeError: if a value is of a wrong kind.
         ArgumentError: if a value makes no sense.
+
+    Example:
+        >>> paddle.distributed.Strategy(compress="bfloat16").bucket_megabytes
+        25.0
     """
 
     bucket_megabytes: float = 25.0
@@ -97,6 +103,14 @@ class Strategy:
     cuts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for argument in ("bucket_megabytes", "top_k"):
+            as_number(self, argument, getattr(self, argument))
+        for argument in ("pipeline", "micro_batches"):
+            as_int(self, argument, getattr(self, argument))
+        if self.overlap is not None:
+            as_int(self, "overlap", self.overlap)
+        if isinstance(self.cuts, str) or not all(isinstance(cut, str) for cut in self.cuts):
+            raise wrong_kind(self, "cuts", "a tuple of names", self.cuts)
         if self.compress not in COMPRESSIONS:
             raise ArgumentError(f"compress is one of {', '.join(map(str, COMPRESSIONS))}, not {self.compress!r}.")
         if not 0 < self.top_k <= 1:

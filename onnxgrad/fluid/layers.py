@@ -16,6 +16,7 @@ from onnxgrad.fluid import rates
 from onnxgrad.fluid.renamed import renamed
 from onnxgrad.internal.losses import huber, logistic_of_scores
 from onnxgrad.internal.refusals import refusals
+from onnxgrad.nn.types import Padding
 from onnxgrad.static.nn import refused
 from onnxgrad.static.nn.norm import spectral_norm
 from onnxgrad.tensor import creation, elementwise, joining, linalg, logic, manipulation, math, search
@@ -266,7 +267,7 @@ def pool2d(
     pool_size: int | Sequence[int] = -1,
     pool_type: str = "max",
     pool_stride: int | Sequence[int] = 1,
-    pool_padding: int | str | Sequence[int] = 0,
+    pool_padding: Padding = 0,
     global_pooling: bool = False,
     use_cudnn: bool = True,
     ceil_mode: bool = False,

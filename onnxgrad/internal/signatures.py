@@ -1,4 +1,4 @@
-"""Arguments that are written down as text, and functions and constructors made with them.
+"""Arguments that are written down as text, and calls that are read by them.
 
 Tests: tests/paddle_suite/test_arguments.py.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-__all__ = ["Taken", "bind_arguments", "signature_of"]
+__all__ = ["bind_arguments", "signature_of"]
 
 
 def signature_of(text: str) -> tuple[str, inspect.Signature]:
@@ -40,46 +38,3 @@ def bind_arguments(name: str, signature: inspect.Signature, args: Any, kwargs: d
         raise TypeError(f"{name}(): {error}") from None
     arguments.apply_defaults()
     return arguments.arguments
-
-
-class Taken:
-    """Base of classes whose constructors are written down as text: ``takes`` lists the arguments.
-
-    They are passed, as attributes of one object, to the method ``_begin``.
-
-    Example:
-        >>> from onnxgrad.internal.signatures import Taken
-        >>> class Line(Taken):
-        ...     takes = "slope, offset=0.0"
-        ...     def _begin(self, options):
-        ...         self.slope, self.offset = options.slope, options.offset
-        >>> Line(2.0).offset, str(inspect.signature(Line))
-        (0.0, '(slope, offset=0.0)')
-    """
-
-    takes = ""
-
-    if TYPE_CHECKING:
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
-
-        def __getattr__(self, name: str) -> Any: ...
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "takes" in vars(cls):
-            cls.__init__ = _constructor(cls.takes)  # type: ignore[method-assign]
-
-    def _begin(self, options: Any) -> None:
-        raise NotImplementedError
-
-
-def _constructor(arguments: str) -> Callable[..., None]:
-    _, signature = signature_of(f"__init__(self, {arguments})")
-
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        values = bind_arguments(type(self).__name__, signature, (self, *args), kwargs)
-        self._begin(SimpleNamespace(**{key: value for key, value in values.items() if key != "self"}))
-
-    __init__.__signature__ = signature  # type: ignore[attr-defined]
-    return __init__

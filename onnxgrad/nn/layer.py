@@ -7,27 +7,41 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import numpy as np
 
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.core.runtime.places import Place
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.node import HookHandle
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentTypeError, ProviderError
 from onnxgrad.internal import state
-from onnxgrad.internal.signatures import Taken
+from onnxgrad.nn.types import BiasAttr, WeightAttr
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.param_attr import ParamAttr
 from onnxgrad.tensor.parameter import eager_parameter
 
-__all__ = ["Layer", "MadeLayer"]
+__all__ = ["Layer"]
+
+P = ParamSpec("P")
+Result = TypeVar("Result", covariant=True)
+
+
+class _Forward(Protocol[P, Result]):
+    """What has a ``forward``: a call of a layer takes its arguments and returns its result, also to a type checker."""
+
+    def forward(self, *inputs: P.args, **kwargs: P.kwargs) -> Result: ...
 
 
 class Layer:
-    """Base of layers. Parameters, buffers and layers that are set as attributes belong to it; write ``forward``.
+    """Hold parameters, buffers and other layers, which are set as attributes; derive from it and write ``forward``.
+
+    Args:
+        name_scope: first part of the names of its parameters, which is counted; the name of the class in lower case unless given.
+        dtype: element type of the parameters; that of ``set_default_dtype``, float32, unless given.
 
     Example:
         >>> class Scale(paddle.nn.Layer):
@@ -41,9 +55,16 @@ class Layer:
     """
 
     training: bool
+    _parameters: dict[str, EagerParameter | None]
     _sub_layers: dict[str, Layer]
+    _buffers: dict[str, Tensor | None]
+    _transient: set[str]
+    _pre_hooks: dict[int, Callable[..., Any]]
+    _post_hooks: dict[int, Callable[..., Any]]
+    _dtype: Any
+    _full_name: str
 
-    def __init__(self, name_scope: str | None = None, dtype: Any = None) -> None:
+    def __init__(self, name_scope: str | None = None, dtype: DTypeLike | None = None) -> None:
         own = self.__dict__
         own["_parameters"], own["_sub_layers"], own["_buffers"] = {}, {}, {}
         own["_transient"] = set()
@@ -56,23 +77,39 @@ class Layer:
         """Compute the result of the layer."""
         raise NotImplementedError(f"{type(self).__name__} has no forward().")
 
-    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        for hook in list(self._pre_hooks.values()):
-            changed = hook(self, inputs)
+    def __call__(self: _Forward[P, Result], *inputs: P.args, **kwargs: P.kwargs) -> Result:
+        layer = cast(Layer, self)
+        operands: Any = inputs
+        for hook in list(layer._pre_hooks.values()):
+            changed = hook(layer, operands)
             if changed is not None:
-                inputs = changed if isinstance(changed, tuple) else (changed,)
-        result = self.forward(*inputs, **kwargs)
-        for hook in list(self._post_hooks.values()):
-            changed = hook(self, inputs, result)
+                operands = changed if isinstance(changed, tuple) else (changed,)
+        result: Any = layer.forward(*operands, **kwargs)
+        for hook in list(layer._post_hooks.values()):
+            changed = hook(layer, operands, result)
             result = result if changed is None else changed
-        return result
+        return cast(Result, result)
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Call ``hook(layer, inputs)`` before each ``forward``; what it returns, if anything, replaces the inputs."""
+    def register_forward_pre_hook(self, hook: Callable[[Any, Any], Any]) -> HookHandle:
+        """Call a function before each ``forward``.
+
+        Args:
+            hook: takes the layer and a tuple of the inputs; what it returns, if anything, replaces the inputs.
+
+        Returns:
+            A handle, whose ``remove`` takes the hook off again.
+        """
         return HookHandle(self._pre_hooks, hook)
 
-    def register_forward_post_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Call ``hook(layer, inputs, result)`` after each ``forward``; what it returns, if anything, replaces the result."""
+    def register_forward_post_hook(self, hook: Callable[[Any, Any, Any], Any]) -> HookHandle:
+        """Call a function after each ``forward``.
+
+        Args:
+            hook: takes the layer, a tuple of the inputs and the result; what it returns, if anything, replaces the result.
+
+        Returns:
+            A handle, whose ``remove`` takes the hook off again.
+        """
         return HookHandle(self._post_hooks, hook)
 
     def full_name(self) -> str:
@@ -93,11 +130,13 @@ class Layer:
                 del members[name]
         object.__setattr__(self, name, value)
 
-    def __getattr__(self, name: str) -> Any:
-        for store in ("_parameters", "_sub_layers", "_buffers"):
-            if name in self.__dict__.get(store, ()):
-                return self.__dict__[store][name]
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+    if not TYPE_CHECKING:  # so that a checker knows a misspelt member
+
+        def __getattr__(self, name: str) -> Any:
+            for store in ("_parameters", "_sub_layers", "_buffers"):
+                if name in self.__dict__.get(store, ()):
+                    return self.__dict__[store][name]
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
 
     def __delattr__(self, name: str) -> None:
         for store in ("_parameters", "_sub_layers", "_buffers"):
@@ -106,15 +145,49 @@ class Layer:
                 return
         object.__delattr__(self, name)
 
+    @overload
     def create_parameter(
         self,
         shape: Sequence[int],
-        attr: Any = None,
-        dtype: Any = None,
+        attr: WeightAttr = None,
+        dtype: DTypeLike | None = None,
         is_bias: bool = False,
         default_initializer: Initializer | None = None,
-    ) -> Any:
-        """A new parameter, named after this layer; None if ``attr`` is False."""
+    ) -> EagerParameter: ...
+
+    @overload
+    def create_parameter(
+        self,
+        shape: Sequence[int],
+        attr: BiasAttr = None,
+        dtype: DTypeLike | None = None,
+        is_bias: bool = False,
+        default_initializer: Initializer | None = None,
+    ) -> EagerParameter | None: ...
+
+    def create_parameter(
+        self,
+        shape: Sequence[int],
+        attr: BiasAttr = None,
+        dtype: DTypeLike | None = None,
+        is_bias: bool = False,
+        default_initializer: Initializer | None = None,
+    ) -> EagerParameter | None:
+        """Make a parameter, named after this layer, which the layer holds once it is set as an attribute.
+
+        Args:
+            shape: its sizes.
+            attr: its attributes, its initial values, or its name; False for none.
+            dtype: its element type; that of the layer unless given.
+            is_bias: whether it starts as a bias does, with zeros.
+            default_initializer: initial values where ``attr`` says none; Xavier's, or zeros for a bias, unless given.
+
+        Returns:
+            The parameter, or None if ``attr`` is False.
+
+        Raises:
+            ArgumentTypeError: if ``attr`` is something else.
+        """
         chosen = ParamAttr.of(attr)
         if chosen is None:
             return None
@@ -122,8 +195,14 @@ class Layer:
         name = chosen.name_in(self.full_name(), "b" if is_bias else "w")
         return eager_parameter(chosen, list(shape), dtype or self._dtype, default, name)
 
-    def create_tensor(self, name: str | None = None, persistable: bool | None = None, dtype: Any = None) -> Tensor:
-        """A tensor without elements, to be set later."""
+    def create_tensor(self, name: str | None = None, persistable: bool | None = None, dtype: DTypeLike | None = None) -> Tensor:
+        """Make a tensor without elements, to be set later.
+
+        Args:
+            name: its name; a counted one unless given.
+            persistable: whether it is state.
+            dtype: its element type; that of the layer unless given.
+        """
         tensor = Tensor(np.zeros(0, dtype_of(dtype or self._dtype).numpy))
         tensor.persistable = bool(persistable)
         if name is not None:
@@ -132,8 +211,15 @@ class Layer:
 
     create_variable = create_tensor
 
-    def add_parameter(self, name: str, parameter: Any) -> Any:
+    def add_parameter(self, name: str, parameter: EagerParameter | None) -> EagerParameter | None:
         """Hold a parameter under a name.
+
+        Args:
+            name: the attribute that it becomes.
+            parameter: the parameter, or None.
+
+        Returns:
+            The parameter.
 
         Raises:
             TypeError: if the name is no string, or it is no parameter.
@@ -143,7 +229,15 @@ class Layer:
         return parameter
 
     def add_sublayer(self, name: str, sublayer: Layer | None) -> Layer | None:
-        """Hold a layer under a name."""
+        """Hold a layer under a name.
+
+        Args:
+            name: the attribute that it becomes.
+            sublayer: the layer, or None.
+
+        Returns:
+            The layer.
+        """
         self._sub_layers[name] = sublayer  # type: ignore[assignment]
         return sublayer
 
@@ -156,8 +250,13 @@ class Layer:
             raise ArgumentTypeError(f"{takes}, not {type(member).__name__}.")
         members[name] = member
 
-    def register_buffer(self, name: str, tensor: Any, persistable: bool = True) -> None:
-        """Hold a tensor that is state but no parameter; ``state_dict`` leaves it out unless it is persistable.
+    def register_buffer(self, name: str, tensor: Tensor | None, persistable: bool = True) -> None:
+        """Hold a tensor that is state but no parameter.
+
+        Args:
+            name: the attribute that it becomes.
+            tensor: the tensor, or None.
+            persistable: False to leave it out of ``state_dict``.
 
         Raises:
             TypeError: if the name is no string, or it is no tensor.
@@ -173,7 +272,13 @@ class Layer:
     def named_sublayers(
         self, prefix: str = "", include_self: bool = False, layers_set: set[Layer] | None = None
     ) -> Iterator[tuple[str, Layer]]:
-        """All layers inside, with their paths, each once; without those in ``layers_set``, to which they are added."""
+        """Go through all layers inside, with their paths, each once.
+
+        Args:
+            prefix: stands in front of the paths.
+            include_self: begin with this layer.
+            layers_set: layers that are left out; those that are gone through are added.
+        """
         seen = set() if layers_set is None else layers_set
         if self in seen:
             return
@@ -185,7 +290,11 @@ class Layer:
                 yield from layer.named_sublayers(f"{prefix}.{name}" if prefix else name, True, seen)
 
     def sublayers(self, include_self: bool = False) -> list[Layer]:
-        """All layers inside."""
+        """List all layers inside.
+
+        Args:
+            include_self: begin with this layer.
+        """
         return [layer for _, layer in self.named_sublayers(include_self=include_self)]
 
     def named_children(self) -> Iterator[tuple[str, Layer]]:
@@ -200,8 +309,13 @@ class Layer:
         """The layers directly inside."""
         return (layer for _, layer in self.named_children())
 
-    def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Any]]:
-        """Each parameter once, with its path."""
+    def named_parameters(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, EagerParameter]]:
+        """Go through the parameters, each once, with their paths.
+
+        Args:
+            prefix: stands in front of the paths.
+            include_sublayers: with those of the layers inside.
+        """
         return self._named("_parameters", prefix, include_sublayers)
 
     def _named(self, store: str, prefix: str, include_sublayers: bool) -> Iterator[tuple[str, Any]]:
@@ -212,28 +326,51 @@ class Layer:
                     seen.add(member)
                     yield f"{path}.{name}" if path else name, member
 
-    def parameters(self, include_sublayers: bool = True) -> list[Any]:
-        """Each parameter once."""
+    def parameters(self, include_sublayers: bool = True) -> list[EagerParameter]:
+        """List the parameters, each once.
+
+        Args:
+            include_sublayers: with those of the layers inside.
+        """
         return [parameter for _, parameter in self.named_parameters("", include_sublayers)]
 
-    def named_buffers(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Any]]:
-        """Each buffer once, with its path."""
+    def named_buffers(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """Go through the buffers, each once, with their paths.
+
+        Args:
+            prefix: stands in front of the paths.
+            include_sublayers: with those of the layers inside.
+        """
         return self._named("_buffers", prefix, include_sublayers)
 
-    def buffers(self, include_sublayers: bool = True) -> list[Any]:
-        """Each buffer once."""
+    def buffers(self, include_sublayers: bool = True) -> list[Tensor]:
+        """List the buffers, each once.
+
+        Args:
+            include_sublayers: with those of the layers inside.
+        """
         return [buffer for _, buffer in self.named_buffers("", include_sublayers)]
 
     # State -----------------------------------------------------------------------------------------------------------
 
     def state_dict(
         self,
-        destination: dict[str, Any] | None = None,
+        destination: dict[str, Tensor] | None = None,
         include_sublayers: bool = True,
         structured_name_prefix: str = "",
         use_hook: bool = True,
-    ) -> dict[str, Any]:
-        """Parameters and persistable buffers by path, in an ordered dict or in ``destination``."""
+    ) -> dict[str, Tensor]:
+        """Collect parameters and persistable buffers by path.
+
+        Args:
+            destination: a dict that they are added to; a new one unless given.
+            include_sublayers: with those of the layers inside.
+            structured_name_prefix: stands in front of the paths.
+            use_hook: accepted as in Paddle.
+
+        Returns:
+            Tensors by path, in order.
+        """
         entries = OrderedDict() if destination is None else destination
         for path, layer in self.named_sublayers(include_self=True) if include_sublayers else [("", self)]:
             lead = structured_name_prefix + (f"{path}." if path else "")
@@ -244,11 +381,15 @@ class Layer:
 
     to_static_state_dict = state_dict
 
-    def set_state_dict(self, state_dict: dict[str, Any], use_structured_name: bool = True) -> tuple[list[str], list[str]]:
-        """Set parameters and buffers from tensors or arrays; returns the missing and the unexpected names.
+    def set_state_dict(self, state_dict: Mapping[str, Any], use_structured_name: bool = True) -> tuple[list[str], list[str]]:
+        """Set parameters and buffers.
 
         Args:
+            state_dict: tensors or arrays by path.
             use_structured_name: keys are paths such as ``0.weight``; False for the parameters' own names.
+
+        Returns:
+            The names that are missing, and those that are not expected.
 
         Raises:
             ArgumentError: if a value does not have the shape and element type of what it is for; then nothing is set.
@@ -272,49 +413,82 @@ class Layer:
 
     load_dict = set_dict = set_state_dict
 
-    def train(self) -> Layer:
+    def train(self) -> Self:
         """Switch this layer and those inside to training."""
         return self._switch(True)
 
-    def eval(self) -> Layer:
+    def eval(self) -> Self:
         """Switch this layer and those inside to inference."""
         return self._switch(False)
 
-    def _switch(self, training: bool) -> Layer:
+    def _switch(self, training: bool) -> Self:
         for layer in self.sublayers(include_self=True):
             layer.__dict__["training"] = training
         return self
 
-    def apply(self, fn: Callable[[Layer], Any]) -> Layer:
-        """Call a function on each layer inside, then on this one."""
+    def apply(self, fn: Callable[[Layer], Any]) -> Self:
+        """Call a function on each layer inside, then on this one.
+
+        Args:
+            fn: takes a layer.
+
+        Returns:
+            This layer.
+        """
         for layer in self.children():
             layer.apply(fn)
         fn(self)
         return self
 
-    def to(self, device: Any = None, dtype: Any = None, blocking: bool | None = None) -> Layer:
-        """Parameters and buffers in another element type; they are on the CPU always."""
+    def to(self, device: str | Place | None = None, dtype: DTypeLike | None = None, blocking: bool | None = None) -> Self:
+        """Cast parameters and buffers to another element type; they are on the CPU always.
+
+        Args:
+            device: 'cpu', or None.
+            dtype: the element type; None to leave them.
+            blocking: accepted as in Paddle.
+
+        Returns:
+            This layer.
+
+        Raises:
+            ProviderError: for another device.
+        """
         if isinstance(device, str) and not device.startswith("cpu"):
             raise ProviderError("eager tensors live in main memory. Run a program with Executor(CUDAPlace(0)) instead.")
         return self if dtype is None else self.astype(dtype)
 
-    def astype(self, dtype: Any = None) -> Layer:
-        """Parameters and buffers in another element type."""
+    def astype(self, dtype: DTypeLike | None = None) -> Self:
+        """Cast parameters and buffers to another element type.
+
+        Args:
+            dtype: the element type.
+
+        Returns:
+            This layer.
+        """
         return self._cast(dtype, only_floats=False)
 
-    def float(self, excluded_layers: Any = None) -> Layer:
-        """Cast floating-point parameters and buffers to float32, but for ``excluded_layers``, a class or a list of classes."""
+    def float(self, excluded_layers: type[Layer] | Sequence[type[Layer]] | None = None) -> Self:
+        """Cast floating-point parameters and buffers to float32.
+
+        Args:
+            excluded_layers: a class, or a list of classes, of layers that are left as they are.
+
+        Returns:
+            This layer.
+        """
         return self._cast("float32", excluded_layers)
 
-    def float16(self, excluded_layers: Any = None) -> Layer:
+    def float16(self, excluded_layers: type[Layer] | Sequence[type[Layer]] | None = None) -> Self:
         """As ``float``, in float16."""
         return self._cast("float16", excluded_layers)
 
-    def bfloat16(self, excluded_layers: Any = None) -> Layer:
+    def bfloat16(self, excluded_layers: type[Layer] | Sequence[type[Layer]] | None = None) -> Self:
         """As ``float``, in bfloat16."""
         return self._cast("bfloat16", excluded_layers)
 
-    def _cast(self, dtype: Any, excluded: Any = None, only_floats: bool = True) -> Layer:
+    def _cast(self, dtype: Any, excluded: Any = None, only_floats: bool = True) -> Self:
         target, left = dtype_of(dtype), tuple(excluded) if isinstance(excluded, (list, tuple)) else excluded or ()
         for layer in self.sublayers(include_self=True):
             if isinstance(layer, left):
@@ -345,14 +519,3 @@ class Layer:
 def _in_snake_case(name: str) -> str:
     """``conv1d_transpose`` of ``Conv1DTranspose``, ``bce_loss`` of ``BCELoss``: users choose what decays by such names."""
     return re.sub("(?<=[a-z])(?=[A-Z])|(?<=.)(?=[A-Z][a-z])", "_", name).lower()
-
-
-class MadeLayer(Taken, Layer):
-    """Base of layers whose constructor is written down as text, and which ``_make`` their members from what it is given."""
-
-    def _begin(self, options: Any) -> None:
-        Layer.__init__(self)
-        self._make(options)
-
-    def _make(self, args: Any) -> None:
-        raise NotImplementedError

@@ -6,44 +6,70 @@ Gates of a weight stand in Paddle's order: input, forget, cell, output of an LST
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.layer import Layer, MadeLayer
+from onnxgrad.nn.checked import checked
+from onnxgrad.nn.layer import Layer
+from onnxgrad.nn.types import AnyTensor, BiasAttr, Direction, WeightAttr
 from onnxgrad.tensor.creation import full, zeros
 from onnxgrad.tensor.initializer import Uniform
 from onnxgrad.tensor.joining import concat, split, stack
 from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.linalg import matmul
+from onnxgrad.tensor.manipulation import cast, reshape, transpose
 from onnxgrad.tensor.search import where
 
 __all__ = ["GRU", "LSTM", "RNN", "BiRNN", "GRUCell", "LSTMCell", "RNNCellBase", "SimpleRNN", "SimpleRNNCell"]
 
 
-_ATTRS = "weight_ih_attr=None, weight_hh_attr=None, bias_ih_attr=None, bias_hh_attr=None, name=None"
-_CELL = f"input_size, hidden_size, {_ATTRS}"
-_LAYERS = f"input_size, hidden_size, num_layers=1, direction='forward', time_major=False, dropout=0.0, {_ATTRS}"
-
-
-def _known_activation(layer: Layer, activation: str) -> str:
-    if activation not in ("tanh", "relu"):
-        raise ArgumentError(f"{type(layer).__name__}: the activation is 'tanh' or 'relu', not {activation!r}.")
-    return activation
-
-
 class RNNCellBase(Layer):
-    """Base of cells: ``cell(inputs, states)`` gives the outputs of a step and the states after it."""
+    """Base of cells: ``cell(inputs, states)`` gives the outputs of a step and the states after it.
+
+    Args:
+        name_scope, dtype: those of ``Layer``.
+
+    Example:
+        >>> class Sum(paddle.nn.RNNCellBase):
+        ...     state_shape = (3,)
+        ...     def forward(self, inputs, states):
+        ...         return inputs + states, inputs + states
+        >>> paddle.nn.RNN(Sum())(paddle.ones([2, 4, 3]))[1].tolist()
+        [[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]]
+    """
 
     state_shape: Any = None
+    """The shape of a state without the batch, or a tuple of such shapes."""
 
     def get_initial_states(
-        self, batch_ref: Any, shape: Any = None, dtype: Any = None, init_value: float = 0.0, batch_dim_idx: int = 0
+        self,
+        batch_ref: Variable | Sequence[Any],
+        shape: Sequence[Any] | None = None,
+        dtype: DTypeLike | None = None,
+        init_value: float = 0.0,
+        batch_dim_idx: int = 0,
     ) -> Any:
-        """States filled with one number for the batch of ``batch_ref``, of the shapes that ``state_shape`` or ``shape`` says."""
+        """Fill states with one number.
+
+        Args:
+            batch_ref: a tensor with the batch, or a list that begins with one.
+            shape: the shape of a state without the batch, or a tuple of such shapes; ``state_shape`` unless given.
+            dtype: element type of the states; that of ``batch_ref`` unless given.
+            init_value: the number.
+            batch_dim_idx: the axis of the batch in ``batch_ref``.
+
+        Returns:
+            A tensor [batch, *shape], or a tuple of them.
+        """
         while isinstance(batch_ref, (list, tuple)):
             batch_ref = batch_ref[0]
+        assert isinstance(batch_ref, Variable)
         shapes = self.state_shape if shape is None else shape
         if isinstance(shapes, (list, tuple)) and shapes and isinstance(shapes[0], (list, tuple)):
             return tuple(self.get_initial_states(batch_ref, one, dtype, init_value, batch_dim_idx) for one in shapes)
@@ -56,30 +82,37 @@ class RNNCellBase(Layer):
         return op.Expand(op.constant(np.array(init_value), batch_ref.dtype), sizes)
 
 
-class _Cell(MadeLayer, RNNCellBase):
-    """A cell with ``gates`` gates on [batch, hidden_size] states."""
+class _Cell(RNNCellBase):
+    """Base of cells with ``gates`` gates on [batch, hidden_size] states."""
 
     gates = 1
 
-    takes = _CELL
-
-    def _make(self, args: Any) -> None:
-        size, hidden = args.input_size, args.hidden_size
-        if hidden <= 0:
-            raise ArgumentError(f"{type(self).__name__}: hidden_size is {hidden}; it is at least 1.")
-        self.input_size, self.hidden_size = size, hidden
-        bound, rows = Uniform(-1 / math.sqrt(hidden), 1 / math.sqrt(hidden)), self.gates * hidden
-        self.weight_ih = self.create_parameter([rows, size], args.weight_ih_attr, default_initializer=bound)
-        self.weight_hh = self.create_parameter([rows, hidden], args.weight_hh_attr, default_initializer=bound)
-        self.bias_ih = self.create_parameter([rows], args.bias_ih_attr, is_bias=True, default_initializer=bound)
-        self.bias_hh = self.create_parameter([rows], args.bias_hh_attr, is_bias=True, default_initializer=bound)
+    def _make(
+        self,
+        input_size: int,
+        hidden_size: int,
+        weight_ih_attr: WeightAttr,
+        weight_hh_attr: WeightAttr,
+        bias_ih_attr: BiasAttr,
+        bias_hh_attr: BiasAttr,
+    ) -> None:
+        """Make weights and biases, which start uniform."""
+        if hidden_size <= 0:
+            raise ArgumentError(f"{type(self).__name__}: hidden_size is {hidden_size}; it is at least 1.")
+        self.input_size, self.hidden_size = input_size, hidden_size
+        bound, rows = Uniform(-1 / math.sqrt(hidden_size), 1 / math.sqrt(hidden_size)), self.gates * hidden_size
+        self.weight_ih = self.create_parameter([rows, input_size], weight_ih_attr, default_initializer=bound)
+        self.weight_hh = self.create_parameter([rows, hidden_size], weight_hh_attr, default_initializer=bound)
+        self.bias_ih = self.create_parameter([rows], bias_ih_attr, is_bias=True, default_initializer=bound)
+        self.bias_hh = self.create_parameter([rows], bias_hh_attr, is_bias=True, default_initializer=bound)
 
     @property
     def state_shape(self) -> Any:
+        """The shape of a state without the batch."""
         return (self.hidden_size,)
 
-    def _products(self, x: Any, h: Any) -> tuple[Any, Any]:
-        a, b = x.matmul(self.weight_ih, transpose_y=True), h.matmul(self.weight_hh, transpose_y=True)
+    def _products(self, x: Variable, h: Variable) -> tuple[Any, Any]:
+        a, b = matmul(x, self.weight_ih, transpose_y=True), matmul(h, self.weight_hh, transpose_y=True)
         return a if self.bias_ih is None else a + self.bias_ih, b if self.bias_hh is None else b + self.bias_hh
 
     def extra_repr(self) -> str:
@@ -87,46 +120,182 @@ class _Cell(MadeLayer, RNNCellBase):
 
 
 class SimpleRNNCell(_Cell):
-    """h = act(W x + U h + b). Elman 1990."""
+    """Compute a step of h = act(W x + U h + b). Elman 1990.
 
-    takes = _CELL.replace("hidden_size", "hidden_size, activation='tanh'")
+    Args:
+        input_size: features of the input.
+        hidden_size: features of the states.
+        activation: 'tanh' or 'relu'.
+        weight_ih_attr: attributes of the weight of the input, uniform in 1 / sqrt(hidden_size) at first: a ParamAttr, an
+            initializer or a name.
+        weight_hh_attr: the same for the weight of the states.
+        bias_ih_attr: the same for the bias of the input; False for none.
+        bias_hh_attr: the same for the bias of the states; False for none.
+        name: accepted as in Paddle.
 
-    def _make(self, args: Any) -> None:
-        super()._make(args)
-        self.activation = _known_activation(self, args.activation)
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word, or a hidden size below 1.
 
-    def forward(self, inputs: Any, states: Any = None) -> tuple[Any, Any]:
-        h = self.get_initial_states(inputs) if states is None else states
+    Example:
+        >>> y, h = paddle.nn.SimpleRNNCell(3, 4)(paddle.ones([2, 3]))
+        >>> y.shape, h.shape
+        ([2, 4], [2, 4])
+    """
+
+    @checked
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        activation: Literal["tanh", "relu"] = "tanh",
+        weight_ih_attr: WeightAttr = None,
+        weight_hh_attr: WeightAttr = None,
+        bias_ih_attr: BiasAttr = None,
+        bias_hh_attr: BiasAttr = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._make(input_size, hidden_size, weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+        self.activation = activation
+
+    def forward(self, inputs: AnyTensor, states: AnyTensor | None = None) -> tuple[AnyTensor, AnyTensor]:
+        """Compute a step.
+
+        Args:
+            inputs: floats [batch, input_size].
+            states: [batch, hidden_size]; zeros unless given.
+
+        Returns:
+            The output and the state after the step, which are the same: [batch, hidden_size].
+        """
+        h: Any = self.get_initial_states(inputs) if states is None else states
         a, b = self._products(inputs, h)
-        h = getattr(F, self.activation)(a + b)
+        h = F.tanh(a + b) if self.activation == "tanh" else F.relu(a + b)
         return h, h
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class LSTMCell(_Cell):
-    """Long short-term memory. Hochreiter and Schmidhuber 1997."""
+    """Compute a step of long short-term memory. Hochreiter and Schmidhuber 1997.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: features of the states.
+        weight_ih_attr: attributes of the weight of the input, uniform in 1 / sqrt(hidden_size) at first: a ParamAttr, an
+            initializer or a name.
+        weight_hh_attr: the same for the weight of the states.
+        bias_ih_attr: the same for the bias of the input; False for none.
+        bias_hh_attr: the same for the bias of the states; False for none.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word, or a hidden size below 1.
+
+    Example:
+        >>> y, (h, c) = paddle.nn.LSTMCell(3, 4)(paddle.ones([2, 3]))
+        >>> y.shape, c.shape
+        ([2, 4], [2, 4])
+    """
 
     gates = 4
 
+    @checked
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        weight_ih_attr: WeightAttr = None,
+        weight_hh_attr: WeightAttr = None,
+        bias_ih_attr: BiasAttr = None,
+        bias_hh_attr: BiasAttr = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._make(input_size, hidden_size, weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+
     @property
     def state_shape(self) -> Any:
+        """The shapes of the two states without the batch."""
         return ((self.hidden_size,), (self.hidden_size,))
 
-    def forward(self, inputs: Any, states: Any = None) -> tuple[Any, Any]:
-        h, c = self.get_initial_states(inputs) if states is None else states
+    def forward(
+        self, inputs: AnyTensor, states: Sequence[AnyTensor] | None = None
+    ) -> tuple[AnyTensor, tuple[AnyTensor, AnyTensor]]:
+        """Compute a step.
+
+        Args:
+            inputs: floats [batch, input_size].
+            states: the two states, each [batch, hidden_size]; zeros unless given.
+
+        Returns:
+            The output [batch, hidden_size], and the two states after the step.
+        """
+        pair: Any = self.get_initial_states(inputs) if states is None else states
+        h, c = pair
         a, b = self._products(inputs, h)
         i, f, g, o = split(a + b, 4, -1)
         c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
         h = F.sigmoid(o) * F.tanh(c)
         return h, (h, c)
 
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
 
 class GRUCell(_Cell):
-    """Gated recurrent unit. Cho et al. 2014, with the reset gate after the product."""
+    """Compute a step of a gated recurrent unit. Cho et al. 2014, with the reset gate after the product.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: features of the states.
+        weight_ih_attr: attributes of the weight of the input, uniform in 1 / sqrt(hidden_size) at first: a ParamAttr, an
+            initializer or a name.
+        weight_hh_attr: the same for the weight of the states.
+        bias_ih_attr: the same for the bias of the input; False for none.
+        bias_hh_attr: the same for the bias of the states; False for none.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word, or a hidden size below 1.
+
+    Example:
+        >>> y, h = paddle.nn.GRUCell(3, 4)(paddle.ones([2, 3]))
+        >>> y.shape, h.shape
+        ([2, 4], [2, 4])
+    """
 
     gates = 3
 
-    def forward(self, inputs: Any, states: Any = None) -> tuple[Any, Any]:
-        h = self.get_initial_states(inputs) if states is None else states
+    @checked
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        weight_ih_attr: WeightAttr = None,
+        weight_hh_attr: WeightAttr = None,
+        bias_ih_attr: BiasAttr = None,
+        bias_hh_attr: BiasAttr = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._make(input_size, hidden_size, weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+
+    def forward(self, inputs: AnyTensor, states: AnyTensor | None = None) -> tuple[AnyTensor, AnyTensor]:
+        """Compute a step.
+
+        Args:
+            inputs: floats [batch, input_size].
+            states: [batch, hidden_size]; zeros unless given.
+
+        Returns:
+            The output and the state after the step, which are the same: [batch, hidden_size].
+        """
+        h: Any = self.get_initial_states(inputs) if states is None else states
         a, b = self._products(inputs, h)
         (xr, xz, xc), (hr, hz, hc) = split(a, 3, -1), split(b, 3, -1)
         z = F.sigmoid(xz + hz)
@@ -134,15 +303,50 @@ class GRUCell(_Cell):
         h = (h - c) * z + c
         return h, h
 
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
 
 class RNN(Layer):
-    """A cell over the steps of [batch, steps, ...], or [steps, batch, ...] if ``time_major``; their number must be known."""
+    """Run a cell over the steps of a sequence, whose number must be known.
 
-    def __init__(self, cell: RNNCellBase, is_reverse: bool = False, time_major: bool = False) -> None:
+    Args:
+        cell: computes one step.
+        is_reverse: begin at the last step.
+        time_major: the steps are the first axis, rather than the second.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+
+    Example:
+        >>> y, h = paddle.nn.RNN(paddle.nn.GRUCell(3, 4))(paddle.ones([2, 5, 3]))
+        >>> y.shape, h.shape
+        ([2, 5, 4], [2, 4])
+    """
+
+    @checked
+    def __init__(self, cell: Layer, is_reverse: bool = False, time_major: bool = False) -> None:
         super().__init__()
-        self.cell, self.is_reverse, self.time_major = cell, is_reverse, time_major
+        self.cell: Any = cell
+        self.is_reverse, self.time_major = is_reverse, time_major
 
-    def forward(self, inputs: Any, initial_states: Any = None, sequence_length: Any = None, **kwargs: Any) -> tuple[Any, Any]:
+    def forward(
+        self, inputs: Variable, initial_states: Any = None, sequence_length: Variable | None = None, **kwargs: Any
+    ) -> tuple[Variable, Any]:
+        """Compute all steps.
+
+        Args:
+            inputs: [batch, steps, ...], or [steps, batch, ...] if ``time_major``.
+            initial_states: those of the cell; its ``get_initial_states`` unless given.
+            sequence_length: integers [batch]: later steps give zeros and leave the states.
+            kwargs: passed to the cell.
+
+        Returns:
+            The outputs of all steps, in the layout of ``inputs``, and the states after the last.
+
+        Raises:
+            ArgumentError: if the number of steps is not known.
+        """
         axis = 0 if self.time_major else 1
         steps = inputs.shape[axis]
         if steps < 0:
@@ -165,96 +369,127 @@ class RNN(Layer):
 def _where_alive(alive: Any, new: Any, old: Any) -> Any:
     if isinstance(new, (list, tuple)):
         return tuple(_where_alive(alive, a, b) for a, b in zip(new, old, strict=True))
-    return where(alive.reshape([-1] + [1] * (new.ndim - 1)), new, old)
+    return where(reshape(alive, [-1] + [1] * (new.ndim - 1)), new, old)
 
 
 class BiRNN(Layer):
-    """One cell forwards and one backwards; the outputs are joined along the last axis."""
+    """Run one cell forwards and one backwards over a sequence; the outputs are joined along the last axis.
 
-    def __init__(self, cell_fw: RNNCellBase, cell_bw: RNNCellBase, time_major: bool = False) -> None:
+    Args:
+        cell_fw: computes a step forwards.
+        cell_bw: computes a step backwards.
+        time_major: the steps are the first axis, rather than the second.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+
+    Example:
+        >>> y, (ahead, back) = paddle.nn.BiRNN(paddle.nn.GRUCell(3, 4), paddle.nn.GRUCell(3, 4))(paddle.ones([2, 5, 3]))
+        >>> y.shape, back.shape
+        ([2, 5, 8], [2, 4])
+    """
+
+    @checked
+    def __init__(self, cell_fw: Layer, cell_bw: Layer, time_major: bool = False) -> None:
         super().__init__()
         self.cell_fw, self.cell_bw = cell_fw, cell_bw
         # In a tuple, so that the cells are members once, under Paddle's paths.
         self._directions = RNN(cell_fw, False, time_major), RNN(cell_bw, True, time_major)
 
-    def forward(self, inputs: Any, initial_states: Any = None, sequence_length: Any = None, **kwargs: Any) -> tuple[Any, Any]:
+    def forward(
+        self, inputs: Variable, initial_states: Any = None, sequence_length: Variable | None = None, **kwargs: Any
+    ) -> tuple[Variable, tuple[Any, Any]]:
+        """Compute all steps.
+
+        Args:
+            inputs: [batch, steps, ...], or [steps, batch, ...] if ``time_major``.
+            initial_states: two, those of each cell; their ``get_initial_states`` unless given.
+            sequence_length: integers [batch]: later steps give zeros and leave the states.
+            kwargs: passed to the cells.
+
+        Returns:
+            The outputs of all steps, in the layout of ``inputs``, and the last states of both cells.
+        """
         first, second = (None, None) if initial_states is None else initial_states
         ahead, last = self._directions[0](inputs, first, sequence_length, **kwargs)
         back, begin = self._directions[1](inputs, second, sequence_length, **kwargs)
         return concat([ahead, back], -1), (last, begin)
 
 
-class _Recurrent(MadeLayer):
-    """Layers of one kind over a whole sequence, by ONNX's operator."""
+class _Recurrent(Layer):
+    """Base of layers of one kind over a whole sequence, by ONNX's operator."""
 
-    cell: Any = None
+    cell: ClassVar[Any]
     op_type = ""
     order: tuple[int, ...] = ()
     """The gates of ONNX's weights, by their number in Paddle's."""
-    attributes: ClassVar[dict[str, Any]] = {}
-    """Further ones of the operator."""
 
-    takes = _LAYERS
+    def _make(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        direction: Direction,
+        time_major: bool,
+        dropout: float,
+        attrs: dict[str, Any],
+    ) -> None:
+        """Make the parameters of a cell for each layer and direction.
 
-    def _make(self, args: Any) -> None:
-        if args.direction not in ("forward", "bidirect", "bidirectional"):
-            raise ArgumentError(f"{type(self).__name__}: the direction is 'forward' or 'bidirect', not {args.direction!r}.")
-        self.input_size, self.hidden_size, self.num_layers = args.input_size, args.hidden_size, args.num_layers
-        self.time_major, self.dropout = args.time_major, args.dropout
-        self.num_directions = 1 if args.direction == "forward" else 2
-        attrs = {key: value for key, value in vars(args).items() if key.endswith("_attr")}
-        for layer in range(self.num_layers):
-            size = self.input_size if layer == 0 else self.hidden_size * self.num_directions
+        Args:
+            attrs: attributes of the parameters, by argument of the cell.
+        """
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.time_major, self.dropout = time_major, dropout
+        self.num_directions = 1 if direction == "forward" else 2
+        self._attributes: dict[str, Any] = {}
+        for layer in range(num_layers):
+            size = input_size if layer == 0 else hidden_size * self.num_directions
             for suffix in ("", "_reverse")[: self.num_directions]:
-                cell = self.cell(size, self.hidden_size, **attrs)
+                cell = self.cell(size, hidden_size, **attrs)
                 for parameter_name, parameter in cell._parameters.items():
                     self._parameters[f"{parameter_name}_l{layer}{suffix}"] = parameter
 
-    def forward(self, inputs: Any, initial_states: Any = None, sequence_length: Any = None) -> tuple[Any, Any]:
-        """Outputs [batch, steps, directions * hidden_size] (steps first if ``time_major``) and the last states.
-
-        Args:
-            inputs: [batch, steps, input_size], or steps first.
-            initial_states: [layers * directions, batch, hidden_size], two of them for an LSTM; None for zeros.
-            sequence_length: integers [batch]: later steps give zeros and leave the states.
-        """
-        x = inputs if self.time_major else inputs.transpose([1, 0, 2])
+    def _run(self, inputs: Variable, initial_states: Sequence[Variable], lengths: Variable | None) -> tuple[Any, list[Any]]:
+        """Outputs and last states of all layers, from the states of each kind or from zeros."""
+        x = inputs if self.time_major else transpose(inputs, [1, 0, 2])
         names = ("initial_h", "initial_c")[: 2 if self.op_type == "LSTM" else 1]
-        initial = [] if initial_states is None else list(initial_states) if len(names) == 2 else [initial_states]
-        lengths = None if sequence_length is None else sequence_length.astype("int32")
-        last: list[list[Any]] = [[] for _ in names]
+        lengths = None if lengths is None else cast(lengths, "int32")
+        last: list[list[Variable]] = [[] for _ in names]
         for layer in range(self.num_layers):
             if layer and self.dropout:
                 x = F.dropout(x, self.dropout, training=self.training)
             at = slice(layer * self.num_directions, (layer + 1) * self.num_directions)
-            states = dict(zip(names, (state[at] for state in initial), strict=False))
+            states = dict(zip(names, (state[at] for state in initial_states), strict=False))
             x, *ends = self._layer(x, layer, states, lengths)
             for collected, end in zip(last, ends, strict=True):
                 collected.append(end)
         finals = [ends[0] if len(ends) == 1 else concat(ends, 0) for ends in last]
-        return (x if self.time_major else x.transpose([1, 0, 2])), (tuple(finals) if len(finals) == 2 else finals[0])
+        return (x if self.time_major else transpose(x, [1, 0, 2])), finals
 
-    def _layer(self, x: Any, layer: int, states: dict[str, Any], lengths: Any) -> list[Any]:
+    def _layer(self, x: Variable, layer: int, states: dict[str, Variable], lengths: Variable | None) -> list[Variable]:
         op = LayerHelper(self.op_type.lower(), x).op
-        w, r, b = ([] for _ in range(3))
+        w: list[Variable] = []
+        r: list[Variable] = []
+        b: list[Variable] = []
         for suffix in ("", "_reverse")[: self.num_directions]:
             own = {
                 parameter_name: self._parameters[f"{parameter_name}_l{layer}{suffix}"]
                 for parameter_name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
             }
-            w.append(self._ordered(op, own["weight_ih"]))
-            r.append(self._ordered(op, own["weight_hh"]))
+            w.append(self._ordered(own["weight_ih"]))
+            r.append(self._ordered(own["weight_hh"]))
             blank = zeros([len(self.order) * self.hidden_size], self._dtype)
             biases = [blank if own[parameter_name] is None else own[parameter_name] for parameter_name in ("bias_ih", "bias_hh")]
-            b.append(concat([self._ordered(op, bias) for bias in biases], 0))
-        attrs = {"hidden_size": self.hidden_size, "direction": "bidirectional" if len(w) == 2 else "forward", **self.attributes}
+            b.append(concat([self._ordered(bias) for bias in biases], 0))
+        attrs = {"hidden_size": self.hidden_size, "direction": "bidirectional" if len(w) == 2 else "forward", **self._attributes}
         operands = [x, stack(w, 0), stack(r, 0), stack(b, 0), lengths, states.get("initial_h"), states.get("initial_c")]
         count = 3 if self.op_type == "LSTM" else 2
         y, *ends = op.emit(self.op_type, operands[: count + 4], attrs, outputs=count)
         y = op.Transpose(y, perm=[0, 2, 1, 3])
         return [op.Reshape(y, np.array([0, 0, len(w) * self.hidden_size])), *ends]
 
-    def _ordered(self, op: Any, weight: Any) -> Any:
+    def _ordered(self, weight: Any) -> Any:
         if self.order == tuple(range(len(self.order))):
             return weight
         gates = split(weight, len(self.order), 0)
@@ -266,19 +501,101 @@ class _Recurrent(MadeLayer):
 
 
 class SimpleRNN(_Recurrent):
-    """h = act(W x + U h + b) over a sequence. Elman 1990."""
+    """Compute h = act(W x + U h + b) over a sequence. Elman 1990.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: features of the states.
+        num_layers: how many layers are stacked.
+        direction: 'forward', or 'bidirect' (or 'bidirectional') for a second layer that reads backwards.
+        time_major: the steps are the first axis, rather than the second.
+        dropout: that of the input of each layer but the first, from 0 to 1.
+        activation: 'tanh' or 'relu'.
+        weight_ih_attr: attributes of the weight of the input, uniform in 1 / sqrt(hidden_size) at first: a ParamAttr, an
+            initializer or a name.
+        weight_hh_attr: the same for the weight of the states.
+        bias_ih_attr: the same for the bias of the input; False for none.
+        bias_hh_attr: the same for the bias of the states; False for none.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word, or a hidden size below 1.
+
+    Example:
+        >>> y, h = paddle.nn.SimpleRNN(3, 4)(paddle.ones([2, 5, 3]))
+        >>> y.shape, h.shape
+        ([2, 5, 4], [1, 2, 4])
+    """
 
     cell, op_type, order = SimpleRNNCell, "RNN", (0,)
 
-    takes = _LAYERS.replace("dropout=0.0", "dropout=0.0, activation='tanh'")
+    @checked
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        direction: Direction = "forward",
+        time_major: bool = False,
+        dropout: float = 0.0,
+        activation: Literal["tanh", "relu"] = "tanh",
+        weight_ih_attr: WeightAttr = None,
+        weight_hh_attr: WeightAttr = None,
+        bias_ih_attr: BiasAttr = None,
+        bias_hh_attr: BiasAttr = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        attrs = {
+            "weight_ih_attr": weight_ih_attr,
+            "weight_hh_attr": weight_hh_attr,
+            "bias_ih_attr": bias_ih_attr,
+            "bias_hh_attr": bias_hh_attr,
+        }
+        self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs)
+        self._attributes = {"activations": [activation.capitalize()] * self.num_directions}
 
-    def _make(self, args: Any) -> None:
-        super()._make(args)
-        self.attributes = {"activations": [_known_activation(self, args.activation).capitalize()] * self.num_directions}  # type: ignore[misc]
+    def forward(
+        self, inputs: AnyTensor, initial_states: AnyTensor | None = None, sequence_length: Variable | None = None
+    ) -> tuple[AnyTensor, AnyTensor]:
+        """Compute all steps.
+
+        Args:
+            inputs: floats [batch, steps, input_size], or steps first if ``time_major``.
+            initial_states: [layers * directions, batch, hidden_size]; zeros unless given.
+            sequence_length: integers [batch]: later steps give zeros and leave the states.
+
+        Returns:
+            The outputs [batch, steps, directions * hidden_size], or steps first, and the last state of each layer and direction.
+        """
+        y, (h,) = self._run(inputs, [] if initial_states is None else [initial_states], sequence_length)
+        return y, h
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class LSTM(_Recurrent):
-    """Long short-term memory over a sequence. Hochreiter and Schmidhuber 1997.
+    """Compute long short-term memory over a sequence. Hochreiter and Schmidhuber 1997.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: features of the states.
+        num_layers: how many layers are stacked.
+        direction: 'forward', or 'bidirect' (or 'bidirectional') for a second layer that reads backwards.
+        time_major: the steps are the first axis, rather than the second.
+        dropout: that of the input of each layer but the first, from 0 to 1.
+        weight_ih_attr: attributes of the weight of the input, uniform in 1 / sqrt(hidden_size) at first: a ParamAttr, an
+            initializer or a name.
+        weight_hh_attr: the same for the weight of the states.
+        bias_ih_attr: the same for the bias of the input; False for none.
+        bias_hh_attr: the same for the bias of the states; False for none.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word, or a hidden size below 1.
 
     Example:
         >>> y, (h, c) = paddle.nn.LSTM(3, 4, direction="bidirect")(paddle.to_tensor(np.ones((2, 5, 3), np.float32)))
@@ -288,9 +605,119 @@ class LSTM(_Recurrent):
 
     cell, op_type, order = LSTMCell, "LSTM", (0, 3, 1, 2)
 
+    @checked
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        direction: Direction = "forward",
+        time_major: bool = False,
+        dropout: float = 0.0,
+        weight_ih_attr: WeightAttr = None,
+        weight_hh_attr: WeightAttr = None,
+        bias_ih_attr: BiasAttr = None,
+        bias_hh_attr: BiasAttr = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        attrs = {
+            "weight_ih_attr": weight_ih_attr,
+            "weight_hh_attr": weight_hh_attr,
+            "bias_ih_attr": bias_ih_attr,
+            "bias_hh_attr": bias_hh_attr,
+        }
+        self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs)
+
+    def forward(
+        self, inputs: AnyTensor, initial_states: Sequence[AnyTensor] | None = None, sequence_length: Variable | None = None
+    ) -> tuple[AnyTensor, tuple[AnyTensor, AnyTensor]]:
+        """Compute all steps.
+
+        Args:
+            inputs: floats [batch, steps, input_size], or steps first if ``time_major``.
+            initial_states: two of [layers * directions, batch, hidden_size]; zeros unless given.
+            sequence_length: integers [batch]: later steps give zeros and leave the states.
+
+        Returns:
+            The outputs [batch, steps, directions * hidden_size], or steps first, and two last states of each layer and direction.
+        """
+        y, (h, c) = self._run(inputs, [] if initial_states is None else initial_states, sequence_length)
+        return y, (h, c)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
 
 class GRU(_Recurrent):
-    """Gated recurrent units over a sequence. Cho et al. 2014."""
+    """Compute gated recurrent units over a sequence. Cho et al. 2014.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: features of the states.
+        num_layers: how many layers are stacked.
+        direction: 'forward', or 'bidirect' (or 'bidirectional') for a second layer that reads backwards.
+        time_major: the steps are the first axis, rather than the second.
+        dropout: that of the input of each layer but the first, from 0 to 1.
+        weight_ih_attr: attributes of the weight of the input, uniform in 1 / sqrt(hidden_size) at first: a ParamAttr, an
+            initializer or a name.
+        weight_hh_attr: the same for the weight of the states.
+        bias_ih_attr: the same for the bias of the input; False for none.
+        bias_hh_attr: the same for the bias of the states; False for none.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word, or a hidden size below 1.
+
+    Example:
+        >>> y, h = paddle.nn.GRU(3, 4, num_layers=2)(paddle.ones([2, 5, 3]))
+        >>> y.shape, h.shape
+        ([2, 5, 4], [2, 2, 4])
+    """
 
     cell, op_type, order = GRUCell, "GRU", (1, 0, 2)
-    attributes: ClassVar[dict[str, Any]] = {"linear_before_reset": 1}
+
+    @checked
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        direction: Direction = "forward",
+        time_major: bool = False,
+        dropout: float = 0.0,
+        weight_ih_attr: WeightAttr = None,
+        weight_hh_attr: WeightAttr = None,
+        bias_ih_attr: BiasAttr = None,
+        bias_hh_attr: BiasAttr = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        attrs = {
+            "weight_ih_attr": weight_ih_attr,
+            "weight_hh_attr": weight_hh_attr,
+            "bias_ih_attr": bias_ih_attr,
+            "bias_hh_attr": bias_hh_attr,
+        }
+        self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs)
+        self._attributes = {"linear_before_reset": 1}
+
+    def forward(
+        self, inputs: AnyTensor, initial_states: AnyTensor | None = None, sequence_length: Variable | None = None
+    ) -> tuple[AnyTensor, AnyTensor]:
+        """Compute all steps.
+
+        Args:
+            inputs: floats [batch, steps, input_size], or steps first if ``time_major``.
+            initial_states: [layers * directions, batch, hidden_size]; zeros unless given.
+            sequence_length: integers [batch]: later steps give zeros and leave the states.
+
+        Returns:
+            The outputs [batch, steps, directions * hidden_size], or steps first, and the last state of each layer and direction.
+        """
+        y, (h,) = self._run(inputs, [] if initial_states is None else [initial_states], sequence_length)
+        return y, h
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -19,12 +19,22 @@ __all__ = [
     "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
 
+AnyLayer = TypeVar("AnyLayer", bound=Layer)
 
-def weight_norm(layer: Layer, name: str = "weight", dim: int | None = 0) -> Layer:
+
+def weight_norm(layer: AnyLayer, name: str = "weight", dim: int | None = 0) -> AnyLayer:
     """Write a layer's weight as g * v / |v|, with parameters ``<name>_g`` and ``<name>_v``. Salimans and Kingma 2016.
 
     Args:
+        layer: the layer, which is changed.
+        name: the parameter.
         dim: the axis along which g has one entry each; None (or -1) for one number.
+
+    Returns:
+        The layer.
+
+    Raises:
+        ArgumentError: if the layer has no such parameter, or it is written so already, or has no such axis.
 
     Example:
         >>> layer = paddle.nn.utils.weight_norm(paddle.nn.Linear(2, 3))
@@ -38,8 +48,8 @@ def weight_norm(layer: Layer, name: str = "weight", dim: int | None = 0) -> Laye
         raise ArgumentError(f"weight_norm: the layer has no parameter {name!r}.")
     if dim is not None and not -weight.ndim <= dim < weight.ndim:
         raise ArgumentError(f"weight_norm: axis {dim} is outside the {weight.ndim} axes of {name!r}.")
-    whole = dim is None or dim == -1
-    axes = [axis for axis in range(weight.ndim) if whole or axis != dim % weight.ndim]
+    kept = None if dim is None or dim == -1 else dim % weight.ndim
+    axes = [axis for axis in range(weight.ndim) if axis != kept]
     sizes = [1 if axis in axes else size for axis, size in enumerate(weight.shape)]
     length = np.sqrt(np.sum(np.square(weight.numpy()), tuple(axes)))
     del layer._parameters[name]
@@ -55,14 +65,31 @@ def weight_norm(layer: Layer, name: str = "weight", dim: int | None = 0) -> Laye
     return layer
 
 
-def remove_weight_norm(layer: Layer, name: str = "weight") -> Layer:
-    """Turn a weight that ``weight_norm`` wrote as a product into a parameter again."""
+def remove_weight_norm(layer: AnyLayer, name: str = "weight") -> AnyLayer:
+    """Turn a weight that ``weight_norm`` wrote as a product into a parameter again.
+
+    Args:
+        layer: the layer, which is changed.
+        name: the parameter.
+
+    Returns:
+        The layer.
+
+    Raises:
+        ArgumentError: if ``weight_norm`` has not written the parameter.
+
+    Example:
+        >>> layer = paddle.nn.utils.remove_weight_norm(paddle.nn.utils.weight_norm(paddle.nn.Linear(2, 3)))
+        >>> [name for name, _ in layer.named_parameters()]
+        ['bias', 'weight']
+    """
     hook = layer.__dict__.get("_written", {}).pop(name, None)
     if hook is None:
         raise ArgumentError(f"remove_weight_norm: {name!r} has none.")
     hook.remove()
     value = getattr(layer, name).numpy()
     v = layer._parameters.pop(f"{name}_v")
+    assert v is not None
     del layer._parameters[f"{name}_g"]
     object.__delattr__(layer, name)
     layer.add_parameter(name, EagerParameter(value, v.name.removesuffix("_v")))
@@ -70,13 +97,27 @@ def remove_weight_norm(layer: Layer, name: str = "weight") -> Layer:
 
 
 def spectral_norm(
-    layer: Layer, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
-) -> Layer:
+    layer: AnyLayer, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
+) -> AnyLayer:
     """Divide a layer's weight by its largest singular value before each call. Miyato et al. 2018.
 
     Args:
+        layer: the layer, which is changed.
+        name: the parameter.
         n_power_iterations: steps of the power iteration per call in training.
+        eps: added to the lengths of the vectors.
         dim: the axis of the rows; by default 1 for Linear and transposed convolutions, else 0.
+
+    Returns:
+        The layer.
+
+    Raises:
+        ArgumentError: if the layer has no such parameter, or there are no steps.
+
+    Example:
+        >>> layer = paddle.nn.utils.spectral_norm(paddle.nn.Linear(2, 3))
+        >>> sorted(layer.state_dict())
+        ['bias', 'weight_orig', 'weight_u', 'weight_v']
     """
     weight = layer._parameters.get(name)
     if weight is None:
@@ -100,25 +141,63 @@ def spectral_norm(
     return layer
 
 
-def parameters_to_vector(parameters: Iterable[Any], name: str | None = None) -> Any:
-    """All parameters, flattened and joined."""
-    return concat([parameter.reshape([-1]) for parameter in parameters], 0)
+def parameters_to_vector(parameters: Iterable[Tensor], name: str | None = None) -> Tensor:
+    """Flatten and join parameters.
+
+    Args:
+        parameters: tensors of one element type.
+        name: accepted as in Paddle.
+
+    Example:
+        >>> paddle.nn.utils.parameters_to_vector(paddle.nn.Linear(2, 3).parameters()).shape
+        [9]
+    """
+    return cast(Tensor, concat([parameter.reshape([-1]) for parameter in parameters], 0))
 
 
-def vector_to_parameters(vec: Any, parameters: Iterable[Any], name: str | None = None) -> None:
-    """Set parameters from the pieces of a vector."""
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor], name: str | None = None) -> None:
+    """Set parameters from the pieces of a vector.
+
+    Args:
+        vec: as many numbers as all parameters have.
+        parameters: what is set, in the order of ``parameters_to_vector``.
+        name: accepted as in Paddle.
+
+    Example:
+        >>> layer = paddle.nn.Linear(1, 1)
+        >>> paddle.nn.utils.vector_to_parameters(paddle.to_tensor([2.0, 3.0]), layer.parameters())
+        >>> layer.bias.tolist()
+        [3.0]
+    """
     array, at = vec.numpy(), 0
     for parameter in parameters:
         parameter.set_value(array[at : at + parameter.size].reshape(parameter.shape))
         at += parameter.size
 
 
-def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Any:
-    """Scale gradients down, in place, so that the norm of all of them is at most ``max_norm``; returns the norm before.
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Tensor:
+    """Scale gradients down, in place, so that the norm of all of them is at most ``max_norm``. Pascanu et al. 2013.
+
+    Args:
+        parameters: whose gradients; those without one are left out.
+        max_norm: the largest norm.
+        norm_type: the p of the p-norm: 0, 1, 2 or infinity.
+        error_if_nonfinite: raise if the norm is not finite.
+
+    Returns:
+        The norm before, a tensor without axes.
 
     Raises:
         RuntimeError: if the norm is not finite and ``error_if_nonfinite``.
         ArgumentError: for an unknown norm.
+
+    Example:
+        >>> layer = paddle.nn.Linear(1, 1, bias_attr=False)
+        >>> layer(paddle.to_tensor([[4.0]])).backward()
+        >>> paddle.nn.utils.clip_grad_norm_(layer.parameters(), 1.0).item()
+        4.0
     """
     listed = _with_gradient(parameters)
     if norm_type not in (0, 1, 2, float("inf")):
@@ -135,11 +214,23 @@ def clip_grad_norm_(parameters: Any, max_norm: float, norm_type: float = 2.0, er
     return leaf(np.array(total, np.float32))
 
 
-def clip_grad_value_(parameters: Any, clip_value: float) -> None:
-    """Clip every element of the gradients to [-clip_value, clip_value], in place."""
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """Clip every element of the gradients to [-clip_value, clip_value], in place.
+
+    Args:
+        parameters: whose gradients; those without one are left out.
+        clip_value: the largest size of an element.
+
+    Example:
+        >>> layer = paddle.nn.Linear(1, 1, bias_attr=False)
+        >>> layer(paddle.to_tensor([[4.0]])).backward()
+        >>> paddle.nn.utils.clip_grad_value_(layer.parameters(), 1.0)
+        >>> layer.weight.grad.tolist()
+        [[1.0]]
+    """
     for p in _with_gradient(parameters):
         p.grad = leaf(np.clip(p.grad.numpy(), -float(clip_value), float(clip_value)))
 
 
-def _with_gradient(parameters: Any) -> Sequence[Any]:
+def _with_gradient(parameters: Tensor | Iterable[Tensor]) -> Sequence[Any]:
     return [p for p in ([parameters] if isinstance(parameters, Tensor) else parameters) if p.grad is not None]

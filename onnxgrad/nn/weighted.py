@@ -6,15 +6,34 @@ Tests: tests/nn/test_layers_as_paddle.py.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from onnxgrad.eager.tensor import leaf
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.eager.parameter import EagerParameter
+from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn import functional as F
+from onnxgrad.nn.checked import checked
 from onnxgrad.nn.functional.norm import divided_by_spectral_norm
-from onnxgrad.nn.layer import Layer, MadeLayer
+from onnxgrad.nn.functional.windows import numbers
+from onnxgrad.nn.layer import Layer
+from onnxgrad.nn.types import (
+    Activation,
+    AnyTensor,
+    BiasAttr,
+    FloatName,
+    Layout,
+    Layout1D,
+    Layout2D,
+    Layout3D,
+    Numbers,
+    Padding,
+    PaddingMode,
+    WeightAttr,
+)
 from onnxgrad.tensor.initializer import Constant, Normal
 
 __all__ = [
@@ -23,373 +42,1297 @@ __all__ = [
     "InstanceNorm3D", "LayerNorm", "Linear", "PReLU", "SpectralNorm", "SyncBatchNorm",
 ]  # fmt: skip
 
-_FORMATS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
+AnyLayer = TypeVar("AnyLayer", bound=Layer)
 
 
-class Linear(MadeLayer):
-    """``x @ weight + bias`` with a weight of shape [in_features, out_features].
+class Linear(Layer):
+    """Compute ``x @ weight + bias`` with a weight of shape [in_features, out_features].
+
+    Args:
+        in_features: the last size of the input.
+        out_features: the last size of the result.
+        weight_attr: attributes of the weight, which starts as Xavier's (Glorot and Bengio 2010): a ParamAttr, an initializer or a
+            name.
+        bias_attr: the same for the bias, which starts at 0; False for none.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
 
     Example:
         >>> paddle.nn.Linear(3, 4)(paddle.to_tensor(np.ones((2, 3), np.float32))).shape
         [2, 4]
     """
 
-    takes = "in_features, out_features, weight_attr=None, bias_attr=None, name=None"
+    @checked
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        weight_attr: WeightAttr = None,
+        bias_attr: BiasAttr = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_features, self.out_features = int(in_features), int(out_features)
+        self.weight = self.create_parameter([self.in_features, self.out_features], weight_attr)
+        self.bias = self.create_parameter([self.out_features], bias_attr, is_bias=True)
 
-    def _make(self, args: Any) -> None:
-        self.in_features, self.out_features = args.in_features, args.out_features
-        self.weight = self.create_parameter([self.in_features, self.out_features], args.weight_attr)
-        self.bias = self.create_parameter([self.out_features], args.bias_attr, is_bias=True)
+    def forward(self, input: AnyTensor) -> AnyTensor:
+        """Multiply by the weight and add the bias.
 
-    def forward(self, input: Any) -> Any:
+        Args:
+            input: floats [..., in_features].
+
+        Returns:
+            Floats [..., out_features].
+        """
         return F.linear(input, self.weight, self.bias)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, dtype={self._dtype}"
 
 
-class _Conv(MadeLayer):
-    """Convolution with filters of shape [out_channels, in_channels / groups, *kernel]."""
+# Convolutions --------------------------------------------------------------------------------------------------------
 
-    axes = 2
-    transposed = False
 
-    takes = (
-        "in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, padding_mode='zeros', "
-        "weight_attr=None, bias_attr=None, data_format=None"
-    )
+class _Conv(Layer):
+    """Base of convolutions: their filters and their bias."""
 
-    def _make(self, args: Any) -> None:
-        if args.padding_mode not in ("zeros", "reflect", "replicate", "circular"):
-            raise ArgumentError(f"padding_mode is 'zeros', 'reflect', 'replicate' or 'circular', not {args.padding_mode!r}.")
-        self._border = None if args.padding_mode == "zeros" else args.padding_mode
-        self._filters(args, "stride padding dilation groups")
+    weight: EagerParameter
+    bias: EagerParameter | None
 
-    def _filters(self, args: Any, options: str) -> None:
-        """Filters, which start normal unless transposed, a bias, and the options of the function."""
-        inputs, filters, size, groups = args.in_channels, args.out_channels, args.kernel_size, args.groups
-        if groups < 1 or inputs % groups or filters % groups:
-            raise ArgumentError(f"{inputs} and {filters} channels cannot be cut into {groups} groups.")
-        kernel = [size] * self.axes if isinstance(size, int) else list(size)
-        self._options = {key: getattr(args, key) for key in options.split()}
-        self._options["data_format"] = args.data_format or _FORMATS[self.axes]
-        normal = None if self.transposed else Normal(0.0, math.sqrt(2.0 / (math.prod(kernel) * inputs)))
-        channels = [inputs, filters // groups] if self.transposed else [filters, inputs // groups]
-        self.weight = self.create_parameter([*channels, *kernel], args.weight_attr, default_initializer=normal)
-        self.bias = self.create_parameter([filters], args.bias_attr, is_bias=True)
+    def _make_filters(
+        self,
+        axes: int,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        groups: int,
+        weight_attr: WeightAttr,
+        bias_attr: BiasAttr,
+        transposed: bool = False,
+    ) -> None:
+        """Make filters, which start normal (He et al. 2015) unless transposed, and a bias, which starts at 0."""
+        name = type(self).__name__
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ArgumentError(f"{name}: {in_channels} and {out_channels} channels cannot be cut into {groups} groups.")
+        kernel = numbers(kernel_size, axes, f"{name}: kernel_size")
+        normal = None if transposed else Normal(0.0, math.sqrt(2.0 / (math.prod(kernel) * in_channels)))
+        channels = [in_channels, out_channels // groups] if transposed else [out_channels, in_channels // groups]
+        self.weight = self.create_parameter([*channels, *kernel], weight_attr, default_initializer=normal)
+        self.bias = self.create_parameter([out_channels], bias_attr, is_bias=True)
 
-    def forward(self, x: Any) -> Any:
-        options = self._options
-        if self._border is not None:
-            sizes = options["padding"]
-            sizes = [sizes] * self.axes if isinstance(sizes, int) else list(sizes)
-            pairs = [n for size in reversed(sizes) for n in ((size, size) if isinstance(size, int) else size)]
-            if len(sizes) == 2 * self.axes:
-                pairs = [n for at in range(len(sizes) - 2, -1, -2) for n in sizes[at : at + 2]]
-            x = F.pad(x, pairs, mode=self._border, data_format=options["data_format"])
-            options = {**options, "padding": 0}
-        return getattr(F, f"conv{self.axes}d")(x, self.weight, self.bias, **options)
+
+def _bordered(
+    x: AnyTensor, axes: int, padding: Padding, padding_mode: PaddingMode, data_format: Layout
+) -> tuple[AnyTensor, Padding]:
+    """``x`` and the padding that a convolution puts around it, or ``x`` with a border that is no zeros and no padding."""
+    if padding_mode == "zeros":
+        return x, padding
+    if isinstance(padding, str):
+        raise ArgumentError(f"padding_mode {padding_mode!r} takes padding as numbers, not {padding!r}.")
+    sizes: list[Any] = [padding] * axes if isinstance(padding, int) else list(padding)
+    pairs = [n for size in reversed(sizes) for n in ((size, size) if isinstance(size, int) else size)]
+    if len(sizes) == 2 * axes:
+        pairs = [int(n) for at in range(len(sizes) - 2, -1, -2) for n in sizes[at : at + 2]]
+    return F.pad(x, pairs, mode=padding_mode, data_format=data_format), 0
 
 
 class Conv1D(_Conv):
-    """Convolution of [N, C, L]."""
+    """Convolve [N, C, L] with filters of shape [out_channels, in_channels / groups, length].
 
-    axes = 1
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the result: the number of filters.
+        kernel_size: length of the filters.
+        stride: steps between windows.
+        padding: border around the input: one number, [start, end], pairs for all three axes, 'SAME' or 'VALID'.
+        dilation: distance between the elements of a window.
+        groups: channels and filters are cut into so many independent groups.
+        padding_mode: what the border holds: 'zeros', 'reflect' the mirrored input, 'replicate' its outermost elements, 'circular'
+            its other end.
+        weight_attr: attributes of the filters, which start normal (He et al. 2015): a ParamAttr, an initializer or a name.
+        bias_attr: the same for the bias, which starts at 0; False for none.
+        data_format: 'NCL', or 'NLC' for channels on the last axis.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word, or if ``groups`` does not divide the channels.
+
+    Example:
+        >>> paddle.nn.Conv1D(3, 4, 3, padding=1)(paddle.ones([2, 3, 8])).shape
+        [2, 4, 8]
+    """
+
+    @checked
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Padding = 0,
+        dilation: Numbers = 1,
+        groups: int = 1,
+        padding_mode: PaddingMode = "zeros",
+        weight_attr: WeightAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout1D = "NCL",
+    ) -> None:
+        super().__init__()
+        self._stride, self._padding, self._dilation, self._groups = stride, padding, dilation, groups
+        self._padding_mode, self._data_format = padding_mode, data_format
+        self._make_filters(1, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr)
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Convolve ``x`` with the filters and add the bias.
+
+        Args:
+            x: floats [N, in_channels, L], or [N, L, in_channels] for 'NLC'.
+
+        Returns:
+            Floats [N, out_channels, length], in the same layout.
+        """
+        x, padding = _bordered(x, 1, self._padding, self._padding_mode, self._data_format)
+        return F.conv1d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Conv2D(_Conv):
-    """Convolution of [N, C, H, W] with filters of shape [out_channels, in_channels / groups, height, width]."""
+    """Convolve [N, C, H, W] with filters of shape [out_channels, in_channels / groups, height, width].
+
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the result: the number of filters.
+        kernel_size: height and width of the filters, or one number for both.
+        stride: steps between windows, in the same form.
+        padding: border around the input: one number, one for each axis, [top, bottom, left, right], pairs for all four axes, 'SAME'
+            or 'VALID'.
+        dilation: distance between the elements of a window, in the form of ``kernel_size``.
+        groups: channels and filters are cut into so many independent groups.
+        padding_mode: what the border holds: 'zeros', 'reflect' the mirrored input, 'replicate' its outermost elements, 'circular'
+            its other end.
+        weight_attr: attributes of the filters, which start normal (He et al. 2015): a ParamAttr, an initializer or a name.
+        bias_attr: the same for the bias, which starts at 0; False for none.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word, or if ``groups`` does not divide the channels.
+
+    Example:
+        >>> paddle.nn.Conv2D(3, 4, 3, stride=2, padding=1)(paddle.ones([2, 3, 8, 8])).shape
+        [2, 4, 4, 4]
+    """
+
+    @checked
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Padding = 0,
+        dilation: Numbers = 1,
+        groups: int = 1,
+        padding_mode: PaddingMode = "zeros",
+        weight_attr: WeightAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout2D = "NCHW",
+    ) -> None:
+        super().__init__()
+        self._stride, self._padding, self._dilation, self._groups = stride, padding, dilation, groups
+        self._padding_mode, self._data_format = padding_mode, data_format
+        self._make_filters(2, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr)
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Convolve ``x`` with the filters and add the bias.
+
+        Args:
+            x: floats [N, in_channels, H, W], or [N, H, W, in_channels] for 'NHWC'.
+
+        Returns:
+            Floats [N, out_channels, height, width], in the same layout.
+        """
+        x, padding = _bordered(x, 2, self._padding, self._padding_mode, self._data_format)
+        return F.conv2d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
 class Conv3D(_Conv):
-    """Convolution of [N, C, D, H, W]."""
+    """Convolve [N, C, D, H, W] with filters of shape [out_channels, in_channels / groups, depth, height, width].
 
-    axes = 3
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the result: the number of filters.
+        kernel_size: depth, height and width of the filters, or one number for all.
+        stride: steps between windows, in the same form.
+        padding: border around the input: one number, one for each axis, [front, back, top, bottom, left, right], pairs for all five
+            axes, 'SAME' or 'VALID'.
+        dilation: distance between the elements of a window, in the form of ``kernel_size``.
+        groups: channels and filters are cut into so many independent groups.
+        padding_mode: what the border holds: 'zeros', 'reflect' the mirrored input, 'replicate' its outermost elements, 'circular'
+            its other end.
+        weight_attr: attributes of the filters, which start normal (He et al. 2015): a ParamAttr, an initializer or a name.
+        bias_attr: the same for the bias, which starts at 0; False for none.
+        data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word, or if ``groups`` does not divide the channels.
+
+    Example:
+        >>> paddle.nn.Conv3D(3, 4, 2)(paddle.ones([2, 3, 4, 4, 4])).shape
+        [2, 4, 3, 3, 3]
+    """
+
+    @checked
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Padding = 0,
+        dilation: Numbers = 1,
+        groups: int = 1,
+        padding_mode: PaddingMode = "zeros",
+        weight_attr: WeightAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout3D = "NCDHW",
+    ) -> None:
+        super().__init__()
+        self._stride, self._padding, self._dilation, self._groups = stride, padding, dilation, groups
+        self._padding_mode, self._data_format = padding_mode, data_format
+        self._make_filters(3, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr)
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Convolve ``x`` with the filters and add the bias.
+
+        Args:
+            x: floats [N, in_channels, D, H, W], or [N, D, H, W, in_channels] for 'NDHWC'.
+
+        Returns:
+            Floats [N, out_channels, depth, height, width], in the same layout.
+        """
+        x, padding = _bordered(x, 3, self._padding, self._padding_mode, self._data_format)
+        return F.conv3d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
-class _ConvTranspose(_Conv):
-    """Transposed convolution with filters of shape [in_channels, out_channels / groups, *kernel]."""
+class Conv1DTranspose(_Conv):
+    """Transpose a convolution of [N, C, L], with filters of shape [in_channels, out_channels / groups, length].
 
-    transposed = True
-    takes = (
-        "in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, dilation=1, groups=1, "
-        "weight_attr=None, bias_attr=None, data_format=None"
-    )
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the result.
+        kernel_size: length of the filters.
+        stride: that of the convolution whose transpose this is.
+        padding: its border: one number, [start, end], pairs for all three axes, 'SAME' or 'VALID'.
+        output_padding: number added to the length of the result at its end.
+        groups: channels are cut into so many independent groups.
+        dilation: distance between the elements of a window.
+        weight_attr: attributes of the filters, which start as Xavier's: a ParamAttr, an initializer or a name.
+        bias_attr: the same for the bias, which starts at 0; False for none.
+        data_format: 'NCL', or 'NLC' for channels on the last axis.
 
-    def _make(self, args: Any) -> None:
-        self._filters(args, "stride padding dilation groups output_padding")
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word, or if ``groups`` does not divide the channels.
 
-    def forward(self, x: Any, output_size: Any = None) -> Any:
-        options = self._options if output_size is None else {**self._options, "output_padding": 0, "output_size": output_size}
-        return getattr(F, f"conv{self.axes}d_transpose")(x, self.weight, self.bias, **options)
+    Example:
+        >>> paddle.nn.Conv1DTranspose(3, 4, 2, stride=2)(paddle.ones([2, 3, 4])).shape
+        [2, 4, 8]
+    """
+
+    @checked
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Padding = 0,
+        output_padding: Numbers = 0,
+        groups: int = 1,
+        dilation: Numbers = 1,
+        weight_attr: WeightAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout1D = "NCL",
+    ) -> None:
+        super().__init__()
+        self._stride, self._padding, self._output_padding = stride, padding, output_padding
+        self._groups, self._dilation, self._data_format = groups, dilation, data_format
+        self._make_filters(1, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr, transposed=True)
+
+    def forward(self, x: AnyTensor, output_size: Numbers | None = None) -> AnyTensor:
+        """Add a weighted filter for each element of ``x``, and the bias.
+
+        Args:
+            x: floats [N, in_channels, L], or [N, L, in_channels] for 'NLC'.
+            output_size: the length of the result, in place of ``output_padding``.
+
+        Returns:
+            Floats [N, out_channels, length], in the same layout.
+        """
+        return F.conv1d_transpose(
+            x,
+            self.weight,
+            self.bias,
+            self._stride,
+            self._padding,
+            self._output_padding if output_size is None else 0,
+            self._groups,
+            self._dilation,
+            output_size,
+            self._data_format,
+        )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
-class Conv2DTranspose(_ConvTranspose):
-    """Transposed convolution of [N, C, H, W]."""
+class Conv2DTranspose(_Conv):
+    """Transpose a convolution of [N, C, H, W], with filters of shape [in_channels, out_channels / groups, height, width].
+
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the result.
+        kernel_size: height and width of the filters, or one number for both.
+        stride: that of the convolution whose transpose this is, in the same form.
+        padding: its border: one number, one for each axis, [top, bottom, left, right], pairs for all four axes, 'SAME' or 'VALID'.
+        output_padding: numbers added to the sizes of the result at the end of each axis, in the form of ``kernel_size``.
+        dilation: distance between the elements of a window, in the form of ``kernel_size``.
+        groups: channels are cut into so many independent groups.
+        weight_attr: attributes of the filters, which start as Xavier's: a ParamAttr, an initializer or a name.
+        bias_attr: the same for the bias, which starts at 0; False for none.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word, or if ``groups`` does not divide the channels.
+
+    Example:
+        >>> paddle.nn.Conv2DTranspose(3, 4, 2, stride=2)(paddle.ones([2, 3, 4, 4])).shape
+        [2, 4, 8, 8]
+    """
+
+    @checked
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Padding = 0,
+        output_padding: Numbers = 0,
+        dilation: Numbers = 1,
+        groups: int = 1,
+        weight_attr: WeightAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout2D = "NCHW",
+    ) -> None:
+        super().__init__()
+        self._stride, self._padding, self._output_padding = stride, padding, output_padding
+        self._groups, self._dilation, self._data_format = groups, dilation, data_format
+        self._make_filters(2, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr, transposed=True)
+
+    def forward(self, x: AnyTensor, output_size: Numbers | None = None) -> AnyTensor:
+        """Add a weighted filter for each element of ``x``, and the bias.
+
+        Args:
+            x: floats [N, in_channels, H, W], or [N, H, W, in_channels] for 'NHWC'.
+            output_size: height and width of the result, in place of ``output_padding``.
+
+        Returns:
+            Floats [N, out_channels, height, width], in the same layout.
+        """
+        return F.conv2d_transpose(
+            x,
+            self.weight,
+            self.bias,
+            self._stride,
+            self._padding,
+            self._output_padding if output_size is None else 0,
+            self._dilation,
+            self._groups,
+            output_size,
+            self._data_format,
+        )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
-class Conv3DTranspose(_ConvTranspose):
-    """Transposed convolution of [N, C, D, H, W]."""
+class Conv3DTranspose(_Conv):
+    """Transpose a convolution of [N, C, D, H, W], with filters of shape [in_channels, out_channels / groups, depth, height, width].
 
-    axes = 3
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the result.
+        kernel_size: depth, height and width of the filters, or one number for all.
+        stride: that of the convolution whose transpose this is, in the same form.
+        padding: its border: one number, one for each axis, [front, back, top, bottom, left, right], pairs for all five axes, 'SAME'
+            or 'VALID'.
+        output_padding: numbers added to the sizes of the result at the end of each axis, in the form of ``kernel_size``.
+        dilation: distance between the elements of a window, in the form of ``kernel_size``.
+        groups: channels are cut into so many independent groups.
+        weight_attr: attributes of the filters, which start as Xavier's: a ParamAttr, an initializer or a name.
+        bias_attr: the same for the bias, which starts at 0; False for none.
+        data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word, or if ``groups`` does not divide the channels.
+
+    Example:
+        >>> paddle.nn.Conv3DTranspose(3, 4, 2, stride=2)(paddle.ones([2, 3, 2, 2, 2])).shape
+        [2, 4, 4, 4, 4]
+    """
+
+    @checked
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Numbers,
+        stride: Numbers = 1,
+        padding: Padding = 0,
+        output_padding: Numbers = 0,
+        dilation: Numbers = 1,
+        groups: int = 1,
+        weight_attr: WeightAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout3D = "NCDHW",
+    ) -> None:
+        super().__init__()
+        self._stride, self._padding, self._output_padding = stride, padding, output_padding
+        self._groups, self._dilation, self._data_format = groups, dilation, data_format
+        self._make_filters(3, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr, transposed=True)
+
+    def forward(self, x: AnyTensor, output_size: Numbers | None = None) -> AnyTensor:
+        """Add a weighted filter for each element of ``x``, and the bias.
+
+        Args:
+            x: floats [N, in_channels, D, H, W], or [N, D, H, W, in_channels] for 'NDHWC'.
+            output_size: depth, height and width of the result, in place of ``output_padding``.
+
+        Returns:
+            Floats [N, out_channels, depth, height, width], in the same layout.
+        """
+        return F.conv3d_transpose(
+            x,
+            self.weight,
+            self.bias,
+            self._stride,
+            self._padding,
+            self._output_padding if output_size is None else 0,
+            self._groups,
+            self._dilation,
+            output_size,
+            self._data_format,
+        )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
-class Conv1DTranspose(_ConvTranspose):
-    """Transposed convolution of [N, C, L]."""
-
-    axes = 1
-
-    takes = (
-        "in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, dilation=1, "
-        "weight_attr=None, bias_attr=None, data_format='NCL'"
-    )
+# Tables and products -------------------------------------------------------------------------------------------------
 
 
-class Embedding(MadeLayer):
-    """Rows of an embedding, looked up by integer."""
+class Embedding(Layer):
+    """Look up rows of an embedding by integer.
 
-    takes = (
-        "num_embeddings, embedding_dim, padding_idx=None, sparse=False, weight_attr=None, name=None, *, "
-        "max_norm=None, norm_type=2.0"
-    )
+    Args:
+        num_embeddings: the number of rows.
+        embedding_dim: the size of a row.
+        padding_idx: index whose row is 0 and receives no gradient; a negative one counts from the end.
+        sparse: whether ``Adam(lazy_mode=True)`` leaves the rows alone that a batch does not look up.
+        weight_attr: attributes of the embedding, which starts as Xavier's: a ParamAttr, an initializer or a name.
+        name: accepted as in Paddle.
+        max_norm: rows read are scaled down to this norm; None for no limit.
+        norm_type: the p of this p-norm.
 
-    def _make(self, args: Any) -> None:
-        count, at = args.num_embeddings, args.padding_idx
-        if at is not None and not -count <= at < count:
-            raise ArgumentError(f"Embedding: padding_idx {at} lies outside the {count} rows.")
-        self._options = {"max_norm": args.max_norm, "norm_type": args.norm_type, "sparse": args.sparse}
-        self._options["padding_idx"] = at if at is None else at % count
-        self._sizes = (count, args.embedding_dim)
-        self.weight = self.create_parameter(list(self._sizes), args.weight_attr)
-        if at is not None:
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: if ``padding_idx`` lies outside the rows.
+
+    Example:
+        >>> paddle.nn.Embedding(10, 4)(paddle.to_tensor([[1, 2, 9]])).shape
+        [1, 3, 4]
+    """
+
+    @checked
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        sparse: bool = False,
+        weight_attr: WeightAttr = None,
+        name: str | None = None,
+        *,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+    ) -> None:
+        super().__init__()
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ArgumentError(f"Embedding: padding_idx {padding_idx} lies outside the {num_embeddings} rows.")
+        self._num_embeddings, self._embedding_dim, self._sparse = num_embeddings, embedding_dim, sparse
+        self._max_norm, self._norm_type = max_norm, norm_type
+        self._padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        self.weight = self.create_parameter([num_embeddings, embedding_dim], weight_attr)
+        if self._padding_idx is not None:
             rows = self.weight.numpy()
-            rows[at] = 0
+            rows[self._padding_idx] = 0
             self.weight.set_value(rows)
 
-    def forward(self, x: Any) -> Any:
-        return F.embedding(x, self.weight, **self._options)
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Look up a row for each index.
+
+        Args:
+            x: int32 or int64 indices of any shape.
+
+        Returns:
+            Floats [..., embedding_dim].
+        """
+        return F.embedding(x, self.weight, self._padding_idx, self._max_norm, self._norm_type, self._sparse)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
-        return f"{self._sizes[0]}, {self._sizes[1]}, sparse={self._options['sparse']}"
+        return f"{self._num_embeddings}, {self._embedding_dim}, sparse={self._sparse}"
 
 
-class Bilinear(MadeLayer):
-    """``x1[b, i] weight[o, i, j] x2[b, j] + bias[o]``."""
+class Bilinear(Layer):
+    """Compute ``x1[b, i] weight[o, i, j] x2[b, j] + bias[o]``.
 
-    takes = "in1_features, in2_features, out_features, weight_attr=None, bias_attr=None, name=None"
+    Args:
+        in1_features: the size of a row of the first input.
+        in2_features: that of the second.
+        out_features: the size of a row of the result.
+        weight_attr: attributes of the weight, which starts as Xavier's: a ParamAttr, an initializer or a name.
+        bias_attr: the same for the bias, which starts at 0; False for none.
+        name: accepted as in Paddle.
 
-    def _make(self, args: Any) -> None:
-        shape = [args.out_features, args.in1_features, args.in2_features]
-        self.weight = self.create_parameter(shape, args.weight_attr)
-        self.bias = self.create_parameter([1, args.out_features], args.bias_attr, is_bias=True)
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
 
-    def forward(self, x1: Any, x2: Any) -> Any:
+    Example:
+        >>> paddle.nn.Bilinear(3, 4, 5)(paddle.ones([2, 3]), paddle.ones([2, 4])).shape
+        [2, 5]
+    """
+
+    @checked
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        weight_attr: WeightAttr = None,
+        bias_attr: BiasAttr = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.weight = self.create_parameter([out_features, in1_features, in2_features], weight_attr)
+        self.bias = self.create_parameter([1, out_features], bias_attr, is_bias=True)
+
+    def forward(self, x1: AnyTensor, x2: AnyTensor) -> AnyTensor:
+        """Multiply two rows with the weight.
+
+        Args:
+            x1: floats [N, in1_features].
+            x2: floats [N, in2_features].
+
+        Returns:
+            Floats [N, out_features].
+        """
         return F.bilinear(x1, x2, self.weight, self.bias)
 
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
-class PReLU(MadeLayer):
-    """max(x, 0) + weight * min(x, 0). He et al. 2015."""
 
-    takes = "num_parameters=1, init=0.25, weight_attr=None, data_format='NCHW', name=None"
+class PReLU(Layer):
+    """Compute max(x, 0) + weight * min(x, 0). He et al. 2015.
 
-    def _make(self, args: Any) -> None:
-        self._data_format, self._args, initial = args.data_format, args, Constant(args.init)
-        self._weight = self.create_parameter([args.num_parameters], args.weight_attr, default_initializer=initial)
+    Args:
+        num_parameters: 1 for one weight, or the number of channels.
+        init: what the weights start with.
+        weight_attr: attributes of the weights: a ParamAttr, an initializer or a name.
+        data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+        name: shown in the printed form.
 
-    def forward(self, x: Any) -> Any:
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+
+    Example:
+        >>> paddle.nn.PReLU()(paddle.to_tensor([-4.0, 2.0])).tolist()
+        [-1.0, 2.0]
+    """
+
+    @checked
+    def __init__(
+        self,
+        num_parameters: int = 1,
+        init: float = 0.25,
+        weight_attr: WeightAttr = None,
+        data_format: Layout = "NCHW",
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._num_parameters, self._init, self._data_format, self._user_name = num_parameters, init, data_format, name
+        self._weight = self.create_parameter([num_parameters], weight_attr, default_initializer=Constant(init))
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Multiply the negative elements by the weight.
+
+        Args:
+            x: floats of any shape; [N, channels, ...] for weights per channel.
+
+        Returns:
+            Floats of that shape.
+        """
         return F.prelu(x, self._weight, data_format=self._data_format)
 
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
     def extra_repr(self) -> str:
-        args, layout = self._args, self._data_format
-        named = "" if args.name is None else f", name={args.name}"
-        return f"num_parameters={args.num_parameters}, data_format={layout}, init={args.init}, dtype={self._dtype}{named}"
+        named = "" if self._user_name is None else f", name={self._user_name}"
+        shown = f"num_parameters={self._num_parameters}, data_format={self._data_format}, init={self._init}"
+        return f"{shown}, dtype={self._dtype}{named}"
 
 
-class LayerNorm(MadeLayer):
-    """Normalise over the last axes, then scale and shift. Ba, Kiros and Hinton 2016."""
+# Normalisation -------------------------------------------------------------------------------------------------------
 
-    takes = "normalized_shape, epsilon=1e-05, weight_attr=None, bias_attr=None, name=None"
 
-    def _make(self, args: Any) -> None:
-        shape = args.normalized_shape
-        self._normalized_shape = [shape] if isinstance(shape, int) else list(shape)
-        self._epsilon = args.epsilon
-        self._scaled([math.prod(self._normalized_shape)], args)
+class LayerNorm(Layer):
+    """Normalise over the last axes, then scale and shift. Ba, Kiros and Hinton 2016.
 
-    def _scaled(self, shape: list[int], args: Any, scale: str = "weight") -> None:
-        """Make a scale that starts as 1 and a shift that starts as 0."""
-        setattr(self, scale, self.create_parameter(shape, args.weight_attr, default_initializer=Constant(1.0)))
-        self.bias = self.create_parameter(shape, args.bias_attr, is_bias=True)
+    Args:
+        normalized_shape: sizes of the last axes, or that of the last one.
+        epsilon: added to the variance.
+        weight_attr: attributes of the scale, which starts at 1: a ParamAttr, an initializer or a name; False for none.
+        bias_attr: the same for the shift, which starts at 0.
+        name: accepted as in Paddle.
 
-    def forward(self, input: Any) -> Any:
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+
+    Example:
+        >>> paddle.nn.LayerNorm(4)(paddle.ones([2, 3, 4])).shape
+        [2, 3, 4]
+    """
+
+    @checked
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        epsilon: float = 1e-05,
+        weight_attr: BiasAttr = None,
+        bias_attr: BiasAttr = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._normalized_shape = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
+        self._epsilon = epsilon
+        size = math.prod(self._normalized_shape)
+        self.weight = self.create_parameter([size], weight_attr, default_initializer=Constant(1.0))
+        self.bias = self.create_parameter([size], bias_attr, is_bias=True)
+
+    def forward(self, input: AnyTensor) -> AnyTensor:
+        """Normalise, scale and shift.
+
+        Args:
+            input: floats [..., *normalized_shape].
+
+        Returns:
+            Floats of that shape.
+        """
         return F.layer_norm(input, self._normalized_shape, self.weight, self.bias, self._epsilon)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
         return f"normalized_shape={self._normalized_shape}, epsilon={self._epsilon}"
 
 
-class GroupNorm(LayerNorm):
-    """Normalise each group of channels of each sample. Wu and He 2018."""
+class GroupNorm(Layer):
+    """Normalise each group of channels of each sample, then scale and shift each channel. Wu and He 2018.
 
-    takes = "num_groups, num_channels, epsilon=1e-05, weight_attr=None, bias_attr=None, data_format='NCHW', name=None"
+    Args:
+        num_groups: into how many groups the channels are cut.
+        num_channels: channels of the input.
+        epsilon: added to the variance.
+        weight_attr: attributes of the scale, which starts at 1: a ParamAttr, an initializer or a name; False for none.
+        bias_attr: the same for the shift, which starts at 0.
+        data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+        name: accepted as in Paddle.
 
-    def _make(self, args: Any) -> None:
-        self._num_groups, self._epsilon, self._data_format = args.num_groups, args.epsilon, args.data_format
-        if args.num_groups < 1 or args.num_channels % args.num_groups:
-            raise ArgumentError(f"GroupNorm: {args.num_channels} channels cannot be cut into {args.num_groups} groups.")
-        self._scaled([args.num_channels], args)
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: if the groups do not divide the channels.
 
-    def forward(self, input: Any) -> Any:
+    Example:
+        >>> paddle.nn.GroupNorm(2, 4)(paddle.ones([2, 4, 3, 3])).shape
+        [2, 4, 3, 3]
+    """
+
+    @checked
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        epsilon: float = 1e-05,
+        weight_attr: BiasAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout = "NCHW",
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        if num_groups < 1 or num_channels % num_groups:
+            raise ArgumentError(f"GroupNorm: {num_channels} channels cannot be cut into {num_groups} groups.")
+        self._num_groups, self._epsilon, self._data_format = num_groups, epsilon, data_format
+        self.weight = self.create_parameter([num_channels], weight_attr, default_initializer=Constant(1.0))
+        self.bias = self.create_parameter([num_channels], bias_attr, is_bias=True)
+
+    def forward(self, input: AnyTensor) -> AnyTensor:
+        """Normalise, scale and shift.
+
+        Args:
+            input: floats [N, num_channels, ...], or channels last.
+
+        Returns:
+            Floats of that shape.
+        """
         return F.group_norm(input, self._num_groups, self._epsilon, self.weight, self.bias, self._data_format)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
         return f"num_groups={self._num_groups}, epsilon={self._epsilon}"
 
 
-def _check_rank(layer: Any, input: Any) -> None:
-    if layer.ranks and input.ndim not in layer.ranks:
-        raise ArgumentError(f"{type(layer).__name__} takes {' or '.join(map(str, layer.ranks))} axes, not {input.ndim}.")
+def _check_rank(layer: Layer, ranks: tuple[int, ...], input: Variable) -> None:
+    if ranks and input.ndim not in ranks:
+        raise ArgumentError(f"{type(layer).__name__} takes {' or '.join(map(str, ranks))} axes, not {input.ndim}.")
 
 
-class _BatchNorm(LayerNorm):
-    """Normalise each channel: by the batch in training, which also moves the running statistics, else by these."""
+class _BatchNorm(Layer):
+    """Base of batch normalisations: by the batch in training, which also moves the running statistics, else by these."""
 
     ranks: tuple[int, ...] = ()
     """How many axes an input has; empty for any number."""
 
-    takes = (
-        "num_features, momentum=0.9, epsilon=1e-05, weight_attr=None, bias_attr=None, data_format='NCHW', "
-        "use_global_stats=None, name=None"
-    )
+    _mean: Tensor
+    _variance: Tensor
 
-    def _make(self, args: Any) -> None:
-        count = args.num_features
+    def _make(
+        self,
+        num_features: int,
+        momentum: float,
+        epsilon: float,
+        weight_attr: BiasAttr,
+        bias_attr: BiasAttr,
+        data_format: Layout,
+        use_global_stats: bool | None,
+    ) -> None:
+        """Make scale, shift and the running statistics, which start as mean 0 and variance 1."""
         if str(self._dtype) == "float16":
             self.__dict__["_dtype"] = "float32"  # as in Paddle: squares of float16 overflow
         dtype = np.float64 if str(self._dtype) == "float64" else np.float32
-        self._num_features = count
-        self._options = {key: getattr(args, key) for key in ("momentum", "epsilon", "use_global_stats", "data_format")}
-        self._scaled([count], args)
-        self.register_buffer("_mean", leaf(np.zeros(count, dtype)))
-        self.register_buffer("_variance", leaf(np.ones(count, dtype)))
+        self._num_features, self._momentum, self._epsilon = num_features, momentum, epsilon
+        self._data_format, self._use_global_stats = data_format, use_global_stats
+        self.weight = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
+        self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)
+        self.register_buffer("_mean", leaf(np.zeros(num_features, dtype)))
+        self.register_buffer("_variance", leaf(np.ones(num_features, dtype)))
         self._mean.name, self._variance.name = f"{self.full_name()}.w_1", f"{self.full_name()}.w_2"
 
-    def forward(self, input: Any) -> Any:
-        _check_rank(self, input)
-        return F.batch_norm(input, self._mean, self._variance, self.weight, self.bias, self.training, **self._options)
+    def forward(self, input: AnyTensor) -> AnyTensor:
+        """Normalise, scale and shift.
+
+        Args:
+            input: floats [N, num_features, ...], or channels last.
+
+        Returns:
+            Floats of that shape.
+        """
+        _check_rank(self, self.ranks, input)
+        return F.batch_norm(
+            input,
+            self._mean,
+            self._variance,
+            self.weight,
+            self.bias,
+            self.training,
+            self._momentum,
+            self._epsilon,
+            self._data_format,
+            self._use_global_stats,
+        )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
-        return f"num_features={self._num_features}, momentum={self._options['momentum']}, epsilon={self._options['epsilon']}"
+        return f"num_features={self._num_features}, momentum={self._momentum}, epsilon={self._epsilon}"
 
 
 class BatchNorm1D(_BatchNorm):
-    """Batch normalisation of [N, C] or [N, C, L]. Ioffe and Szegedy 2015."""
+    """Normalise each channel of [N, C] or [N, C, L]: by the batch in training, else by running statistics. Ioffe and Szegedy 2015.
+
+    Args:
+        num_features: channels of the input.
+        momentum: the part of the running statistics that a step keeps.
+        epsilon: added to the variance.
+        weight_attr: attributes of the scale, which starts at 1: a ParamAttr, an initializer or a name; False for none.
+        bias_attr: the same for the shift, which starts at 0.
+        data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+        use_global_stats: True for the running statistics in training too.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+
+    Example:
+        >>> paddle.nn.BatchNorm1D(3)(paddle.ones([2, 3, 4])).shape
+        [2, 3, 4]
+    """
 
     ranks = (2, 3)
 
+    @checked
+    def __init__(
+        self,
+        num_features: int,
+        momentum: float = 0.9,
+        epsilon: float = 1e-05,
+        weight_attr: BiasAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout = "NCL",
+        use_global_stats: bool | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats)
+
 
 class BatchNorm2D(_BatchNorm):
-    """Batch normalisation of [N, C, H, W]. Ioffe and Szegedy 2015."""
+    """Normalise each channel of [N, C, H, W]: by the batch in training, else by running statistics. Ioffe and Szegedy 2015.
+
+    Args:
+        num_features: channels of the input.
+        momentum: the part of the running statistics that a step keeps.
+        epsilon: added to the variance.
+        weight_attr: attributes of the scale, which starts at 1: a ParamAttr, an initializer or a name; False for none.
+        bias_attr: the same for the shift, which starts at 0.
+        data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+        use_global_stats: True for the running statistics in training too.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+
+    Example:
+        >>> paddle.nn.BatchNorm2D(3)(paddle.ones([2, 3, 4, 4])).shape
+        [2, 3, 4, 4]
+    """
 
     ranks = (4,)
 
+    @checked
+    def __init__(
+        self,
+        num_features: int,
+        momentum: float = 0.9,
+        epsilon: float = 1e-05,
+        weight_attr: BiasAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout = "NCHW",
+        use_global_stats: bool | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats)
+
 
 class BatchNorm3D(_BatchNorm):
-    """Batch normalisation of [N, C, D, H, W]. Ioffe and Szegedy 2015."""
+    """Normalise each channel of [N, C, D, H, W]: by the batch in training, else by running statistics. Ioffe and Szegedy 2015.
+
+    Args:
+        num_features: channels of the input.
+        momentum: the part of the running statistics that a step keeps.
+        epsilon: added to the variance.
+        weight_attr: attributes of the scale, which starts at 1: a ParamAttr, an initializer or a name; False for none.
+        bias_attr: the same for the shift, which starts at 0.
+        data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+        use_global_stats: True for the running statistics in training too.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+
+    Example:
+        >>> paddle.nn.BatchNorm3D(3)(paddle.ones([2, 3, 2, 4, 4])).shape
+        [2, 3, 2, 4, 4]
+    """
 
     ranks = (5,)
 
+    @checked
+    def __init__(
+        self,
+        num_features: int,
+        momentum: float = 0.9,
+        epsilon: float = 1e-05,
+        weight_attr: BiasAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout = "NCDHW",
+        use_global_stats: bool | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats)
+
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation; in one process it is that of its batch."""
+    """Normalise each channel by the batch of all processes. In one process it is that of its batch.
+
+    Args:
+        num_features: channels of the input.
+        momentum: the part of the running statistics that a step keeps.
+        epsilon: added to the variance.
+        weight_attr: attributes of the scale, which starts at 1: a ParamAttr, an initializer or a name; False for none.
+        bias_attr: the same for the shift, which starts at 0.
+        data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+        use_global_stats: True for the running statistics in training too.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+
+    Example:
+        >>> paddle.nn.SyncBatchNorm(3)(paddle.ones([2, 3, 4])).shape
+        [2, 3, 4]
+    """
+
+    @checked
+    def __init__(
+        self,
+        num_features: int,
+        momentum: float = 0.9,
+        epsilon: float = 1e-05,
+        weight_attr: BiasAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout = "NCHW",
+        use_global_stats: bool | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats)
 
     @classmethod
-    def convert_sync_batchnorm(cls, layer: Layer) -> Layer:
-        """The layer itself."""
+    def convert_sync_batchnorm(cls, layer: AnyLayer) -> AnyLayer:
+        """Return the layer itself: an eager layer lives in one process."""
         return layer
 
 
 class BatchNorm(_BatchNorm):
-    """Batch normalisation of any number of axes, with Paddle 1's arguments, followed by an activation."""
+    """Normalise each channel of any number of axes, with Paddle 1's arguments, then apply an activation.
 
-    takes = (
-        "num_channels, act=None, is_test=False, momentum=0.9, epsilon=1e-05, param_attr=None, bias_attr=None, dtype='float32', "
-        "data_layout='NCHW', in_place=False, moving_mean_name=None, moving_variance_name=None, "
-        "do_model_average_for_mean_and_var=True, use_global_stats=False, trainable_statistics=False"
-    )
+    Args:
+        num_channels: channels of the input.
+        act: a function of ``nn.functional`` that is applied last, such as 'relu'; None for none.
+        is_test: start in inference.
+        momentum: the part of the running statistics that a step keeps.
+        epsilon: added to the variance.
+        param_attr: attributes of the scale, which starts at 1: a ParamAttr, an initializer or a name; False for none.
+        bias_attr: the same for the shift, which starts at 0.
+        dtype: accepted as in Paddle.
+        data_layout: channels are on axis 1 if its second letter is C, else on the last axis.
+        in_place, moving_mean_name, moving_variance_name: accepted as in Paddle.
+        do_model_average_for_mean_and_var, trainable_statistics: accepted as in Paddle.
+        use_global_stats: True for the running statistics in training too.
 
-    def _make(self, args: Any) -> None:
-        args.num_features, args.weight_attr, args.data_format = args.num_channels, args.param_attr, args.data_layout
-        super()._make(args)
-        self._act = args.act
-        if args.is_test:
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.BatchNorm(3, act="relu")(paddle.ones([2, 3, 4])).shape
+        [2, 3, 4]
+    """
+
+    @checked
+    def __init__(
+        self,
+        num_channels: int,
+        act: Activation | None = None,
+        is_test: bool = False,
+        momentum: float = 0.9,
+        epsilon: float = 1e-05,
+        param_attr: BiasAttr = None,
+        bias_attr: BiasAttr = None,
+        dtype: FloatName = "float32",
+        data_layout: Layout = "NCHW",
+        in_place: bool = False,
+        moving_mean_name: str | None = None,
+        moving_variance_name: str | None = None,
+        do_model_average_for_mean_and_var: bool = True,
+        use_global_stats: bool | None = False,
+        trainable_statistics: bool = False,
+    ) -> None:
+        super().__init__()
+        self._make(num_channels, momentum, epsilon, param_attr, bias_attr, data_layout, use_global_stats)
+        self._act = act
+        if is_test:
             self.eval()
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: AnyTensor) -> AnyTensor:
+        """Normalise, scale and shift, and apply the activation.
+
+        Args:
+            input: floats [N, num_channels, ...], or channels last.
+
+        Returns:
+            Floats of that shape.
+        """
         y = super().forward(input)
-        return y if self._act is None else getattr(F, self._act)(y)
+        if self._act is None:
+            return y
+        activated: AnyTensor = getattr(F, self._act)(y)
+        return activated
 
 
-class _InstanceNorm(LayerNorm):
-    """Normalise each channel of each sample by itself. Ulyanov, Vedaldi and Lempitsky 2016."""
+class _InstanceNorm(Layer):
+    """Base of instance normalisations."""
 
     ranks: tuple[int, ...] = ()
 
-    takes = "num_features, epsilon=1e-05, momentum=0.9, weight_attr=None, bias_attr=None, data_format='NCHW', name=None"
+    def _make(
+        self,
+        num_features: int,
+        epsilon: float,
+        momentum: float,
+        weight_attr: BiasAttr,
+        bias_attr: BiasAttr,
+        data_format: Layout,
+    ) -> None:
+        if (weight_attr is False) != (bias_attr is False):
+            raise ArgumentError(f"{type(self).__name__}: weight_attr and bias_attr are both False, or neither is.")
+        self._num_features, self._epsilon = num_features, epsilon
+        self._momentum, self._data_format = momentum, data_format
+        self.scale = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
+        self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)
 
-    def _make(self, args: Any) -> None:
-        if (args.weight_attr is False) != (args.bias_attr is False):
-            raise ArgumentError("weight_attr and bias_attr of an instance norm are both False, or neither is.")
-        self._num_features = args.num_features
-        self._options = {"eps": args.epsilon, "momentum": args.momentum, "data_format": args.data_format}
-        self._scaled([args.num_features], args, "scale")
+    def forward(self, input: AnyTensor) -> AnyTensor:
+        """Normalise, scale and shift.
 
-    def forward(self, input: Any) -> Any:
-        _check_rank(self, input)
-        return F.instance_norm(input, weight=self.scale, bias=self.bias, **self._options)
+        Args:
+            input: floats [N, num_features, ...].
+
+        Returns:
+            Floats of that shape.
+        """
+        _check_rank(self, self.ranks, input)
+        return F.instance_norm(
+            input,
+            weight=self.scale,
+            bias=self.bias,
+            eps=self._epsilon,
+            momentum=self._momentum,
+            data_format=self._data_format,
+        )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
-        return f"num_features={self._num_features}, epsilon={self._options['eps']}"
+        return f"num_features={self._num_features}, epsilon={self._epsilon}"
 
 
 class InstanceNorm1D(_InstanceNorm):
-    """Instance normalisation of [N, C] or [N, C, L]."""
+    """Normalise each channel of each sample of [N, C] or [N, C, L] by itself. Ulyanov, Vedaldi and Lempitsky 2016.
+
+    Args:
+        num_features: channels of the input.
+        epsilon: added to the variance.
+        momentum: accepted as in Paddle; there are no running statistics.
+        weight_attr: attributes of the scale, which starts at 1: a ParamAttr, an initializer or a name; False for none.
+        bias_attr: the same for the shift, which starts at 0; False for none, as ``weight_attr``.
+        data_format: accepted as in Paddle; channels are on axis 1.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: if only one of scale and shift is False.
+
+    Example:
+        >>> paddle.nn.InstanceNorm1D(3)(paddle.ones([2, 3, 4])).shape
+        [2, 3, 4]
+    """
 
     ranks = (2, 3)
 
+    @checked
+    def __init__(
+        self,
+        num_features: int,
+        epsilon: float = 1e-05,
+        momentum: float = 0.9,
+        weight_attr: BiasAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout = "NCL",
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._make(num_features, epsilon, momentum, weight_attr, bias_attr, data_format)
+
 
 class InstanceNorm2D(_InstanceNorm):
-    """Instance normalisation of [N, C, H, W]."""
+    """Normalise each channel of each sample of [N, C, H, W] by itself. Ulyanov, Vedaldi and Lempitsky 2016.
+
+    Args:
+        num_features: channels of the input.
+        epsilon: added to the variance.
+        momentum: accepted as in Paddle; there are no running statistics.
+        weight_attr: attributes of the scale, which starts at 1: a ParamAttr, an initializer or a name; False for none.
+        bias_attr: the same for the shift, which starts at 0; False for none, as ``weight_attr``.
+        data_format: accepted as in Paddle; channels are on axis 1.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: if only one of scale and shift is False.
+
+    Example:
+        >>> paddle.nn.InstanceNorm2D(3)(paddle.ones([2, 3, 4, 4])).shape
+        [2, 3, 4, 4]
+    """
 
     ranks = (4,)
 
+    @checked
+    def __init__(
+        self,
+        num_features: int,
+        epsilon: float = 1e-05,
+        momentum: float = 0.9,
+        weight_attr: BiasAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout = "NCHW",
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._make(num_features, epsilon, momentum, weight_attr, bias_attr, data_format)
+
 
 class InstanceNorm3D(_InstanceNorm):
-    """Instance normalisation of [N, C, D, H, W]."""
+    """Normalise each channel of each sample of [N, C, D, H, W] by itself. Ulyanov, Vedaldi and Lempitsky 2016.
+
+    Args:
+        num_features: channels of the input.
+        epsilon: added to the variance.
+        momentum: accepted as in Paddle; there are no running statistics.
+        weight_attr: attributes of the scale, which starts at 1: a ParamAttr, an initializer or a name; False for none.
+        bias_attr: the same for the shift, which starts at 0; False for none, as ``weight_attr``.
+        data_format: accepted as in Paddle; channels are on axis 1.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: if only one of scale and shift is False.
+
+    Example:
+        >>> paddle.nn.InstanceNorm3D(3)(paddle.ones([2, 3, 2, 4, 4])).shape
+        [2, 3, 2, 4, 4]
+    """
 
     ranks = (5,)
 
+    @checked
+    def __init__(
+        self,
+        num_features: int,
+        epsilon: float = 1e-05,
+        momentum: float = 0.9,
+        weight_attr: BiasAttr = None,
+        bias_attr: BiasAttr = None,
+        data_format: Layout = "NCDHW",
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._make(num_features, epsilon, momentum, weight_attr, bias_attr, data_format)
 
-class SpectralNorm(MadeLayer):
-    """A weight divided by its largest singular value, by power iteration. Miyato et al. 2018.
+
+class SpectralNorm(Layer):
+    """Divide a weight by its largest singular value, by power iteration. Miyato et al. 2018.
 
     Each call moves the two vectors by ``power_iters`` steps.
+
+    Args:
+        weight_shape: the sizes of the weight.
+        dim: the axis whose entries are the rows of the matrix.
+        power_iters: steps of the iteration in each call.
+        epsilon: added to the lengths of the vectors.
+        dtype: element type of the vectors.
+        name: accepted as in Paddle.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+
+    Example:
+        >>> paddle.nn.SpectralNorm([2, 3], power_iters=2)(paddle.ones([2, 3])).shape
+        [2, 3]
     """
 
-    takes = "weight_shape, dim=0, power_iters=1, epsilon=1e-12, dtype='float32', name=None"
-
-    def _make(self, args: Any) -> None:
-        self._dtype, self._dim = args.dtype, args.dim
-        self._power_iters, self._epsilon = args.power_iters, args.epsilon
-        height, normal = args.weight_shape[args.dim], Normal(0.0, 1.0)
+    @checked
+    def __init__(
+        self,
+        weight_shape: Sequence[int],
+        dim: int = 0,
+        power_iters: int = 1,
+        epsilon: float = 1e-12,
+        dtype: FloatName = "float32",
+        name: str | None = None,
+    ) -> None:
+        super().__init__(dtype=dtype)
+        self._dim, self._power_iters, self._epsilon = dim, power_iters, epsilon
+        height, normal = weight_shape[dim], Normal(0.0, 1.0)
         self.weight_u = self.create_parameter([height], default_initializer=normal)
-        self.weight_v = self.create_parameter([math.prod(args.weight_shape) // height], default_initializer=normal)
+        self.weight_v = self.create_parameter([math.prod(weight_shape) // height], default_initializer=normal)
         self.weight_u.stop_gradient = self.weight_v.stop_gradient = True
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Divide a weight by its largest singular value.
+
+        Args:
+            x: floats of shape ``weight_shape``.
+
+        Returns:
+            Floats of that shape.
+        """
         vectors = (self.weight_u, self.weight_v)
         y, u, v = divided_by_spectral_norm(x, *vectors, self._dim, self._power_iters, self._epsilon)
         if self._power_iters and x.is_eager:
             self.weight_u.set_value(u.detach())
             self.weight_v.set_value(v.detach())
-        return y
+        return cast(AnyTensor, y)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]

@@ -5,12 +5,18 @@ Tests: tests/optimizer/test_optimizers.py.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.optimizer.optimizer import Optimizer
+from onnxgrad.internal.arguments import as_flag, as_function
+from onnxgrad.optimizer.clip import GradientClip
+from onnxgrad.optimizer.groups import Parameters
+from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.optimizer.optimizer import Optimizer, number_option
+from onnxgrad.optimizer.regularizer import WeightDecay
 from onnxgrad.optimizer.rows import ALL, SparseRows, looked_up
 
 __all__ = ["Adam", "AdamW", "Adamax", "Lamb", "NAdam", "RAdam"]
@@ -22,16 +28,27 @@ class _Moments(Optimizer):
     _powers = 2
     """How many of the betas have their power corrected for."""
 
-    takes = (
-        "learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, parameters=None, weight_decay=None, grad_clip=None, name=None"
-    )
-
-    def _begin(self, options: Any) -> None:
-        super()._begin(options)
-        for label in ("beta1", "beta2", "epsilon"):
-            number = getattr(self, f"_{label}")
-            if not number >= 0 or (number >= 1 and label != "epsilon"):
-                raise ArgumentError(f"{label} must lie in [0, 1), not {number}.")
+    def __init__(
+        self,
+        learning_rate: float | LRScheduler = 0.001,
+        beta1: float | Variable = 0.9,
+        beta2: float | Variable = 0.999,
+        epsilon: float | Variable = 1e-08,
+        parameters: Parameters = None,
+        weight_decay: float | WeightDecay | None = None,
+        grad_clip: GradientClip | None = None,
+        name: str | None = None,
+    ) -> None:
+        self._beta1 = number_option(self, "beta1", beta1)
+        self._beta2 = number_option(self, "beta2", beta2)
+        self._epsilon = number_option(self, "epsilon", epsilon)
+        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
+        for options in (vars(self), *(group.options for group in self._groups)):
+            for label in ("beta1", "beta2"):
+                if not 0 <= options.get(f"_{label}", 0.0) < 1:
+                    raise ArgumentError(f"{type(self).__name__}: {label} must lie in [0, 1), not {options[f'_{label}']}.")
+            if not options.get("_epsilon", 0.0) >= 0:
+                raise ArgumentError(f"{type(self).__name__}: epsilon is at least 0, not {options['_epsilon']}.")
 
     def _averages(self, op: Builder, m: Variable, v: Variable, g: Variable, rows: SparseRows = ALL) -> tuple[Variable, Variable]:
         """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2, by the square of (1 - b1) g, which a product can give as it is"""
@@ -113,18 +130,58 @@ def _apart(op: Builder, vector: Variable, parameters: list[Variable]) -> list[Va
 
 class Adam(_Moments):
     """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p -= lr c m / (sqrt(v) + eps r), r = sqrt(1 - b2^t), c = r / (1 - b1^t).
-
-    ``amsgrad`` puts the largest v so far under the root. Reddi, Kale and Kumar 2018.
+    Kingma and Ba 2015.
 
     ``lazy_mode`` leaves rows of an embedding, and their averages, that a batch does not look up as they are: for
     ``embedding(is_sparse=True)``, and for every lookup of a loaded file, of float32 tables that nothing else reads and without
     regularization. Other parameters, and eager ones, are updated as a whole. AdamW decays the same rows.
+
+    Args:
+        learning_rate: a number, or a scheduler whose present value every run uses.
+        beta1, beta2: how much of the averages m and v a step keeps, in [0, 1).
+        epsilon: added to the root, at least 0.
+        parameters: those to train, or groups of them; None for all trainable ones. ``Optimizer`` tells more of these four.
+        weight_decay: a number (L2), ``L1Decay`` or ``L2Decay``.
+        grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``.
+        lazy_mode: leave rows of an embedding that a batch does not look up and their averages as they are.
+        multi_precision: accepted for compatibility; 16-bit parameters always have float32 master weights.
+        use_multi_tensor: accepted for compatibility.
+        amsgrad: put the largest v so far under the root. Reddi, Kale and Kumar 2018.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``beta1`` or ``beta2`` lies outside [0, 1), or ``epsilon`` is below 0.
+
+    Example:
+        >>> w = paddle.to_tensor([2.0], stop_gradient=False)
+        >>> optimizer = paddle.optimizer.Adam(0.5, parameters=[w])
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.numpy().round(4)
+        array([1.5], dtype=float32)
     """
 
-    takes = (
-        "learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, parameters=None, weight_decay=None, grad_clip=None, "
-        "lazy_mode=False, multi_precision=False, use_multi_tensor=False, amsgrad=False, name=None"
-    )
+    def __init__(
+        self,
+        learning_rate: float | LRScheduler = 0.001,
+        beta1: float | Variable = 0.9,
+        beta2: float | Variable = 0.999,
+        epsilon: float | Variable = 1e-08,
+        parameters: Parameters = None,
+        weight_decay: float | WeightDecay | None = None,
+        grad_clip: GradientClip | None = None,
+        lazy_mode: bool = False,
+        multi_precision: bool = False,
+        use_multi_tensor: bool = False,
+        amsgrad: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self._lazy_mode = as_flag(self, "lazy_mode", lazy_mode)
+        self._multi_precision = as_flag(self, "multi_precision", multi_precision)
+        self._use_multi_tensor = as_flag(self, "use_multi_tensor", use_multi_tensor)
+        self._amsgrad = as_flag(self, "amsgrad", amsgrad)
+        super().__init__(learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip, name)
 
     def _scales(self, op: Builder, parameters: list[Variable], rate: Variable) -> list[_Scale]:
         return self._corrected(op, parameters, rate, "moment1", "moment2", *["moment2_max"] * self._amsgrad)
@@ -151,23 +208,74 @@ class Adam(_Moments):
 
 class AdamW(Adam):
     """Adam with decoupled decay: p is first multiplied by 1 - lr * weight_decay.
+    Loshchilov and Hutter 2019.
 
-    A parameter's own regularizer (``ParamAttr``) adds to its gradient besides. ``apply_decay_param_fun`` takes a parameter's name
-    and says whether it decays; ``lr_ratio`` takes the parameter and gives a factor on its learning rate.
+    A parameter's own regularizer (``ParamAttr``) adds to its gradient besides.
+
+    Args:
+        learning_rate: a number, or a scheduler whose present value every run uses.
+        beta1, beta2: how much of the averages m and v a step keeps, in [0, 1).
+        epsilon: added to the root, at least 0.
+        parameters: those to train, or groups of them; None for all trainable ones. ``Optimizer`` tells more of these four.
+        weight_decay: a float.
+        lr_ratio: takes a parameter and returns a factor on its learning rate.
+        apply_decay_param_fun: takes a parameter's name and says whether it decays; None for all.
+        grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``.
+        lazy_mode: as in ``Adam``; the same rows decay.
+        multi_precision: accepted for compatibility; 16-bit parameters always have float32 master weights.
+        amsgrad: put the largest v so far under the root. Reddi, Kale and Kumar 2018.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``beta1`` or ``beta2`` lies outside [0, 1), or ``epsilon`` is below 0.
+
+    Example:
+        >>> w = paddle.to_tensor([2.0], stop_gradient=False)
+        >>> optimizer = paddle.optimizer.AdamW(0.5, parameters=[w], weight_decay=0.5)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.numpy().round(4)
+        array([1.], dtype=float32)
     """
 
-    takes = (
-        "learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-08, parameters=None, weight_decay=0.01, lr_ratio=None, "
-        "apply_decay_param_fun=None, grad_clip=None, lazy_mode=False, multi_precision=False, amsgrad=False, name=None"
-    )
-
-    def _begin(self, options: Any) -> None:
-        if not isinstance(options.weight_decay, float):
-            raise ArgumentTypeError(f"AdamW: weight_decay is a float, not {options.weight_decay!r}.")
-        for group in options.parameters if isinstance(options.parameters, (list, tuple)) else ():
+    def __init__(
+        self,
+        learning_rate: float | LRScheduler = 0.001,
+        beta1: float | Variable = 0.9,
+        beta2: float | Variable = 0.999,
+        epsilon: float | Variable = 1e-08,
+        parameters: Parameters = None,
+        weight_decay: float = 0.01,
+        lr_ratio: Callable[[Variable], float] | None = None,
+        apply_decay_param_fun: Callable[[str], bool] | None = None,
+        grad_clip: GradientClip | None = None,
+        lazy_mode: bool = False,
+        multi_precision: bool = False,
+        amsgrad: bool = False,
+        name: str | None = None,
+    ) -> None:
+        if not isinstance(weight_decay, float):
+            raise ArgumentTypeError(f"AdamW: weight_decay is a float, not {weight_decay!r}.")
+        for group in parameters if isinstance(parameters, (list, tuple)) else ():
             if isinstance(group, dict) and not isinstance(group.get("weight_decay", 0.0), (int, float)):
                 raise ArgumentTypeError(f"AdamW: weight_decay of a group is a number, not {group['weight_decay']!r}.")
-        super()._begin(options)
+        self._lr_ratio = None if lr_ratio is None else as_function(self, "lr_ratio", lr_ratio)
+        decays = apply_decay_param_fun
+        self._apply_decay_param_fun = None if decays is None else as_function(self, "apply_decay_param_fun", decays)
+        super().__init__(
+            learning_rate,
+            beta1,
+            beta2,
+            epsilon,
+            parameters,
+            weight_decay,
+            grad_clip,
+            lazy_mode,
+            multi_precision,
+            amsgrad=amsgrad,
+            name=name,
+        )
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
         own = self._own_decay(p)
@@ -184,7 +292,29 @@ class AdamW(Adam):
 
 
 class Adamax(_Moments):
-    """m = b1 m + (1 - b1) g;  u = max(|g|, b2 u + eps);  p -= lr / (1 - b1^t) * m / u. Kingma and Ba 2015."""
+    """m = b1 m + (1 - b1) g;  u = max(|g|, b2 u + eps);  p -= lr / (1 - b1^t) * m / u. Kingma and Ba 2015.
+
+    Args:
+        learning_rate: a number, or a scheduler whose present value every run uses.
+        beta1, beta2: how much of m and u a step keeps, in [0, 1).
+        epsilon: added to u, at least 0.
+        parameters: those to train, or groups of them; None for all trainable ones. ``Optimizer`` tells more of these four.
+        weight_decay: a number (L2), ``L1Decay`` or ``L2Decay``.
+        grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``beta1`` or ``beta2`` lies outside [0, 1), or ``epsilon`` is below 0.
+
+    Example:
+        >>> w = paddle.to_tensor([2.0], stop_gradient=False)
+        >>> optimizer = paddle.optimizer.Adamax(0.5, parameters=[w])
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.numpy().round(4)
+        array([1.5], dtype=float32)
+    """
 
     _powers = 1
 
@@ -207,15 +337,53 @@ class Lamb(_Moments):
     """r = mhat / (sqrt(vhat) + eps) + decay p;  p -= lr |p| / |r| r. You et al. 2020.
 
     Args:
+        learning_rate: a number, or a scheduler whose present value every run uses.
+        lamb_weight_decay: the decay, a number.
+        beta1, beta2: how much of the averages m and v a step keeps, in [0, 1).
+        epsilon: added to the root, at least 0.
+        parameters: those to train, or groups of them; None for all trainable ones. ``Optimizer`` tells more of them.
+        grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``.
         exclude_from_weight_decay_fn: takes a parameter and says whether it is left out; its decay and its ratio |p| / |r| are
             then 0 and 1.
+        multi_precision: accepted for compatibility; 16-bit parameters always have float32 master weights.
         always_adapt: use the ratio without decay too.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``beta1`` or ``beta2`` lies outside [0, 1), or ``epsilon`` is below 0.
+
+    Example:
+        >>> w = paddle.to_tensor([2.0], stop_gradient=False)
+        >>> optimizer = paddle.optimizer.Lamb(0.5, parameters=[w], lamb_weight_decay=0.5)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.numpy().round(4)
+        array([1.], dtype=float32)
     """
 
-    takes = (
-        "learning_rate=0.001, lamb_weight_decay=0.01, beta1=0.9, beta2=0.999, epsilon=1e-06, parameters=None, grad_clip=None, "
-        "exclude_from_weight_decay_fn=None, multi_precision=False, always_adapt=False, name=None"
-    )
+    def __init__(
+        self,
+        learning_rate: float | LRScheduler = 0.001,
+        lamb_weight_decay: float | Variable = 0.01,
+        beta1: float | Variable = 0.9,
+        beta2: float | Variable = 0.999,
+        epsilon: float | Variable = 1e-06,
+        parameters: Parameters = None,
+        grad_clip: GradientClip | None = None,
+        exclude_from_weight_decay_fn: Callable[[Variable], bool] | None = None,
+        multi_precision: bool = False,
+        always_adapt: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self._lamb_weight_decay = number_option(self, "lamb_weight_decay", lamb_weight_decay)
+        excludes = exclude_from_weight_decay_fn
+        self._exclude_from_weight_decay_fn = (
+            None if excludes is None else as_function(self, "exclude_from_weight_decay_fn", excludes)
+        )
+        self._multi_precision = as_flag(self, "multi_precision", multi_precision)
+        self._always_adapt = as_flag(self, "always_adapt", always_adapt)
+        super().__init__(learning_rate, beta1, beta2, epsilon, parameters, None, grad_clip, name)
 
     def _scales(self, op: Builder, parameters: list[Variable], rate: Variable) -> list[_Scale]:
         return self._corrected(op, parameters, rate, "moment1", "moment2")
@@ -248,12 +416,45 @@ def _trust_ratio(op: Builder, p: Variable, direction: Variable) -> Variable:
 
 class NAdam(_Moments):
     """Adam with Nesterov's momentum: with mu_t = b1 (1 - 0.5 * 0.96^(momentum_decay t)) and M_t their product,
-    p -= lr (mu_{t+1} m / (1 - M_{t+1}) + (1 - mu_t) g / (1 - M_t)) / (sqrt(v / (1 - b2^t)) + eps). Dozat 2016."""
+    p -= lr (mu_{t+1} m / (1 - M_{t+1}) + (1 - mu_t) g / (1 - M_t)) / (sqrt(v / (1 - b2^t)) + eps). Dozat 2016.
 
-    takes = (
-        "learning_rate=0.002, beta1=0.9, beta2=0.999, epsilon=1e-08, momentum_decay=0.004, parameters=None, weight_decay=None, "
-        "grad_clip=None, name=None"
-    )
+    Args:
+        learning_rate: a number, or a scheduler whose present value every run uses.
+        beta1, beta2: how much of the averages m and v a step keeps, in [0, 1).
+        epsilon: added to the root, at least 0.
+        momentum_decay: how fast mu rises to b1.
+        parameters: those to train, or groups of them; None for all trainable ones. ``Optimizer`` tells more of these four.
+        weight_decay: a number (L2), ``L1Decay`` or ``L2Decay``.
+        grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``beta1`` or ``beta2`` lies outside [0, 1), or ``epsilon`` is below 0.
+
+    Example:
+        >>> w = paddle.to_tensor([2.0], stop_gradient=False)
+        >>> optimizer = paddle.optimizer.NAdam(0.5, parameters=[w])
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.numpy().round(4)
+        array([1.4718], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | LRScheduler = 0.002,
+        beta1: float | Variable = 0.9,
+        beta2: float | Variable = 0.999,
+        epsilon: float | Variable = 1e-08,
+        momentum_decay: float | Variable = 0.004,
+        parameters: Parameters = None,
+        weight_decay: float | WeightDecay | None = None,
+        grad_clip: GradientClip | None = None,
+        name: str | None = None,
+    ) -> None:
+        self._momentum_decay = number_option(self, "momentum_decay", momentum_decay)
+        super().__init__(learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip, name)
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
         decay, b1 = self._momentum_decay, self._beta1
@@ -271,7 +472,29 @@ class NAdam(_Moments):
 
 
 class RAdam(_Moments):
-    """Adam once enough gradients are seen for its variance to be trusted (rho_t > 5), momentum before. Liu et al. 2020."""
+    """Adam once enough gradients are seen for its variance to be trusted (rho_t > 5), momentum before. Liu et al. 2020.
+
+    Args:
+        learning_rate: a number, or a scheduler whose present value every run uses.
+        beta1, beta2: how much of the averages m and v a step keeps, in [0, 1).
+        epsilon: added to the root, at least 0.
+        parameters: those to train, or groups of them; None for all trainable ones. ``Optimizer`` tells more of these four.
+        weight_decay: a number (L2), ``L1Decay`` or ``L2Decay``.
+        grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``beta1`` or ``beta2`` lies outside [0, 1), or ``epsilon`` is below 0.
+
+    Example:
+        >>> w = paddle.to_tensor([2.0], stop_gradient=False)
+        >>> optimizer = paddle.optimizer.RAdam(0.25, parameters=[w])
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.numpy().round(4)
+        array([1.], dtype=float32)
+    """
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
         b2 = self._beta2

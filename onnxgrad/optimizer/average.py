@@ -13,10 +13,12 @@ from onnxgrad.core.ir.defaults import create_global_var, default_main_program
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable, set_values
+from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import as_number, as_text, wrong_kind
 from onnxgrad.optimizer.master import is_narrow, master_of
 
 __all__ = ["ExponentialMovingAverage"]
@@ -29,9 +31,13 @@ class ExponentialMovingAverage:
     ``do_model_average`` False, and what training does not change, is left as it is.
 
     Args:
-        decay: close to 1.
+        decay: how much of the average a step keeps, in [0, 1) and close to 1.
         thres_steps: a variable that counts steps; the decay is then at most (1 + steps) / (10 + steps).
         name: put before the names of the averages.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``decay`` lies elsewhere.
 
     Example:
         >>> loss = paddle.mean(static.nn.fc(static.data("x", [None, 2]), 1))
@@ -47,11 +53,13 @@ class ExponentialMovingAverage:
     """
 
     def __init__(self, decay: float = 0.999, thres_steps: Variable | None = None, name: str | None = None) -> None:
-        if not 0.0 <= float(decay) < 1.0:
+        self._decay = as_number(self, "decay", decay)
+        if not 0.0 <= self._decay < 1.0:
             raise ArgumentError(f"ExponentialMovingAverage: decay lies in [0, 1), not {decay}.")
-        self._decay = float(decay)
+        if thres_steps is not None and not isinstance(thres_steps, Variable):
+            raise wrong_kind(self, "thres_steps", "a Variable", thres_steps)
         self._threshold = thres_steps
-        self._prefix = name or ""
+        self._prefix = as_text(self, "name", name) or ""
         self._averages: list[tuple[Variable, Variable]] = []
         self._steps: Variable | None = None
         self._rate: Variable | None = None
@@ -99,7 +107,7 @@ class ExponentialMovingAverage:
     def _state(self, name: str, shape: list[int], value: float, dtype: Any) -> Variable:
         return create_global_var(shape, value, dtype, persistable=True, name=f"{self._prefix}{name}_0")
 
-    def apply(self, executor: Any = None, need_restore: bool = True) -> AbstractContextManager[None]:
+    def apply(self, executor: Executor | None = None, need_restore: bool = True) -> AbstractContextManager[None]:
         """Put the averages in place of the parameters inside a ``with`` block. A block within another one changes nothing.
 
         Args:
@@ -112,7 +120,7 @@ class ExponentialMovingAverage:
         self._check_updated()
         return _Applied(self, need_restore)
 
-    def restore(self, executor: Any = None) -> None:
+    def restore(self, executor: Executor | None = None) -> None:
         """Put the parameters back."""
         if self._kept is not None:
             set_values((p, self._kept.weights[p]) for p in self._kept.weights)

@@ -12,10 +12,24 @@ from typing import TypeAlias
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import as_number
 
 __all__ = ["ClipGradByGlobalNorm", "ClipGradByNorm", "ClipGradByValue", "GradientClip"]
 
 Pairs: TypeAlias = "list[tuple[Variable, Variable]]"
+
+
+def as_norm(owner: object, clip_norm: float) -> float:
+    """Read the norm that gradients are scaled down to.
+
+    Raises:
+        ArgumentTypeError: if it is not a number.
+        ArgumentError: if it is below 0.
+    """
+    norm = as_number(owner, "clip_norm", clip_norm)
+    if not norm >= 0:
+        raise ArgumentError(f"{type(owner).__name__}: clip_norm is at least 0, not {clip_norm}.")
+    return norm
 
 
 def clips(p: Variable) -> bool:
@@ -47,23 +61,52 @@ class GradientClip:
 
 
 class ClipGradByValue(GradientClip):
-    """Each element limited to [min, max]; ``min`` is -max unless given."""
+    """Limit each element to [min, max].
+
+    Args:
+        max: the upper limit, above 0 where ``min`` is not given.
+        min: the lower limit; None for -max.
+
+    Raises:
+        ArgumentTypeError: if a limit is not a number.
+        ArgumentError: if ``max`` is not above 0 and there is no ``min``.
+
+    Example:
+        >>> p = paddle.create_parameter([2], "float32")
+        >>> ((_, g),) = paddle.nn.ClipGradByValue(1.0)([(p, paddle.to_tensor([0.5, -4.0]))])
+        >>> g.tolist()
+        [0.5, -1.0]
+    """
 
     def __init__(self, max: float, min: float | None = None) -> None:
-        if min is None and not max > 0:
+        self.max = as_number(self, "max", max)
+        self.min = -self.max if min is None else as_number(self, "min", min)
+        if min is None and not self.max > 0:
             raise ArgumentError(f"ClipGradByValue needs max > 0, not {max}.")
-        self.max = float(max)
-        self.min = -self.max if min is None else float(min)
 
     def clip(self, op: Builder, g: Variable) -> Variable:
         return op.Clip(g, self.min, self.max)
 
 
 class ClipGradByNorm(GradientClip):
-    """Each gradient scaled down to norm ``clip_norm`` if it is longer: g * c / max(norm, c)."""
+    """Scale each gradient down to norm c if it is longer: g * c / max(norm, c).
+
+    Args:
+        clip_norm: the norm c, at least 0.
+
+    Raises:
+        ArgumentTypeError: if it is not a number.
+        ArgumentError: if it is below 0.
+
+    Example:
+        >>> p = paddle.create_parameter([2], "float32")
+        >>> ((_, g),) = paddle.nn.ClipGradByNorm(2.5)([(p, paddle.to_tensor([3.0, 4.0]))])
+        >>> g.tolist()
+        [1.5, 2.0]
+    """
 
     def __init__(self, clip_norm: float) -> None:
-        self.clip_norm = float(clip_norm)
+        self.clip_norm = as_norm(self, clip_norm)
 
     def clip(self, op: Builder, g: Variable) -> Variable:
         norm = op.Sqrt(op.ReduceSumSquare(g, keepdims=0))
@@ -71,10 +114,25 @@ class ClipGradByNorm(GradientClip):
 
 
 class ClipGradByGlobalNorm(GradientClip):
-    """All gradients scaled by c / max(norm of all together, c). Parameters with ``need_clip=False`` stay out of it."""
+    """Scale all gradients by c / max(norm of all together, c). Parameters with ``need_clip=False`` stay out of it.
+
+    Args:
+        clip_norm: the norm c, at least 0.
+        group_name, auto_skip_clip: accepted for compatibility.
+
+    Raises:
+        ArgumentTypeError: if ``clip_norm`` is not a number.
+        ArgumentError: if it is below 0.
+
+    Example:
+        >>> p, q = paddle.create_parameter([1], "float32"), paddle.create_parameter([1], "float32")
+        >>> pairs = [(p, paddle.to_tensor([3.0])), (q, paddle.to_tensor([4.0]))]
+        >>> [g.tolist() for _, g in paddle.nn.ClipGradByGlobalNorm(2.5)(pairs)]
+        [[1.5], [2.0]]
+    """
 
     def __init__(self, clip_norm: float, group_name: str = "default_group", auto_skip_clip: bool = False) -> None:
-        self.clip_norm = float(clip_norm)
+        self.clip_norm = as_norm(self, clip_norm)
 
     def apply(self, op: Builder, pairs: Pairs) -> Pairs:
         squares = [op.Cast(op.ReduceSumSquare(g, keepdims=0), to=1) for p, g in pairs if clips(p)]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal import state
-from onnxgrad.optimizer.optimizer import Optimizer
+from onnxgrad.optimizer.groups import Parameters
+from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.optimizer.optimizer import Optimizer, int_option, number_option
 
 __all__ = ["LBFGS"]
 
@@ -32,8 +34,11 @@ class LBFGS(Optimizer):
         history_size: how many changes of the gradient are kept.
         line_search_fn: None, or 'strong_wolfe' for a step that fulfils the strong Wolfe conditions (0.0001 and 0.9).
         parameters: the eager tensors to train.
+        weight_decay, grad_clip: not offered.
+        name: kept as an attribute.
 
     Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
         ArgumentError: if ``line_search_fn`` is another word, or decay or clipping is asked for, which the loss would not know of.
 
     Example:
@@ -49,23 +54,36 @@ class LBFGS(Optimizer):
         array([1., 1.], dtype=float32)
     """
 
-    takes = (
-        "learning_rate=1.0, max_iter=20, max_eval=None, tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100, "
-        "line_search_fn=None, parameters=None, weight_decay=None, grad_clip=None, name=None"
-    )
-
-    def _begin(self, options: Any) -> None:
-        if options.weight_decay is not None or options.grad_clip is not None:
+    def __init__(
+        self,
+        learning_rate: float | LRScheduler = 1.0,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-07,
+        tolerance_change: float = 1e-09,
+        history_size: int = 100,
+        line_search_fn: Literal["strong_wolfe"] | None = None,
+        parameters: Parameters = None,
+        weight_decay: None = None,
+        grad_clip: None = None,
+        name: str | None = None,
+    ) -> None:
+        if weight_decay is not None or grad_clip is not None:
             raise ArgumentError("LBFGS takes no weight_decay or grad_clip. Write them into the closure's loss.")
-        super()._begin(options)
-        if self._line_search_fn not in (None, "strong_wolfe"):
-            raise ArgumentError(f"LBFGS: line_search_fn is None or 'strong_wolfe', not {self._line_search_fn!r}.")
-        self._limits = (self._max_iter, self._max_iter * 5 // 4 if self._max_eval is None else self._max_eval)
+        self._max_iter = int_option(self, "max_iter", max_iter)
+        self._max_eval = self._max_iter * 5 // 4 if max_eval is None else int_option(self, "max_eval", max_eval)
+        self._tolerance_grad = number_option(self, "tolerance_grad", tolerance_grad)
+        self._tolerance_change = number_option(self, "tolerance_change", tolerance_change)
+        self._history_size = int_option(self, "history_size", history_size)
+        if line_search_fn not in (None, "strong_wolfe"):
+            raise ArgumentError(f"LBFGS: line_search_fn is None or 'strong_wolfe', not {line_search_fn!r}.")
+        self._line_search_fn = line_search_fn
+        super().__init__(learning_rate, parameters, None, None, name)
         self._changes: deque[tuple[Vector, Vector]] = deque(maxlen=self._history_size)
         self._before: tuple[Vector, Vector] | None = None
         self._evaluations = 0
 
-    def step(self, closure: Callable[[], Tensor] | None = None) -> Any:
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor:  # type: ignore[override]
         """Minimise for up to ``max_iter`` directions.
 
         Args:
@@ -79,12 +97,11 @@ class LBFGS(Optimizer):
         """
         if closure is None:
             raise ArgumentError("LBFGS.step(closure) evaluates the loss several times. Pass a function that computes it.")
-        directions, evaluations = self._limits
         tolerance_grad, tolerance_change = self._tolerance_grad, self._tolerance_change
-        limit = self._evaluations + evaluations
+        limit = self._evaluations + self._max_eval
         x = self._position()
         first, loss, g = self._evaluate(closure, x)
-        for _ in range(directions):
+        for _ in range(self._max_iter):
             if np.abs(g).max(initial=0.0) <= tolerance_grad or self._evaluations >= limit:
                 break
             d = self._direction(x, g)

@@ -6,12 +6,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from copy import copy
 from itertools import pairwise
-from typing import Any
+from numbers import Real
+from typing import Any, Literal
 
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.internal.signatures import Taken
+import numpy as np
+
+from onnxgrad.eager.tensor import Tensor
+from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import as_flag, as_function, as_int, as_number, as_numbers, as_word, wrong_kind
 
 __all__ = [
     "CosineAnnealingDecay", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialDecay", "InverseTimeDecay", "LRScheduler",
@@ -20,38 +25,43 @@ __all__ = [
 ]  # fmt: skip
 
 
-class LRScheduler(Taken):
+class LRScheduler:
     """Base: subclasses give ``get_lr`` from ``base_lr`` and ``last_epoch``, which starts at 0.
 
+    A subclass sets what its ``get_lr`` needs and then calls this constructor, which computes the first rate.
+    With ``steps_by_itself`` the Executor moves on after each run.
+
     Args:
-        learning_rate: the rate to start from.
-        last_epoch: where to continue; -1 for the start.
+        learning_rate: the rate to start from, at least 0.
+        last_epoch: the step to continue from; -1 for the start.
         verbose: print the rate at each step.
 
-    With ``steps_by_itself`` the Executor moves on after each run.
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if the rate is below 0.
+
+    Example:
+        >>> class Halved(paddle.optimizer.lr.LRScheduler):
+        ...     def get_lr(self):
+        ...         return self.base_lr / 2**self.last_epoch
+        >>> schedule = Halved(0.5)
+        >>> schedule.step()
+        >>> schedule()
+        0.25
     """
 
     _keys: tuple[str, ...] = ("last_epoch", "last_lr")
-    last_epoch: int
     steps_by_itself = False
 
-    takes = "learning_rate=0.1, last_epoch=-1, verbose=False"
-
-    def _begin(self, options: Any) -> None:
-        vars(self).update(vars(options))
-        learning_rate = self._start()
-        if not isinstance(learning_rate, (int, float)):
-            raise ArgumentTypeError(f"the learning rate is a number, not {type(learning_rate).__name__}.")
-        if learning_rate < 0:
-            raise ArgumentError(f"the learning rate is at least 0, not {learning_rate}.")
-        self.base_lr = float(learning_rate)
-        self.last_lr = float(learning_rate)
+    def __init__(self, learning_rate: float = 0.1, last_epoch: int = -1, verbose: bool = False) -> None:
+        rate = as_number(self, "learning_rate", learning_rate)
+        if rate < 0:
+            raise ArgumentError(f"{type(self).__name__}: the learning rate is at least 0, not {learning_rate}.")
+        self.base_lr = rate
+        self.last_lr = rate
+        self.last_epoch = as_int(self, "last_epoch", last_epoch)
+        self.verbose = as_flag(self, "verbose", verbose)
         self.step()
-
-    def _start(self) -> float:
-        """The rate to start from; here subclasses look whether their arguments make sense."""
-        rate: float = self.learning_rate
-        return rate
 
     def __call__(self) -> float:
         return self.last_lr
@@ -80,6 +90,7 @@ class LRScheduler(Taken):
         ]
 
     def get_lr(self) -> float:
+        """Compute the rate of step ``last_epoch``."""
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
@@ -113,14 +124,33 @@ def _copy(scheduler: LRScheduler, copies: dict[LRScheduler, LRScheduler]) -> LRS
 
 
 class NoamDecay(LRScheduler):
-    """d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), 0 at step 0. Vaswani et al. 2017."""
+    """learning_rate * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5), 0 at step 0. Vaswani et al. 2017.
 
-    takes = "d_model, warmup_steps, learning_rate=1.0, last_epoch=-1, verbose=False"
+    Args:
+        d_model: width of the model, above 0.
+        warmup_steps: how many steps the rate rises, above 0.
+        learning_rate: factor on the rate.
+        last_epoch, verbose: as in ``LRScheduler``.
 
-    def _start(self) -> float:
-        if self.d_model <= 0:
-            raise ArgumentError(f"NoamDecay: d_model is positive, not {self.d_model}.")
-        return super()._start()
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``d_model`` or ``warmup_steps`` is not positive.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.NoamDecay(d_model=4, warmup_steps=4)
+        >>> schedule.step(4)
+        >>> schedule()
+        0.25
+    """
+
+    def __init__(
+        self, d_model: float, warmup_steps: float, learning_rate: float = 1.0, last_epoch: int = -1, verbose: bool = False
+    ) -> None:
+        self.d_model = as_number(self, "d_model", d_model)
+        self.warmup_steps = as_number(self, "warmup_steps", warmup_steps)
+        if self.d_model <= 0 or self.warmup_steps <= 0:
+            raise ArgumentError(f"NoamDecay: d_model and warmup_steps are positive, not {d_model} and {warmup_steps}.")
+        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         first = 1.0 if self.last_epoch == 0 else self.last_epoch**-0.5
@@ -128,45 +158,130 @@ class NoamDecay(LRScheduler):
 
 
 class PiecewiseDecay(LRScheduler):
-    """``values[i]`` until step ``boundaries[i]``."""
+    """``values[i]`` until step ``boundaries[i]``, and the last value from the last of them on.
 
-    takes = "boundaries, values, last_epoch=-1, verbose=False"
+    Args:
+        boundaries: the steps at which the rate changes, in rising order.
+        values: the rates, one more than boundaries.
+        last_epoch, verbose: as in ``LRScheduler``.
 
-    def _start(self) -> float:
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if there are not as many values, or the first is below 0.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.PiecewiseDecay([1, 2], [0.1, 0.05, 0.01])
+        >>> schedule.step()
+        >>> schedule()
+        0.05
+    """
+
+    def __init__(self, boundaries: Sequence[float], values: Sequence[float], last_epoch: int = -1, verbose: bool = False) -> None:
+        self.boundaries = as_numbers(self, "boundaries", boundaries)
+        self.values = as_numbers(self, "values", values)
         count = len(self.boundaries) + 1
         if len(self.values) != count:
             raise ArgumentError(f"PiecewiseDecay: {count - 1} boundaries need {count} values.")
-        return float(self.values[0])
+        super().__init__(self.values[0], last_epoch, verbose)
 
     def get_lr(self) -> float:
-        return float(self.values[bisect_right(self.boundaries, self.last_epoch)])
+        return self.values[bisect_right(self.boundaries, self.last_epoch)]
 
 
 class NaturalExpDecay(LRScheduler):
-    """rate * exp(-gamma * step)."""
+    """learning_rate * exp(-gamma * step).
 
-    takes = "learning_rate, gamma, last_epoch=-1, verbose=False"
+    Args:
+        learning_rate: the rate to start from.
+        gamma: how fast it falls.
+        last_epoch, verbose: as in ``LRScheduler``.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.NaturalExpDecay(0.5, gamma=0.1)
+        >>> schedule.step()
+        >>> round(schedule(), 4)
+        0.4524
+    """
+
+    def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
+        self.gamma = as_number(self, "gamma", gamma)
+        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         return self.base_lr * math.exp(-self.gamma * self.last_epoch)
 
 
 class InverseTimeDecay(LRScheduler):
-    """rate / (1 + gamma * step)."""
+    """learning_rate / (1 + gamma * step).
 
-    takes = "learning_rate, gamma, last_epoch=-1, verbose=False"
+    Args:
+        learning_rate: the rate to start from.
+        gamma: how fast it falls.
+        last_epoch, verbose: as in ``LRScheduler``.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.InverseTimeDecay(0.5, gamma=1.0)
+        >>> schedule.step()
+        >>> schedule()
+        0.25
+    """
+
+    def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
+        self.gamma = as_number(self, "gamma", gamma)
+        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
-        return float(self.base_lr / (1 + self.gamma * self.last_epoch))
+        return self.base_lr / (1 + self.gamma * self.last_epoch)
 
 
 class PolynomialDecay(LRScheduler):
-    """From the start to ``end_lr`` along (1 - step / decay_steps)^power; ``cycle`` stretches ``decay_steps`` again and again."""
+    """Move from the start to ``end_lr`` along (1 - step / decay_steps)^power.
 
-    takes = "learning_rate, decay_steps, end_lr=0.0001, power=1.0, cycle=False, last_epoch=-1, verbose=False"
+    Args:
+        learning_rate: the rate to start from.
+        decay_steps: after how many steps ``end_lr`` is reached, above 0.
+        end_lr: the rate to end with.
+        power: exponent of the curve; 1 for a straight line.
+        cycle: begin to fall again after ``decay_steps``, over a longer and longer time, rather than stay at ``end_lr``.
+        last_epoch, verbose: as in ``LRScheduler``.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``decay_steps`` is not positive.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.PolynomialDecay(0.5, decay_steps=10, end_lr=0.0)
+        >>> schedule.step(5)
+        >>> schedule()
+        0.25
+    """
+
+    def __init__(
+        self,
+        learning_rate: float,
+        decay_steps: float,
+        end_lr: float = 0.0001,
+        power: float = 1.0,
+        cycle: bool = False,
+        last_epoch: int = -1,
+        verbose: bool = False,
+    ) -> None:
+        self.decay_steps = as_number(self, "decay_steps", decay_steps)
+        if self.decay_steps <= 0:
+            raise ArgumentError(f"PolynomialDecay: decay_steps is positive, not {decay_steps}.")
+        self.end_lr = as_number(self, "end_lr", end_lr)
+        self.power = as_number(self, "power", power)
+        self.cycle = as_flag(self, "cycle", cycle)
+        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
-        steps, at = float(self.decay_steps), self.last_epoch
+        steps, at = self.decay_steps, self.last_epoch
         if self.cycle:
             steps *= max(1, math.ceil(at / steps))
         left = 1 - min(at, steps) / steps
@@ -174,23 +289,50 @@ class PolynomialDecay(LRScheduler):
 
 
 class LinearWarmup(LRScheduler):
-    """From ``start_lr`` to ``end_lr`` over ``warmup_steps`` steps, then another rate or schedule."""
+    """Rise from ``start_lr`` to ``end_lr`` over ``warmup_steps`` steps, then follow another rate or schedule.
 
-    takes = "learning_rate, warmup_steps, start_lr, end_lr, last_epoch=-1, verbose=False"
+    Args:
+        learning_rate: the rate, or the schedule, that follows; the schedule begins at its step 0.
+        warmup_steps: how many steps the rate rises.
+        start_lr: the rate to start from.
+        end_lr: the rate to rise to, at least ``start_lr``.
+        last_epoch, verbose: as in ``LRScheduler``.
 
-    def _start(self) -> float:
-        if not isinstance(self.learning_rate, (int, float, LRScheduler)):
-            type_name = type(self.learning_rate).__name__
-            raise ArgumentTypeError(f"LinearWarmup: learning_rate is a number or a schedule, not {type_name}.")
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``end_lr`` is below ``start_lr``.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.LinearWarmup(0.5, warmup_steps=4, start_lr=0.0, end_lr=0.5)
+        >>> schedule.step()
+        >>> schedule()
+        0.125
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | LRScheduler,
+        warmup_steps: float,
+        start_lr: float,
+        end_lr: float,
+        last_epoch: int = -1,
+        verbose: bool = False,
+    ) -> None:
+        if not isinstance(learning_rate, (Real, LRScheduler)):
+            raise wrong_kind(self, "learning_rate", "a number or a schedule", learning_rate)
+        self.learning_rate = learning_rate
+        self.warmup_steps = as_number(self, "warmup_steps", warmup_steps)
+        self.start_lr = as_number(self, "start_lr", start_lr)
+        self.end_lr = as_number(self, "end_lr", end_lr)
         if self.end_lr < self.start_lr:
-            raise ArgumentError(f"LinearWarmup: end_lr {self.end_lr} is below start_lr {self.start_lr}.")
-        return float(self.start_lr)
+            raise ArgumentError(f"LinearWarmup: end_lr {end_lr} is below start_lr {start_lr}.")
+        super().__init__(start_lr, last_epoch, verbose)
 
     def get_lr(self) -> float:
         if self.last_epoch < self.warmup_steps:
-            return float((self.end_lr - self.start_lr) * self.last_epoch / self.warmup_steps + self.start_lr)
+            return (self.end_lr - self.start_lr) * self.last_epoch / self.warmup_steps + self.start_lr
         if isinstance(self.learning_rate, LRScheduler):
-            self.learning_rate.step(self.last_epoch - self.warmup_steps)
+            self.learning_rate.step(int(self.last_epoch - self.warmup_steps))
             return self.learning_rate()
         return float(self.learning_rate)
 
@@ -210,74 +352,157 @@ class LinearWarmup(LRScheduler):
 
 
 class ExponentialDecay(LRScheduler):
-    """Multiply by ``gamma`` at every step."""
+    """Multiply by ``gamma`` at every step: learning_rate * gamma^step.
 
-    takes = "learning_rate, gamma, last_epoch=-1, verbose=False"
+    Args:
+        learning_rate: the rate to start from.
+        gamma: the factor, between 0 and 1.
+        last_epoch, verbose: as in ``LRScheduler``.
 
-    def _start(self) -> float:
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``gamma`` does not lie between 0 and 1.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.ExponentialDecay(0.5, gamma=0.5)
+        >>> schedule.step()
+        >>> schedule()
+        0.25
+    """
+
+    def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
+        self.gamma = as_number(self, "gamma", gamma)
         if not 0.0 < self.gamma < 1.0:
-            raise ArgumentError(f"ExponentialDecay: gamma lies between 0 and 1, not {self.gamma}.")
-        return super()._start()
+            raise ArgumentError(f"ExponentialDecay: gamma lies between 0 and 1, not {gamma}.")
+        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * self.gamma**self.last_epoch)
 
 
 class MultiStepDecay(LRScheduler):
-    """Multiply by ``gamma`` at each of the ``milestones``."""
+    """Multiply by ``gamma`` at each of the ``milestones``.
 
-    takes = "learning_rate, milestones, gamma=0.1, last_epoch=-1, verbose=False"
+    Args:
+        learning_rate: the rate to start from.
+        milestones: the steps at which it falls, in rising order.
+        gamma: the factor, below 1.
+        last_epoch, verbose: as in ``LRScheduler``.
 
-    def _start(self) -> float:
-        milestones = self.milestones
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if the milestones do not rise, or ``gamma`` is not below 1.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.MultiStepDecay(0.5, milestones=[1, 3], gamma=0.5)
+        >>> schedule.step(3)
+        >>> schedule()
+        0.125
+    """
+
+    def __init__(
+        self, learning_rate: float, milestones: Sequence[float], gamma: float = 0.1, last_epoch: int = -1, verbose: bool = False
+    ) -> None:
         if not isinstance(milestones, (list, tuple)):
-            raise ArgumentTypeError(f"MultiStepDecay: milestones is a list or tuple, not {type(milestones).__name__}.")
-        if sorted(set(milestones)) != list(milestones):
+            raise wrong_kind(self, "milestones", "a list or tuple", milestones)
+        self.milestones = as_numbers(self, "milestones", milestones)
+        self.gamma = as_number(self, "gamma", gamma)
+        if sorted(set(self.milestones)) != self.milestones:
             raise ArgumentError(f"MultiStepDecay: the milestones must increase: {list(milestones)}.")
         if self.gamma >= 1.0:
-            raise ArgumentError(f"{type(self).__name__}: gamma is below 1, not {self.gamma}.")
-        return super()._start()
+            raise ArgumentError(f"MultiStepDecay: gamma is below 1, not {gamma}.")
+        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * self.gamma ** bisect_right(self.milestones, self.last_epoch))
 
 
 class StepDecay(LRScheduler):
-    """Multiply by ``gamma`` every ``step_size`` steps."""
+    """Multiply by ``gamma`` every ``step_size`` steps.
 
-    takes = "learning_rate, step_size, gamma=0.1, last_epoch=-1, verbose=False"
+    Args:
+        learning_rate: the rate to start from.
+        step_size: after how many steps it falls, above 0.
+        gamma: the factor, below 1.
+        last_epoch, verbose: as in ``LRScheduler``.
 
-    def _start(self) -> float:
-        if not isinstance(self.step_size, int):
-            raise ArgumentTypeError(f"StepDecay: step_size is an int, not {type(self.step_size).__name__}.")
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``step_size`` is not positive, or ``gamma`` not below 1.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.StepDecay(0.5, step_size=2, gamma=0.5)
+        >>> schedule.step(2)
+        >>> schedule()
+        0.25
+    """
+
+    def __init__(
+        self, learning_rate: float, step_size: int, gamma: float = 0.1, last_epoch: int = -1, verbose: bool = False
+    ) -> None:
+        self.step_size = as_int(self, "step_size", step_size)
+        self.gamma = as_number(self, "gamma", gamma)
+        if self.step_size <= 0:
+            raise ArgumentError(f"StepDecay: step_size is positive, not {step_size}.")
         if self.gamma >= 1.0:
-            raise ArgumentError(f"{type(self).__name__}: gamma is below 1, not {self.gamma}.")
-        return super()._start()
+            raise ArgumentError(f"StepDecay: gamma is below 1, not {gamma}.")
+        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * self.gamma ** (self.last_epoch // self.step_size))
 
 
-class _OfFunction(LRScheduler):
-    """Base of the schedules that multiply the rate by a function of the step."""
+class LambdaDecay(LRScheduler):
+    """learning_rate * lr_lambda(step).
 
-    takes = "learning_rate, lr_lambda, last_epoch=-1, verbose=False"
+    Args:
+        learning_rate: the rate to start from.
+        lr_lambda: takes the step, from 0, and returns a factor.
+        last_epoch, verbose: as in ``LRScheduler``.
 
-    def _start(self) -> float:
-        if not callable(self.lr_lambda):
-            raise ArgumentTypeError(f"{type(self).__name__}: lr_lambda is a function, not {type(self.lr_lambda).__name__}.")
-        return super()._start()
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
 
+    Example:
+        >>> schedule = paddle.optimizer.lr.LambdaDecay(0.5, lr_lambda=lambda step: 1 / (1 + step))
+        >>> schedule.step()
+        >>> schedule()
+        0.25
+    """
 
-class LambdaDecay(_OfFunction):
-    """rate * lr_lambda(step)."""
+    def __init__(
+        self, learning_rate: float, lr_lambda: Callable[[int], float], last_epoch: int = -1, verbose: bool = False
+    ) -> None:
+        self.lr_lambda = as_function(self, "lr_lambda", lr_lambda)
+        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * self.lr_lambda(self.last_epoch))
 
 
-class MultiplicativeDecay(_OfFunction):
-    """rate * lr_lambda(1) * ... * lr_lambda(step)."""
+class MultiplicativeDecay(LRScheduler):
+    """learning_rate * lr_lambda(1) * ... * lr_lambda(step).
+
+    Args:
+        learning_rate: the rate to start from.
+        lr_lambda: takes the step, from 1, and returns a factor.
+        last_epoch, verbose: as in ``LRScheduler``.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.MultiplicativeDecay(0.5, lr_lambda=lambda step: 0.5)
+        >>> schedule.step(2)
+        >>> schedule()
+        0.125
+    """
+
+    def __init__(
+        self, learning_rate: float, lr_lambda: Callable[[int], float], last_epoch: int = -1, verbose: bool = False
+    ) -> None:
+        self.lr_lambda = as_function(self, "lr_lambda", lr_lambda)
+        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * math.prod(self.lr_lambda(epoch) for epoch in range(1, self.last_epoch + 1)))
@@ -296,32 +521,65 @@ class ReduceOnPlateau(LRScheduler):
         cooldown: steps after a reduction in which nothing is counted.
         min_lr: the rate never falls below it.
         epsilon: smaller reductions are not made.
+        verbose: print the rate when it falls.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if a mode is another word, or ``factor`` is not below 1.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.ReduceOnPlateau(0.5, factor=0.5, patience=1)
+        >>> for loss in (1.0, 1.0, 1.0):
+        ...     schedule.step(loss)
+        >>> schedule()
+        0.25
     """
 
     _keys = ("cooldown_counter", "best", "num_bad_epochs", "last_epoch", "last_lr")
 
-    takes = (
-        "learning_rate, mode='min', factor=0.1, patience=10, threshold=1e-4, threshold_mode='rel', cooldown=0, min_lr=0, "
-        "epsilon=1e-8, verbose=False"
-    )
-
-    def _begin(self, options: Any) -> None:
-        options.mode, options.threshold_mode = options.mode.lower(), options.threshold_mode.lower()
-        if options.mode not in ("min", "max") or options.threshold_mode not in ("rel", "abs"):
-            raise ArgumentError("ReduceOnPlateau: mode is 'min' or 'max', threshold_mode is 'rel' or 'abs'.")
-        if options.factor >= 1.0:
-            raise ArgumentError(f"ReduceOnPlateau: factor is below 1, not {options.factor}.")
-        if not isinstance(options.learning_rate, (int, float)):
-            raise ArgumentTypeError(f"ReduceOnPlateau: the learning rate is a number, not {type(options.learning_rate).__name__}.")
-        vars(self).update(vars(options))
+    def __init__(
+        self,
+        learning_rate: float,
+        mode: Literal["min", "max"] = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 0.0001,
+        threshold_mode: Literal["rel", "abs"] = "rel",
+        cooldown: int = 0,
+        min_lr: float = 0,
+        epsilon: float = 1e-08,
+        verbose: bool = False,
+    ) -> None:
+        # Paddle takes these words in capitals, too.
+        self.mode = as_word(self, "mode", mode.lower() if isinstance(mode, str) else mode, ("min", "max"))
+        relative = threshold_mode.lower() if isinstance(threshold_mode, str) else threshold_mode
+        self.threshold_mode = as_word(self, "threshold_mode", relative, ("rel", "abs"))
+        self.factor = as_number(self, "factor", factor)
+        if self.factor >= 1.0:
+            raise ArgumentError(f"ReduceOnPlateau: factor is below 1, not {factor}.")
+        self.patience = as_number(self, "patience", patience)
+        self.threshold = as_number(self, "threshold", threshold)
+        self.cooldown = as_int(self, "cooldown", cooldown)
+        self.min_lr = as_number(self, "min_lr", min_lr)
+        self.epsilon = as_number(self, "epsilon", epsilon)
         self.cooldown_counter = self.num_bad_epochs = 0
         self.best: float | None = None
-        self.base_lr = self.last_lr = float(options.learning_rate)
+        # The rate falls by metrics, so there is no first step to compute.
+        self.base_lr = self.last_lr = as_number(self, "learning_rate", learning_rate)
         self.last_epoch = 0
+        self.verbose = as_flag(self, "verbose", verbose)
 
-    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Tell the metric of a step, a number or an array of one element."""
-        value = float(metrics if isinstance(metrics, (int, float)) else metrics.item())
+    def step(  # type: ignore[override]
+        self, metrics: float | np.generic | np.ndarray[Any, Any] | Tensor, epoch: int | None = None
+    ) -> None:
+        """Tell the metric of a step, a number or an array of one element.
+
+        Raises:
+            ArgumentTypeError: if it is something else.
+        """
+        if not isinstance(metrics, (Real, np.ndarray, np.generic, Tensor)):
+            raise wrong_kind(self, "metrics", "a number or an array of one element", metrics)
+        value = float(metrics if isinstance(metrics, Real) else np.asarray(metrics).item())
         attributes = vars(self)
         before = attributes.copy()
         try:
@@ -356,76 +614,142 @@ class ReduceOnPlateau(LRScheduler):
 
 
 class CosineAnnealingDecay(LRScheduler):
-    """From the start to ``eta_min`` along half a cosine of ``T_max`` steps. Loshchilov and Hutter 2017."""
+    """Move from the start to ``eta_min`` along half a cosine of ``T_max`` steps. Loshchilov and Hutter 2017.
 
-    takes = "learning_rate, T_max, eta_min=0.0, last_epoch=-1, verbose=False"
+    Args:
+        learning_rate: the rate to start from.
+        T_max: after how many steps ``eta_min`` is reached, above 0.
+        eta_min: the lowest rate.
+        last_epoch, verbose: as in ``LRScheduler``.
 
-    def _start(self) -> float:
-        if not isinstance(self.T_max, int):
-            raise ArgumentTypeError(f"CosineAnnealingDecay: T_max is an int, not {type(self.T_max).__name__}.")
-        return super()._start()
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``T_max`` is not positive.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.CosineAnnealingDecay(0.5, T_max=4)
+        >>> schedule.step(2)
+        >>> schedule()
+        0.25
+    """
+
+    def __init__(
+        self,
+        learning_rate: float,
+        T_max: int,  # noqa: N803
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
+        verbose: bool = False,
+    ) -> None:
+        self.T_max = as_int(self, "T_max", T_max)
+        self.eta_min = as_number(self, "eta_min", eta_min)
+        if self.T_max <= 0:
+            raise ArgumentError(f"CosineAnnealingDecay: T_max is positive, not {T_max}.")
+        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
-        return float(self.eta_min + (self.base_lr - self.eta_min) * (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2)
+        return self.eta_min + (self.base_lr - self.eta_min) * (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half cosines of T_0, T_0 * T_mult, ... steps, each from the start to ``eta_min``. Loshchilov and Hutter 2017."""
+    """Move along half cosines of T_0, T_0 * T_mult, ... steps, each from the start to ``eta_min``. Loshchilov and Hutter 2017.
 
-    takes = "learning_rate, T_0, T_mult=1, eta_min=0.0, last_epoch=-1, verbose=False"
+    Args:
+        learning_rate: the rate to start from.
+        T_0: steps of the first half cosine, above 0.
+        T_mult: by which factor each is longer than the one before, an int from 1.
+        eta_min: the lowest rate.
+        last_epoch, verbose: as in ``LRScheduler``.
 
-    def _start(self) -> float:
-        first, factor = self.T_0, self.T_mult
-        if first <= 0 or factor < 1 or not (isinstance(first, int) and isinstance(factor, int)):
-            raise ArgumentError(
-                f"CosineAnnealingWarmRestarts: T_0 is an int above 0, T_mult one above 0, not {first} and {factor}."
-            )
-        return super()._start()
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``T_0`` or ``T_mult`` is not an int above 0.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.CosineAnnealingWarmRestarts(0.5, T_0=4)
+        >>> schedule.step(6)
+        >>> schedule()
+        0.25
+    """
+
+    def __init__(
+        self,
+        learning_rate: float,
+        T_0: int,  # noqa: N803
+        T_mult: int = 1,  # noqa: N803
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
+        verbose: bool = False,
+    ) -> None:
+        for argument, length in (("T_0", T_0), ("T_mult", T_mult)):
+            if as_number(self, argument, length) < 1 or isinstance(length, float):
+                raise ArgumentError(f"CosineAnnealingWarmRestarts: {argument} is an int above 0, not {length}.")
+        self.T_0 = as_int(self, "T_0", T_0)
+        self.T_mult = as_int(self, "T_mult", T_mult)
+        self.eta_min = as_number(self, "eta_min", eta_min)
+        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         length, at = self.T_0, self.last_epoch
         while at >= length:
             at -= length
             length *= self.T_mult
-        return float(self.eta_min + (self.base_lr - self.eta_min) * (1 + math.cos(math.pi * at / length)) / 2)
+        return self.eta_min + (self.base_lr - self.eta_min) * (1 + math.cos(math.pi * at / length)) / 2
 
 
 class OneCycleLR(LRScheduler):
-    """Up to ``max_learning_rate`` and down again within ``total_steps`` steps. Smith and Topin 2018.
+    """Rise to ``max_learning_rate`` and fall again within ``total_steps`` steps. Smith and Topin 2018.
 
     Args:
         max_learning_rate: the rate at the top.
-        total_steps: length of the cycle.
+        total_steps: length of the cycle, above 0.
         divide_factor: the cycle starts at ``max_learning_rate / divide_factor``.
         end_learning_rate: rate at the end.
         phase_pct: share of the steps that go up.
         anneal_strategy: 'cos' or 'linear'.
-        three_phase: down to the start first, as fast as it went up, and then to the end.
+        three_phase: fall to the start first, as fast as it went up, and then to the end.
+        last_epoch, verbose: as in ``LRScheduler``.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if a number makes no sense or ``anneal_strategy`` is another word; from ``step`` beyond ``total_steps``.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.OneCycleLR(0.5, total_steps=11, phase_pct=0.5)
+        >>> schedule()
+        0.02
     """
 
-    takes = (
-        "max_learning_rate, total_steps, divide_factor=25.0, end_learning_rate=0.0001, phase_pct=0.3, anneal_strategy='cos', "
-        "three_phase=False, last_epoch=-1, verbose=False"
-    )
-
-    def _start(self) -> float:
-        total_steps, phase_pct, top, end = self.total_steps, self.phase_pct, self.max_learning_rate, self.end_learning_rate
-        if not isinstance(top, (int, float)) or not isinstance(total_steps, int):
-            raise ArgumentTypeError("OneCycleLR: max_learning_rate is a number and total_steps an int.")
-        if top < 0 or end < 0 or total_steps <= 0 or not 0 <= phase_pct <= 1:
+    def __init__(
+        self,
+        max_learning_rate: float,
+        total_steps: int,
+        divide_factor: float = 25.0,
+        end_learning_rate: float = 0.0001,
+        phase_pct: float = 0.3,
+        anneal_strategy: Literal["cos", "linear"] = "cos",
+        three_phase: bool = False,
+        last_epoch: int = -1,
+        verbose: bool = False,
+    ) -> None:
+        top, end = as_number(self, "max_learning_rate", max_learning_rate), as_number(self, "end_learning_rate", end_learning_rate)
+        divisor, share = as_number(self, "divide_factor", divide_factor), as_number(self, "phase_pct", phase_pct)
+        self.total_steps = as_int(self, "total_steps", total_steps)
+        if top < 0 or end < 0 or self.total_steps <= 0 or not 0 <= share <= 1:
             raise ArgumentError("OneCycleLR: rates are not negative, total_steps is positive, phase_pct lies in [0, 1].")
-        if self.anneal_strategy not in ("cos", "linear"):
-            raise ArgumentError(f"OneCycleLR: anneal_strategy is 'cos' or 'linear', not {self.anneal_strategy!r}.")
-        start = top / float(self.divide_factor)
-        if self.three_phase:
-            if phase_pct >= 0.5:
+        if divisor <= 0:
+            raise ArgumentError(f"OneCycleLR: divide_factor is positive, not {divide_factor}.")
+        self.anneal_strategy = as_word(self, "anneal_strategy", anneal_strategy, ("cos", "linear"))
+        start = top / divisor
+        if as_flag(self, "three_phase", three_phase):
+            if share >= 0.5:
                 raise ArgumentError(f"OneCycleLR: phase_pct is below 0.5 with three phases, not {phase_pct}.")
-            points = [0.0, phase_pct * total_steps - 1, 2 * phase_pct * total_steps - 2, total_steps - 1]
+            points = [0.0, share * total_steps - 1, 2 * share * total_steps - 2, total_steps - 1]
             rates = [start, top, start, end]
         else:
-            points, rates = [0.0, phase_pct * total_steps - 1, total_steps - 1], [start, top, end]
+            points, rates = [0.0, share * total_steps - 1, total_steps - 1], [start, top, end]
         self._phases = list(zip(pairwise(points), pairwise(rates), strict=True))
-        return start
+        super().__init__(start, last_epoch, verbose)
 
     def get_lr(self) -> float:
         at = self.last_epoch
@@ -434,46 +758,60 @@ class OneCycleLR(LRScheduler):
         (begin, end), (first, last) = next((phase for phase in self._phases if at <= phase[0][1]), self._phases[-1])
         share = (at - begin) / (end - begin)
         share = share if self.anneal_strategy == "linear" else (1.0 - math.cos(math.pi * share)) / 2.0
-        return float(first + (last - first) * share)
+        return first + (last - first) * share
 
 
 class CyclicLR(LRScheduler):
-    """Up from ``base_learning_rate`` to ``max_learning_rate`` and down again, over and over. Smith 2017.
+    """Rise from ``base_learning_rate`` to ``max_learning_rate`` and fall again, over and over. Smith 2017.
 
     Args:
         base_learning_rate, max_learning_rate: the lower and the upper end.
-        step_size_up, step_size_down: steps up and down (as many as up unless given).
+        step_size_up, step_size_down: steps up and down (as many as up unless given), above 0.
         mode: 'triangular', 'triangular2' (the height halves with each cycle) or 'exp_range' (times exp_gamma^step).
         exp_gamma: for 'exp_range'.
         scale_fn: a height of one's own, in place of ``mode``.
-        scale_mode: whether ``scale_fn`` takes the number of the 'cycle' or of the step ('iterations').
+        scale_mode: whether ``scale_fn`` takes the number of the 'cycle', from 1, or of the step ('iterations'), from 0.
+        last_epoch, verbose: as in ``LRScheduler``.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if a number makes no sense, or a mode is another word.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.CyclicLR(0.25, 0.5, step_size_up=2)
+        >>> schedule.step(2)
+        >>> schedule()
+        0.5
     """
 
-    takes = (
-        "base_learning_rate, max_learning_rate, step_size_up, step_size_down=None, mode='triangular', exp_gamma=1.0, "
-        "scale_fn=None, scale_mode='cycle', last_epoch=-1, verbose=False"
-    )
-
-    def _start(self) -> float:
-        top, up, down = self.max_learning_rate, self.step_size_up, self.step_size_down
-        if not isinstance(top, (int, float)):
-            raise ArgumentTypeError(f"CyclicLR: max_learning_rate is a number, not {top!r}.")
-        if not (isinstance(up, int) and isinstance(down, int | None)):
-            raise ArgumentTypeError(f"CyclicLR: step sizes are ints, not {up!r} and {down!r}.")
-        if top < 0:
-            raise ArgumentError(f"CyclicLR: max_learning_rate is at least 0, not {top}.")
-        if self.mode not in ("triangular", "triangular2", "exp_range") and self.scale_fn is None:
-            raise ArgumentError(f"CyclicLR: mode is 'triangular', 'triangular2' or 'exp_range', not {self.mode!r}.")
-        if self.scale_mode not in ("cycle", "iterations"):
-            raise ArgumentError(f"CyclicLR: scale_mode is 'cycle' or 'iterations', not {self.scale_mode!r}.")
-        down = up if down is None else down
+    def __init__(
+        self,
+        base_learning_rate: float,
+        max_learning_rate: float,
+        step_size_up: int,
+        step_size_down: int | None = None,
+        mode: Literal["triangular", "triangular2", "exp_range"] = "triangular",
+        exp_gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: Literal["cycle", "iterations"] = "cycle",
+        last_epoch: int = -1,
+        verbose: bool = False,
+    ) -> None:
+        self.max_lr = as_number(self, "max_learning_rate", max_learning_rate)
+        if self.max_lr < 0:
+            raise ArgumentError(f"CyclicLR: max_learning_rate is at least 0, not {max_learning_rate}.")
+        self.scale_fn = None if scale_fn is None else as_function(self, "scale_fn", scale_fn)
+        # With a function of one's own the mode does not count.
+        self.mode = mode if scale_fn is not None else as_word(self, "mode", mode, ("triangular", "triangular2", "exp_range"))
+        self.scale_mode = as_word(self, "scale_mode", scale_mode, ("cycle", "iterations"))
+        self.exp_gamma = as_number(self, "exp_gamma", exp_gamma)
+        up = as_int(self, "step_size_up", step_size_up)
+        down = up if step_size_down is None else as_int(self, "step_size_down", step_size_down)
         if up <= 0 or down <= 0:
             raise ArgumentError("CyclicLR: step_size_up and step_size_down are positive.")
         self.cycle_size = float(up + down)
         self.step_up_pct = up / self.cycle_size
-        self.max_lr = float(top)
-        rate: float = self.base_learning_rate
-        return rate
+        super().__init__(as_number(self, "base_learning_rate", base_learning_rate), last_epoch, verbose)
 
     def get_lr(self) -> float:
         cycle = 1 + self.last_epoch // self.cycle_size
@@ -490,17 +828,43 @@ class CyclicLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """rate times a factor that moves from ``start_factor`` to ``end_factor`` within ``total_steps`` steps."""
+    """Multiply by a factor that moves from ``start_factor`` to ``end_factor`` within ``total_steps`` steps.
 
-    takes = "learning_rate, total_steps, start_factor=0.3333333333333333, end_factor=1.0, last_epoch=-1, verbose=False"
+    Args:
+        learning_rate: the rate that is multiplied.
+        total_steps: after how many steps ``end_factor`` is reached, above 0.
+        start_factor: the first factor, in (0, 1].
+        end_factor: the last, in [0, 1].
+        last_epoch, verbose: as in ``LRScheduler``.
 
-    def _start(self) -> float:
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if a factor lies elsewhere, or ``total_steps`` is not positive.
+
+    Example:
+        >>> schedule = paddle.optimizer.lr.LinearLR(0.5, total_steps=4, start_factor=0.5)
+        >>> schedule()
+        0.25
+    """
+
+    def __init__(
+        self,
+        learning_rate: float,
+        total_steps: float,
+        start_factor: float = 1.0 / 3.0,
+        end_factor: float = 1.0,
+        last_epoch: int = -1,
+        verbose: bool = False,
+    ) -> None:
+        self.total_steps = as_number(self, "total_steps", total_steps)
+        self.start_factor = as_number(self, "start_factor", start_factor)
+        self.end_factor = as_number(self, "end_factor", end_factor)
         if not 0 < self.start_factor <= 1.0 or not 0 <= self.end_factor <= 1.0:
             raise ArgumentError("LinearLR: start_factor lies in (0, 1], end_factor in [0, 1].")
         if self.total_steps <= 0:
-            raise ArgumentError(f"LinearLR: total_steps is positive, not {self.total_steps}.")
-        return super()._start()
+            raise ArgumentError(f"LinearLR: total_steps is positive, not {total_steps}.")
+        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         share = min(self.last_epoch, self.total_steps) / self.total_steps
-        return float(self.base_lr * (self.start_factor + (self.end_factor - self.start_factor) * share))
+        return self.base_lr * (self.start_factor + (self.end_factor - self.start_factor) * share)

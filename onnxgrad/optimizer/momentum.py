@@ -5,20 +5,36 @@ Tests: tests/optimizer/test_optimizers.py.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.optimizer.optimizer import Optimizer
+from onnxgrad.internal.arguments import as_flag, as_numbers
+from onnxgrad.optimizer.clip import GradientClip
+from onnxgrad.optimizer.groups import Parameters
+from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.optimizer.optimizer import Optimizer, int_option, number_option
+from onnxgrad.optimizer.regularizer import WeightDecay
 
 __all__ = ["ASGD", "SGD", "Momentum", "Rprop"]
 
 
 class SGD(Optimizer):
     """p -= lr * g.
+
+    Args:
+        learning_rate: a number, or a scheduler whose present value every run uses.
+        parameters: those to train, or groups of them; None for all trainable ones. ``Optimizer`` tells more of these four.
+        weight_decay: a number (L2), ``L1Decay`` or ``L2Decay``.
+        grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``.
+        multi_precision: accepted for compatibility; 16-bit parameters always have float32 master weights.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
 
     Example:
         >>> x = static.data("x", [4, 2])
@@ -28,7 +44,17 @@ class SGD(Optimizer):
         ['fc_0.w_0', 'fc_0.b_0']
     """
 
-    takes = "learning_rate=0.001, parameters=None, weight_decay=None, grad_clip=None, multi_precision=False, name=None"
+    def __init__(
+        self,
+        learning_rate: float | LRScheduler = 0.001,
+        parameters: Parameters = None,
+        weight_decay: float | WeightDecay | None = None,
+        grad_clip: GradientClip | None = None,
+        multi_precision: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self._multi_precision = as_flag(self, "multi_precision", multi_precision)
+        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
         return op.Sub(self._present(p), op.Mul(g, rate))
@@ -37,13 +63,49 @@ class SGD(Optimizer):
 class Momentum(Optimizer):
     """v = mu * v + g;  p -= lr * v, or with Nesterov p -= lr * (g + mu * v). Sutskever et al. 2013.
 
-    ``rescale_grad`` is accepted and has no effect, as Paddle's on the CPU.
+    Args:
+        learning_rate: a number, or a scheduler whose present value every run uses.
+        momentum: the factor mu on the velocity v.
+        parameters: those to train, or groups of them; None for all trainable ones. ``Optimizer`` tells more of them.
+        use_nesterov: look ahead by the velocity.
+        weight_decay: a number (L2), ``L1Decay`` or ``L2Decay``.
+        grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``.
+        multi_precision: accepted for compatibility; 16-bit parameters always have float32 master weights.
+        rescale_grad: accepted, and without effect, as Paddle's is on the CPU.
+        use_multi_tensor: accepted for compatibility.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> w = paddle.to_tensor([2.0], stop_gradient=False)
+        >>> optimizer = paddle.optimizer.Momentum(0.25, momentum=0.5, parameters=[w])
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.numpy().round(4)
+        array([1.], dtype=float32)
     """
 
-    takes = (
-        "learning_rate=0.001, momentum=0.9, parameters=None, use_nesterov=False, weight_decay=None, grad_clip=None, "
-        "multi_precision=False, rescale_grad=1.0, use_multi_tensor=False, name=None"
-    )
+    def __init__(
+        self,
+        learning_rate: float | LRScheduler = 0.001,
+        momentum: float | Variable = 0.9,
+        parameters: Parameters = None,
+        use_nesterov: bool = False,
+        weight_decay: float | WeightDecay | None = None,
+        grad_clip: GradientClip | None = None,
+        multi_precision: bool = False,
+        rescale_grad: float = 1.0,
+        use_multi_tensor: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self._momentum = number_option(self, "momentum", momentum)
+        self._use_nesterov = as_flag(self, "use_nesterov", use_nesterov)
+        self._multi_precision = as_flag(self, "multi_precision", multi_precision)
+        self._rescale_grad = number_option(self, "rescale_grad", rescale_grad)
+        self._use_multi_tensor = as_flag(self, "use_multi_tensor", use_multi_tensor)
+        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
         velocity = self._filled(p, "velocity")
@@ -54,14 +116,45 @@ class Momentum(Optimizer):
 
 
 class ASGD(Optimizer):
-    """d += g - y_i;  y_i = g;  p -= lr / min(t, n) * d, for i = (t - 1) mod n and n = ``batch_num``. Schmidt et al. 2017."""
+    """d += g - y_i;  y_i = g;  p -= lr / min(t, n) * d, for i = (t - 1) mod n and n = ``batch_num``. Schmidt et al. 2017.
 
-    takes = "learning_rate=0.001, batch_num=1, parameters=None, weight_decay=None, grad_clip=None, multi_precision=False, name=None"
+    Args:
+        learning_rate: a number, or a scheduler whose present value every run uses.
+        batch_num: how many batches n there are in an epoch, above 0.
+        parameters: those to train, or groups of them; None for all trainable ones. ``Optimizer`` tells more of these four.
+        weight_decay: a number (L2), ``L1Decay`` or ``L2Decay``.
+        grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``.
+        multi_precision: accepted for compatibility; 16-bit parameters always have float32 master weights.
+        name: kept as an attribute.
 
-    def _begin(self, options: Any) -> None:
-        super()._begin(options)
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if ``batch_num`` is not positive.
+
+    Example:
+        >>> w = paddle.to_tensor([2.0], stop_gradient=False)
+        >>> optimizer = paddle.optimizer.ASGD(0.25, parameters=[w])
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.numpy().round(4)
+        array([1.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | LRScheduler = 0.001,
+        batch_num: int = 1,
+        parameters: Parameters = None,
+        weight_decay: float | WeightDecay | None = None,
+        grad_clip: GradientClip | None = None,
+        multi_precision: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self._batch_num = int_option(self, "batch_num", batch_num)
         if self._batch_num <= 0:
             raise ArgumentError(f"ASGD: batch_num is positive, not {self._batch_num}.")
+        self._multi_precision = as_flag(self, "multi_precision", multi_precision)
+        super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
         shape = p.static_shape
@@ -85,22 +178,47 @@ class Rprop(Optimizer):
     the gradient counts as 0. Riedmiller and Braun 1993.
 
     Args:
-        learning_rate: the first step.
-        learning_rate_range: limits of the steps.
-        etas: factors for shrinking and growing.
+        learning_rate: the first step of every element, within ``learning_rate_range``.
+        learning_rate_range: the least and the greatest step.
+        parameters: those to train, or groups of them; None for all trainable ones. ``Optimizer`` tells more of them.
+        grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``.
+        etas: factors for shrinking (between 0 and 1) and growing (above 1).
+        multi_precision: accepted for compatibility; 16-bit parameters always have float32 master weights.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if the learning rate or a factor lies elsewhere.
+
+    Example:
+        >>> w = paddle.to_tensor([2.0], stop_gradient=False)
+        >>> optimizer = paddle.optimizer.Rprop(0.25, parameters=[w])
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.numpy().round(4)
+        array([1.75], dtype=float32)
     """
 
-    takes = (
-        "learning_rate=0.001, learning_rate_range=(1e-5, 50), parameters=None, grad_clip=None, etas=(0.5, 1.2), "
-        "multi_precision=False, name=None"
-    )
-
-    def _begin(self, options: Any) -> None:
-        super()._begin(options)
-        (low, high), etas = self._learning_rate_range, self._etas
+    def __init__(
+        self,
+        learning_rate: float | LRScheduler = 0.001,
+        learning_rate_range: Sequence[float] = (1e-05, 50),
+        parameters: Parameters = None,
+        grad_clip: GradientClip | None = None,
+        etas: Sequence[float] = (0.5, 1.2),
+        multi_precision: bool = False,
+        name: str | None = None,
+    ) -> None:
+        self._learning_rate_range = as_numbers(self, "learning_rate_range", learning_rate_range)
+        self._etas = as_numbers(self, "etas", etas)
+        self._multi_precision = as_flag(self, "multi_precision", multi_precision)
+        super().__init__(learning_rate, parameters, None, grad_clip, name)
+        if len(self._learning_rate_range) != 2 or len(self._etas) != 2:
+            raise ArgumentError("Rprop: learning_rate_range and etas are two numbers each.")
+        low, high = self._learning_rate_range
         if not 0.0 < low <= self.get_lr() <= high:
-            raise ArgumentError(f"Rprop: the learning rate lies within learning_rate_range {self._learning_rate_range}.")
-        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ArgumentError(f"Rprop: the learning rate lies within learning_rate_range {learning_rate_range}.")
+        if not 0.0 < self._etas[0] < 1.0 < self._etas[1]:
             raise ArgumentError(f"Rprop: etas are one number between 0 and 1 and one above 1, not {etas}.")
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from onnxgrad.core.autodiff.api import Checkpoints, append_backward
+from onnxgrad.core.autodiff.api import Checkpoints, Names, append_backward
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.operator import Operator, Role
@@ -22,22 +23,50 @@ from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable, set_values
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
-from onnxgrad.internal.signatures import Taken, signature_of
+from onnxgrad.internal.arguments import as_flag, as_int, as_number, as_text, wrong_kind
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.eager import EagerSteps
-from onnxgrad.optimizer.groups import Group, own_group, read_groups
+from onnxgrad.optimizer.groups import Group, Parameters, as_clip, own_group, read_groups
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.master import MASTER, Master, float32_gradients, is_narrow, master_of, master_value
-from onnxgrad.optimizer.regularizer import as_decay
+from onnxgrad.optimizer.regularizer import WeightDecay, as_decay
 
-__all__ = ["Optimizer", "Parameters"]
+__all__ = ["Optimizer", "Pairs", "Parameters", "int_option", "number_option"]
 
 Pairs: TypeAlias = "list[tuple[Variable, Variable]]"
-Parameters: TypeAlias = "Sequence[Variable | str | dict[str, Any]] | None"
 
 
-class Optimizer(EagerSteps, Taken):
+def number_option(owner: object, argument: str, value: float | Variable) -> float:
+    """Read a number of an optimizer; a Variable counts with the value that it has now.
+
+    Raises:
+        ArgumentError: if it is None.
+        ArgumentTypeError: if it is not a number.
+    """
+    return as_number(owner, argument, _present_value(owner, argument, value))
+
+
+def int_option(owner: object, argument: str, value: int | Variable) -> int:
+    """Read an integer of an optimizer; a Variable counts with the value that it has now.
+
+    Raises:
+        ArgumentError: if it is None.
+        ArgumentTypeError: if it is not an integer.
+    """
+    return as_int(owner, argument, _present_value(owner, argument, value))
+
+
+def _present_value(owner: object, argument: str, value: float | Variable) -> object:
+    if value is None:
+        raise ArgumentError(f"{type(owner).__name__}: {argument} is missing. Give a number.")
+    return value.get_value().item() if isinstance(value, Variable) else value
+
+
+class Optimizer(EagerSteps):
     """Base of the optimizers.
+
+    A subclass keeps its options as attributes, such as ``_beta1``, before it calls this constructor: those that a parameter group
+    has of its own are then of the same kinds, and hold in their place while its parameters are updated.
 
     Args:
         learning_rate: a number, or a scheduler whose present value every run uses.
@@ -46,30 +75,40 @@ class Optimizer(EagerSteps, Taken):
             optimizer such as ``beta1``.
         weight_decay: a number (L2), ``L1Decay`` or ``L2Decay``; a parameter's own regularizer replaces it.
         grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``; clipping comes before decay.
+        name: kept as an attribute.
 
     Raises:
-        ArgumentError, ArgumentTypeError: if an argument makes no sense.
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if the learning rate is None, or a group has an option that this optimizer has not.
+
+    Example:
+        >>> first, second = (paddle.to_tensor([1.0], stop_gradient=False) for _ in range(2))
+        >>> groups = [{"params": [first]}, {"params": [second], "learning_rate": 0.5}]
+        >>> sgd = paddle.optimizer.SGD(1.0, parameters=groups)
+        >>> (first + second).sum().backward()
+        >>> sgd.step()
+        >>> first.tolist(), second.tolist()
+        ([0.0], [0.5])
     """
 
-    takes = "learning_rate=0.001, parameters=None, weight_decay=None, grad_clip=None, name=None"
-
-    def _begin(self, options: Any) -> None:
-        """Options that not all optimizers have become attributes, such as ``_beta1``: where the usual value is a number, a Variable
-        counts with the value that it has now.
-        """
-        learning_rate, grad_clip = options.learning_rate, options.grad_clip
+    def __init__(
+        self,
+        learning_rate: float | LRScheduler = 0.001,
+        parameters: Parameters = None,
+        weight_decay: float | WeightDecay | None = None,
+        grad_clip: GradientClip | None = None,
+        name: str | None = None,
+    ) -> None:
         if learning_rate is None:
             raise ArgumentError("the learning rate is missing. Give a number or a scheduler.")
-        if not isinstance(learning_rate, (int, float, LRScheduler)):
-            raise ArgumentTypeError(f"the learning rate is a number or a scheduler, not {type(learning_rate).__name__}.")
-        if grad_clip is not None and not isinstance(grad_clip, GradientClip):
-            raise ArgumentTypeError(f"grad_clip is a ClipGradBy... object, not {type(grad_clip).__name__}.")
+        if not isinstance(learning_rate, (Real, LRScheduler)):
+            raise wrong_kind(self, "learning_rate", "a number or a scheduler", learning_rate)
         self._learning_rate: float | LRScheduler = learning_rate
-        self._decay = as_decay(vars(options).get("weight_decay"))
-        self._clip = grad_clip
-        if isinstance(options.parameters, dict):
-            raise ArgumentTypeError(f"{type(self).__name__}: parameters is a list. Give groups as a list of dicts, not one dict.")
-        self._parameters, self._groups = read_groups(options.parameters, self._decay, grad_clip, self._own_options())
+        self._decay = as_decay(self, weight_decay)
+        self._clip = as_clip(self, grad_clip)
+        self._parameters, self._groups = read_groups(self, parameters, self._decay, self._clip, self._own_options())
+        for group in self._groups:
+            group.options.update(self._of_same_kinds(group.options))
         self._rates: dict[Program, Variable] = {}
         self._accumulators: dict[Program, list[Variable]] = {}
         self._masters: dict[Variable, Master] = {}
@@ -78,16 +117,20 @@ class Optimizer(EagerSteps, Taken):
         self._awaited_by_others = False
         self.in_transaction = False
         self._startup: Program | None = None
-        self.name = options.name
-        for key, usual in signature_of(f"options({self.takes})")[1].parameters.items():
-            value, number = getattr(options, key), type(usual.default)
-            if key in inspect.signature(Optimizer).parameters:
-                continue
-            if number in (int, float):
-                if value is None:
-                    raise ArgumentError(f"{type(self).__name__}: {key} is missing. Give a number.")
-                value = number(value.get_value().item() if isinstance(value, Variable) else value)
-            setattr(self, f"_{key}", value)
+        self.name = as_text(self, "name", name)
+
+    def _of_same_kinds(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Check the options of a group, such as ``_beta1``, by the kinds of this optimizer's own."""
+        checked: dict[str, Any] = {}
+        for key, value in options.items():
+            usual, argument = getattr(self, key, None), f"{key.removeprefix('_')} of a group"
+            if isinstance(usual, bool):
+                checked[key] = as_flag(self, argument, value)
+            elif isinstance(usual, int):
+                checked[key] = int_option(self, argument, value)
+            elif isinstance(usual, float):
+                checked[key] = number_option(self, argument, value)
+        return checked
 
     # Learning rate -----------------------------------------------------------------------------------------------------
 
@@ -139,7 +182,7 @@ class Optimizer(EagerSteps, Taken):
         loss: Variable,
         startup_program: Program | None = None,
         parameters: Sequence[Variable | str] | None = None,
-        no_grad_set: Any = None,
+        no_grad_set: Names = None,
         *,
         checkpoints: Checkpoints = None,
         memory_budget: int | None = None,
@@ -166,9 +209,10 @@ class Optimizer(EagerSteps, Taken):
         if isinstance(loss, Variable) and loss.is_eager:
             self.step()
             return [], [(p, p.grad) for p in self._eager_parameters() if p.grad is not None]
-        chosen: dict[str, Any] = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
         with self._changing(loss, startup_program):
-            pairs = self.backward(loss, startup_program, parameters, no_grad_set, **chosen)
+            pairs = self.backward(
+                loss, startup_program, parameters, no_grad_set, checkpoints=checkpoints, memory_budget=memory_budget, sizes=sizes
+            )
             return self.apply_gradients(pairs, startup_program), pairs
 
     def _changing(self, v: Any, startup_program: Program | None) -> AbstractContextManager[None]:
@@ -181,7 +225,7 @@ class Optimizer(EagerSteps, Taken):
         loss: Variable,
         startup_program: Program | None = None,
         parameters: Sequence[Variable | str] | None = None,
-        no_grad_set: Any = None,
+        no_grad_set: Names = None,
         callbacks: Sequence[Callable[..., Any]] | None = None,
         *,
         checkpoints: Checkpoints = None,

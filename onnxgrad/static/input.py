@@ -16,6 +16,7 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DuplicateName
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import as_flag, as_int, as_text
 from onnxgrad.tensor import parameter
 from onnxgrad.tensor.initializer import Initializer
 from onnxgrad.tensor.param_attr import ParamAttr
@@ -101,6 +102,10 @@ class InputSpec:
         name: its name.
         stop_gradient: whether gradients stop there.
 
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if a dimension is below -1.
+
     Example:
         >>> static.InputSpec([None, 784], "float32", "x")
         InputSpec(shape=(-1, 784), dtype=onnxgrad.float32, name=x, stop_gradient=False)
@@ -111,12 +116,12 @@ class InputSpec:
     ) -> None:
         if not isinstance(shape, (list, tuple)):
             raise ArgumentTypeError(f"InputSpec: the shape is a list or tuple, not {type(shape).__name__}.")
-        self.shape = tuple(-1 if dim is None else int(dim) for dim in shape)
+        self.shape = tuple(-1 if dim is None else as_int(self, "a dimension", dim) for dim in shape)
         if any(dim < -1 for dim in self.shape):
             raise ArgumentError(f"InputSpec: a dimension is a size, None or -1; found {list(shape)}.")
         self.dtype = dtype_of(dtype)
-        self.name = name
-        self.stop_gradient = stop_gradient
+        self.name = as_text(self, "name", name)
+        self.stop_gradient = as_flag(self, "stop_gradient", stop_gradient)
 
     @classmethod
     def from_tensor(cls, tensor: Variable, name: str | None = None) -> InputSpec:

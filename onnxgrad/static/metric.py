@@ -5,7 +5,7 @@ Tests: tests/static/test_static.py.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def accuracy(
 def auc(
     input: Variable,
     label: Variable,
-    curve: str = "ROC",
+    curve: Literal["ROC", "PR"] = "ROC",
     num_thresholds: int = 2**12 - 1,
     topk: int = 1,
     slide_steps: int = 1,
@@ -160,7 +160,7 @@ def Print(  # noqa: N802
     print_tensor_shape: bool = True,
     print_tensor_layout: bool = True,
     print_tensor_lod: bool = True,
-    print_phase: str = "both",
+    print_phase: Literal["forward", "backward", "both"] = "both",
 ) -> Variable:
     """Print a value in every run of the program by an Executor.
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal.arguments import wrong_kind
 from onnxgrad.internal.refusals import refused
 
 __all__ = [
@@ -28,21 +29,76 @@ xpu_places = refused("static.xpu_places", "onnxruntime has no provider for these
 
 
 class BuildStrategy:
-    """Options of Paddle's graph passes. Any attribute may be set; onnxruntime optimises graphs by itself."""
+    """Accept the options of Paddle's graph passes, as attributes. They have no effect: onnxruntime optimises graphs by itself.
+
+    Any other attribute may be set as well.
+
+    Example:
+        >>> strategy = static.BuildStrategy()
+        >>> strategy.fuse_all_optimizer_ops = True
+    """
 
     class ReduceStrategy:
+        """How ranks of Paddle's own executor share gradients."""
+
         AllReduce, Reduce, _NoReduce = range(3)
 
     class GradientScaleStrategy:
+        """By what Paddle's own executor divides the loss of a device."""
+
         CoeffNumDevice, One, Customized = range(3)
+
+    allow_cuda_graph_capture: bool
+    build_cinn_pass: bool
+    debug_graphviz_path: str
+    enable_addto: bool
+    enable_auto_fusion: bool
+    enable_inplace: bool | None
+    enable_sequential_execution: bool
+    fix_op_run_order: bool
+    fuse_all_optimizer_ops: bool
+    fuse_all_reduce_ops: bool | None
+    fuse_bn_act_ops: bool
+    fuse_bn_add_act_ops: bool
+    fuse_broadcast_ops: bool | None
+    fuse_elewise_add_act_ops: bool
+    fuse_gemm_epilogue: bool
+    fuse_relu_depthwise_conv: bool
+    fused_attention: bool
+    fused_feedforward: bool
+    gradient_scale_strategy: int
+    memory_optimize: bool | None
+    reduce_strategy: int
+    remove_unnecessary_lock: bool
+    sync_batch_norm: bool
 
 
 class ExecutionStrategy:
-    """Options of Paddle's executor. Any attribute may be set; ``Executor(threads=...)`` sets the number of threads here."""
+    """Accept the options of Paddle's executor, as attributes. They have no effect.
+
+    ``Executor(threads=...)`` sets the number of threads here. Any other attribute may be set as well.
+
+    Example:
+        >>> strategy = static.ExecutionStrategy()
+        >>> strategy.num_threads = 4
+    """
+
+    allow_op_delay: bool
+    num_iteration_per_drop_scope: int
+    num_iteration_per_run: int
+    num_threads: int
+    use_thread_barrier: bool
 
 
 class CompiledProgram:
-    """A program that ``Executor.run`` takes like the program itself.
+    """Hold a program that ``Executor.run`` takes like the program itself.
+
+    Args:
+        program_or_graph: the program.
+        build_strategy: accepted for compatibility.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
 
     Example:
         >>> compiled = static.CompiledProgram(static.default_main_program(), build_strategy=static.BuildStrategy())
@@ -53,6 +109,8 @@ class CompiledProgram:
     def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None) -> None:
         if not isinstance(program_or_graph, Program):
             raise ArgumentTypeError(f"CompiledProgram takes a Program, not {type(program_or_graph).__name__}.")
+        if build_strategy is not None and not isinstance(build_strategy, BuildStrategy):
+            raise wrong_kind(self, "build_strategy", "a BuildStrategy", build_strategy)
         self.program = program_or_graph
         self.build_strategy = build_strategy or BuildStrategy()
 

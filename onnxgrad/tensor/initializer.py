@@ -8,17 +8,21 @@ Tests: tests/static/test_initializers.py.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import default_startup_program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
+from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 from onnxgrad.internal import state
-from onnxgrad.internal.signatures import Taken
+from onnxgrad.internal.arguments import as_number, as_text, wrong_kind
 from onnxgrad.tensor.random import next_seed, sampled
 from onnxgrad.tensor.special import inverse_erf
 
@@ -28,9 +32,17 @@ __all__ = [
     "set_global_initializer",
 ]  # fmt: skip
 
+Nonlinearity: TypeAlias = Literal[
+    "linear", "sigmoid", "tanh", "relu", "leaky_relu", "selu",
+    "conv1d", "conv2d", "conv3d", "conv1d_transpose", "conv2d_transpose", "conv3d_transpose",
+]  # fmt: skip
+"""An activation, or a layer without one, as ``calculate_gain`` knows them."""
 
-class Initializer(Taken):
+
+class Initializer:
     """Base: ``append`` writes operators that compute the initial value. A call gives it to a parameter that exists.
+
+    Initializers compute in float32 and cast the result to the type of the parameter.
 
     Example:
         >>> p = paddle.create_parameter([2], "float32")
@@ -39,10 +51,13 @@ class Initializer(Taken):
         [3.0, 3.0]
     """
 
-    def _begin(self, options: Any) -> None:
-        vars(self).update(vars(options))
+    def __call__(self, param: Variable, block: Block | None = None) -> None:
+        """Initialise a parameter that exists: an eager one now, another when the startup program runs.
 
-    def __call__(self, param: Variable, block: Any = None) -> None:
+        Args:
+            param: the parameter.
+            block: accepted for compatibility.
+        """
         shape = [int(n) for n in param.shape]
         if param.is_eager:
             param.set_value(np.asarray(self.append(param.block.build, shape, param.dtype)))
@@ -52,6 +67,7 @@ class Initializer(Taken):
         startup.program.updates[copy] = self.append(Builder(startup, key=f"{param.name}.init"), shape, param.dtype)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
+        """Append operators that compute the value of a parameter of this shape and type."""
         raise NotImplementedError
 
 
@@ -71,9 +87,23 @@ def _sampled(op: Builder, op_type: str, shape: list[int], dtype: DType, **attrs:
 
 
 class Constant(Initializer):
-    """Every element ``value``."""
+    """Set every element to ``value``.
 
-    takes = "value=0.0"
+    Args:
+        value: the number.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> initializer = paddle.nn.initializer.Constant(3.0)
+        >>> paddle.create_parameter([2], "float32", default_initializer=initializer).tolist()
+        [3.0, 3.0]
+    """
+
+    def __init__(self, value: float = 0.0) -> None:
+        as_number(self, "value", value)
+        self.value = value
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         if dtype.name != "bfloat16":
@@ -84,13 +114,26 @@ class Constant(Initializer):
 
 
 class Assign(Initializer):
-    """The given array."""
+    """Set the elements to those of an array.
 
-    takes = "value, name=None"
+    Args:
+        value: an array, a tensor or nested lists of numbers, of the parameter's shape; it is cast to its type.
+        name: kept as an attribute.
 
-    def _begin(self, options: Any) -> None:
-        value = options.value
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> initializer = paddle.nn.initializer.Assign([1.0, 2.0])
+        >>> paddle.create_parameter([2], "float32", default_initializer=initializer).tolist()
+        [1.0, 2.0]
+    """
+
+    def __init__(self, value: ArrayLike | Tensor, name: str | None = None) -> None:
         self.value = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        if self.value.dtype.kind in "OSU":
+            raise wrong_kind(self, "value", "an array of numbers", value)
+        self.name = as_text(self, "name", name)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         if list(self.value.shape) != shape:
@@ -99,27 +142,80 @@ class Assign(Initializer):
 
 
 class Uniform(Initializer):
-    """Uniform on [low, high)."""
+    """Draw from the uniform distribution on [low, high).
 
-    takes = "low=-1.0, high=1.0, name=None"
+    Args:
+        low, high: the limits.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> initializer = paddle.nn.initializer.Uniform(-0.1, 0.1)
+        >>> paddle.create_parameter([2, 3], "float32", default_initializer=initializer).shape
+        [2, 3]
+    """
+
+    def __init__(self, low: float = -1.0, high: float = 1.0, name: str | None = None) -> None:
+        self.low = as_number(self, "low", low)
+        self.high = as_number(self, "high", high)
+        self.name = as_text(self, "name", name)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         return _sampled(op, "RandomUniform", shape, dtype, low=self.low, high=self.high)
 
 
 class Normal(Initializer):
-    """Normal with a mean and a standard deviation."""
+    """Draw from a normal distribution.
 
-    takes = "mean=0.0, std=1.0, name=None"
+    Args:
+        mean: its mean.
+        std: its standard deviation.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> initializer = paddle.nn.initializer.Normal(std=0.02)
+        >>> paddle.create_parameter([2, 3], "float32", default_initializer=initializer).shape
+        [2, 3]
+    """
+
+    def __init__(self, mean: float = 0.0, std: float = 1.0, name: str | None = None) -> None:
+        self.mean = as_number(self, "mean", mean)
+        self.std = as_number(self, "std", std)
+        self.name = as_text(self, "name", name)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         return _sampled(op, "RandomNormal", shape, dtype, mean=self.mean, scale=self.std)
 
 
 class TruncatedNormal(Initializer):
-    """Normal, with what lies outside ``[mean + a * std, mean + b * std]`` sampled again."""
+    """Draw from a normal distribution cut off at ``mean + a * std`` and ``mean + b * std``.
 
-    takes = "mean=0.0, std=1.0, a=-2.0, b=2.0, name=None"
+    Args:
+        mean: its mean before the cut.
+        std: its standard deviation before the cut.
+        a, b: the limits, in standard deviations from the mean.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> initializer = paddle.nn.initializer.TruncatedNormal(std=0.02)
+        >>> paddle.create_parameter([2, 3], "float32", default_initializer=initializer).shape
+        [2, 3]
+    """
+
+    def __init__(self, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, name: str | None = None) -> None:
+        self.mean = as_number(self, "mean", mean)
+        self.std = as_number(self, "std", std)
+        self.a = as_number(self, "a", a)
+        self.b = as_number(self, "b", b)
+        self.name = as_text(self, "name", name)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         low, high = (math.erf(limit / math.sqrt(2.0)) for limit in (self.a, self.b))
@@ -149,7 +245,13 @@ class _ScaledNormal(_Scaled):
 class _Xavier(_Scaled):
     """Base of the initializers that scale with the number of inputs and outputs."""
 
-    takes = "fan_in=None, fan_out=None, gain=1.0, name=None"
+    def __init__(
+        self, fan_in: float | None = None, fan_out: float | None = None, gain: float = 1.0, name: str | None = None
+    ) -> None:
+        self.fan_in = None if fan_in is None else as_number(self, "fan_in", fan_in)
+        self.fan_out = None if fan_out is None else as_number(self, "fan_out", fan_out)
+        self.gain = as_number(self, "gain", gain)
+        self.name = as_text(self, "name", name)
 
     def _std(self, shape: list[int]) -> float:
         fans = zip((self.fan_in, self.fan_out), _fans(shape), strict=True)
@@ -157,37 +259,121 @@ class _Xavier(_Scaled):
 
 
 class XavierUniform(_Xavier, _ScaledUniform):
-    """Uniform within gain * sqrt(6 / (fan_in + fan_out))."""
+    """Draw uniformly within gain * sqrt(6 / (fan_in + fan_out)). Glorot and Bengio 2010.
+
+    Args:
+        fan_in, fan_out: how many inputs and outputs a unit counts as; None to tell by the parameter's shape.
+        gain: factor on the values.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> initializer = paddle.nn.initializer.XavierUniform()
+        >>> paddle.create_parameter([2, 3], "float32", default_initializer=initializer).shape
+        [2, 3]
+    """
 
 
 class XavierNormal(_Xavier, _ScaledNormal):
-    """Normal with standard deviation gain * sqrt(2 / (fan_in + fan_out))."""
+    """Draw from the normal distribution with standard deviation gain * sqrt(2 / (fan_in + fan_out)). Glorot and Bengio 2010.
+
+    Args:
+        fan_in, fan_out: how many inputs and outputs a unit counts as; None to tell by the parameter's shape.
+        gain: factor on the values.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> initializer = paddle.nn.initializer.XavierNormal()
+        >>> paddle.create_parameter([2, 3], "float32", default_initializer=initializer).shape
+        [2, 3]
+    """
 
 
 class _Kaiming(_Scaled):
     """Base of the initializers that scale with the number of inputs and the gain of an activation."""
 
-    takes = "fan_in=None, negative_slope=0.0, nonlinearity='relu', name=None"
-
-    def _begin(self, options: Any) -> None:
-        self.fan_in, self.gain = options.fan_in, calculate_gain(options.nonlinearity, options.negative_slope)
+    def __init__(
+        self,
+        fan_in: float | None = None,
+        negative_slope: float | None = 0.0,
+        nonlinearity: Nonlinearity = "relu",
+        name: str | None = None,
+    ) -> None:
+        self.fan_in = None if fan_in is None else as_number(self, "fan_in", fan_in)
+        slope = None if negative_slope is None else as_number(self, "negative_slope", negative_slope)
+        if not isinstance(nonlinearity, str):
+            raise wrong_kind(self, "nonlinearity", "the name of an activation", nonlinearity)
+        self.gain = calculate_gain(nonlinearity, slope)
+        self.name = as_text(self, "name", name)
 
     def _std(self, shape: list[int]) -> float:
         return self.gain / math.sqrt(_fans(shape)[0] if self.fan_in is None else self.fan_in)
 
 
 class KaimingUniform(_Kaiming, _ScaledUniform):
-    """Uniform within gain * sqrt(3 / fan_in); for ReLU sqrt(6 / fan_in)."""
+    """Draw uniformly within gain * sqrt(3 / fan_in); for ReLU sqrt(6 / fan_in). He et al. 2015.
+
+    Args:
+        fan_in: how many inputs a unit counts as; None to tell by the parameter's shape.
+        negative_slope: slope of 'leaky_relu' below 0; None for 0.01.
+        nonlinearity: the activation that follows, whose gain ``calculate_gain`` tells.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if the activation is unknown.
+
+    Example:
+        >>> initializer = paddle.nn.initializer.KaimingUniform()
+        >>> paddle.create_parameter([2, 3], "float32", default_initializer=initializer).shape
+        [2, 3]
+    """
 
 
 class KaimingNormal(_Kaiming, _ScaledNormal):
-    """Normal with standard deviation gain / sqrt(fan_in); for ReLU sqrt(2 / fan_in)."""
+    """Draw from the normal distribution with standard deviation gain / sqrt(fan_in); for ReLU sqrt(2 / fan_in). He et al. 2015.
+
+    Args:
+        fan_in: how many inputs a unit counts as; None to tell by the parameter's shape.
+        negative_slope: slope of 'leaky_relu' below 0; None for 0.01.
+        nonlinearity: the activation that follows, whose gain ``calculate_gain`` tells.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if the activation is unknown.
+
+    Example:
+        >>> initializer = paddle.nn.initializer.KaimingNormal()
+        >>> paddle.create_parameter([2, 3], "float32", default_initializer=initializer).shape
+        [2, 3]
+    """
 
 
 class Orthogonal(Initializer):
-    """Orthonormal rows or columns, whichever are fewer, times ``gain``; axes after the first count as columns."""
+    """Draw orthonormal rows or columns, whichever are fewer; axes after the first count as columns. Saxe et al. 2014.
 
-    takes = "gain=1.0, name=None"
+    Args:
+        gain: factor on the values.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> initializer = paddle.nn.initializer.Orthogonal()
+        >>> paddle.create_parameter([2, 3], "float32", default_initializer=initializer).shape
+        [2, 3]
+    """
+
+    def __init__(self, gain: float = 1.0, name: str | None = None) -> None:
+        self.gain = as_number(self, "gain", gain)
+        self.name = as_text(self, "name", name)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         if len(shape) < 2:
@@ -202,25 +388,47 @@ class Orthogonal(Initializer):
 
 
 class NormOf(Initializer):
-    """The length of another parameter's initial value over some axes."""
+    """Set the elements to the length of another parameter's initial value over some axes.
 
-    takes = "parameter, axes"
+    Args:
+        parameter: name of the other parameter.
+        axes: those that the length is taken over.
+    """
+
+    def __init__(self, parameter: str, axes: Sequence[int]) -> None:
+        self.parameter = parameter
+        self.axes = axes
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         other = op.block.find(self.parameter)
         value = op.block.program.updates.get(other) if other is not None else None
         if value is None:
             raise ArgumentError(f"{self.parameter} has no initial value in this startup program. Use the same one for both.")
-        return op.ReduceL2(value, self.axes, keepdims=1)
+        return op.ReduceL2(value, list(self.axes), keepdims=1)
 
 
 class Dirac(Initializer):
-    """Filters that pass their channels on: 1 in the middle for output channel i from input channel i, within each group."""
+    """Set filters to pass their channels on: 1 in the middle for output channel i from input channel i, within each group.
+
+    Args:
+        groups: into how many groups the output channels, the first axis, are divided.
+        name: kept as an attribute.
+
+    Raises:
+        ArgumentTypeError: if ``name`` is of a wrong kind.
+        ArgumentError: if ``groups`` is not a positive int.
+
+    Example:
+        >>> initializer = paddle.nn.initializer.Dirac()
+        >>> paddle.create_parameter([2, 2, 3], "float32", default_initializer=initializer).shape
+        [2, 2, 3]
+    """
 
     def __init__(self, groups: int = 1, name: str | None = None) -> None:
         if not isinstance(groups, int) or groups < 1:
             raise ArgumentError(f"Dirac: groups is a positive int, not {groups!r}.")
         self.groups = groups
+        self.name = as_text(self, "name", name)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         if len(shape) not in (3, 4, 5) or shape[0] % self.groups:
@@ -235,7 +443,13 @@ class Dirac(Initializer):
 
 
 class Bilinear(Initializer):
-    """Filters [C_out, C_in, K, K] for a transposed convolution that enlarges by linear interpolation."""
+    """Set filters [C_out, C_in, K, K] for a transposed convolution that enlarges by linear interpolation.
+
+    Example:
+        >>> initializer = paddle.nn.initializer.Bilinear()
+        >>> paddle.create_parameter([1, 1, 4, 4], "float32", default_initializer=initializer).shape
+        [1, 1, 4, 4]
+    """
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
         if len(shape) != 4 or shape[2] != shape[3]:
@@ -248,7 +462,7 @@ class Bilinear(Initializer):
         return op.Identity(op.constant(value, dtype))
 
 
-def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+def calculate_gain(nonlinearity: Nonlinearity, param: float | None = None) -> float:
     """The factor by which an activation shrinks a signal, to be made up for by the weights.
 
     Args:

@@ -6,18 +6,28 @@ Tests: tests/static/test_initializers.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
-from onnxgrad.internal.signatures import Taken
+from onnxgrad.internal.arguments import as_flag, as_int, as_number, as_text, wrong_kind
 from onnxgrad.tensor.initializer import Initializer
 
 __all__ = ["ParamAttr", "WeightNormParamAttr"]
 
 
-class ParamAttr(Taken):
-    """How to make a parameter.
+@runtime_checkable
+class Penalty(Protocol):
+    """What a parameter's ``regularizer`` does: ``L1Decay``, ``L2Decay`` or one of the user's own."""
+
+    def apply(self, op: Builder, p: Variable, g: Variable) -> Variable:
+        """Add the penalty's gradient to the gradient ``g`` of the parameter ``p``."""
+
+
+class ParamAttr:
+    """Say how to make a parameter.
 
     Args:
         name: its name; one that exists is shared. None to count one.
@@ -25,16 +35,39 @@ class ParamAttr(Taken):
         learning_rate: factor on the optimizer's learning rate.
         regularizer: ``L1Decay`` or ``L2Decay``; replaces the optimizer's.
         trainable: whether it receives gradients.
-        do_model_average: kept for compatibility.
+        do_model_average: whether ``ExponentialMovingAverage`` averages it.
         need_clip: whether gradient clipping applies to it.
+
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
+    Example:
+        >>> attr = paddle.ParamAttr(name="w", learning_rate=0.5, initializer=paddle.nn.initializer.Constant(2.0))
+        >>> paddle.nn.Linear(2, 1, weight_attr=attr).weight.tolist()
+        [[2.0], [2.0]]
     """
 
-    takes = (
-        "name=None, initializer=None, learning_rate=1.0, regularizer=None, trainable=True, do_model_average=True, need_clip=True"
-    )
-
-    def _begin(self, options: Any) -> None:
-        vars(self).update(vars(options))
+    def __init__(
+        self,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: Penalty | None = None,
+        trainable: bool = True,
+        do_model_average: bool = True,
+        need_clip: bool = True,
+    ) -> None:
+        self.name = as_text(self, "name", name)
+        if initializer is not None and not callable(initializer):
+            raise wrong_kind(self, "initializer", "an Initializer", initializer)
+        self.initializer = initializer
+        self.learning_rate = as_number(self, "learning_rate", learning_rate)
+        if regularizer is not None and not isinstance(regularizer, Penalty):
+            raise wrong_kind(self, "regularizer", "an L1Decay or an L2Decay", regularizer)
+        self.regularizer = regularizer
+        self.trainable = as_flag(self, "trainable", trainable)
+        self.do_model_average = as_flag(self, "do_model_average", do_model_average)
+        self.need_clip = as_flag(self, "need_clip", need_clip)
 
     @staticmethod
     def of(attr: Any) -> ParamAttr | None:
@@ -55,14 +88,19 @@ class ParamAttr(Taken):
 
     def name_in(self, layer: str, suffix: str, generate: Callable[[str], str] = state.generate_name) -> str:
         """The name given, or else the next of the layer, such as ``fc_0.w_0``."""
-        name: str = self.name if self.name is not None else generate(f"{layer}.{suffix}")
-        return name
+        return self.name if self.name is not None else generate(f"{layer}.{suffix}")
 
     def under(self, name: str, initializer: Initializer | None = None) -> ParamAttr:
         """The same attributes under another name, and with another initializer if one is given."""
-        attr = ParamAttr()
-        vars(attr).update({**vars(self), "name": name, "initializer": initializer or self.initializer})
-        return attr
+        return ParamAttr(
+            name,
+            initializer or self.initializer,
+            self.learning_rate,
+            self.regularizer,
+            self.trainable,
+            self.do_model_average,
+            self.need_clip,
+        )
 
     def describe(self, parameter: Any) -> None:
         """Let a parameter know how it is to be trained."""
@@ -79,6 +117,9 @@ class WeightNormParamAttr(ParamAttr):
         name, initializer, learning_rate, regularizer, trainable, do_model_average, need_clip: as in ParamAttr; the initializer
             is that of v.
 
+    Raises:
+        ArgumentTypeError: if an argument is of a wrong kind.
+
     Example:
         >>> x = static.data("x", [None, 3])
         >>> y = static.nn.fc(x, 4, weight_attr=static.WeightNormParamAttr(dim=1, name="line"), bias_attr=False)
@@ -86,7 +127,16 @@ class WeightNormParamAttr(ParamAttr):
         [('line_v', (3, 4)), ('line_g', (1, 4))]
     """
 
-    takes = (
-        "dim=None, name=None, initializer=None, learning_rate=1.0, regularizer=None, trainable=True, do_model_average=False, "
-        "need_clip=True"
-    )
+    def __init__(
+        self,
+        dim: int | None = None,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: Penalty | None = None,
+        trainable: bool = True,
+        do_model_average: bool = False,
+        need_clip: bool = True,
+    ) -> None:
+        self.dim = None if dim is None else as_int(self, "dim", dim)
+        super().__init__(name, initializer, learning_rate, regularizer, trainable, do_model_average, need_clip)

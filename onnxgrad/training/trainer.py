@@ -53,6 +53,7 @@ from onnxgrad.training.options import EngineOptions, RecomputeOptions, UpdateOpt
 from onnxgrad.training.quantized.frozen import compute_in_integers
 from onnxgrad.training.quantized.learned import prepare_quantized
 from onnxgrad.training.ranks.ranks import EpochBatch, examples_of, ranks_of
+from onnxgrad.training.ranks.subjects import fit_subjects, trainer_subjects
 from onnxgrad.training.report.diagnose import bad_loss, bad_value, bad_weight
 from onnxgrad.training.report.gradient_norms import append_norms
 from onnxgrad.training.run.callbacks import Callback
@@ -390,10 +391,13 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if a column is missing, misshapen or not finite, or a label is out of range.
             TrainingError: if the loss is not a number; the message names the first operator that produced it, and the
-                weights are those before the step.
+                weights are those before the step. On all ranks, if they differ in the number of the step, the rows of the batch
+                that the Trainer cuts, or the learning rate.
         """
         feed = self.model.feed_of(batch, self.executor)
         examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
+        if not self.ranks.has_agreed:
+            self.ranks.agree(trainer_subjects(self))
         self.ranks.feed(batch)
         watched = [v for v in (self._loss_weight, self._norms) if v is not None]
         fetches = [self._step_loss, *self.model.reads, *watched]
@@ -528,7 +532,7 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data cannot be trained on.
             TrainingError: if the loss stops being a number, the folder is in use or cannot be written, or the checkpoint belongs to
-                another model or other data files.
+                another model or other data files. On all ranks, if they were given other data, options or versions.
         """
         if epochs is not None and total_epochs is not None:
             raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
@@ -577,6 +581,8 @@ class Trainer(TrainingSteps):
             if count and self.epoch >= goal:
                 message = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
                 warnings.warn(f"{message}. Give a larger total_epochs (--epochs).", stacklevel=2)
+            if self.ranks.are_many:
+                self.ranks.agree(fit_subjects(self, source, held_out, folder is not None, plan))
             TrainingLoop(self, self.ranks.source(source), held_out, folder, plan).run()
         return self.history
 

@@ -109,7 +109,7 @@ def image_step(overlap):
                 table = paddle.create_parameter([6, 128], "float32", name="table")
                 paddle.create_parameter([3], "float32", name="unread")
                 joined = paddle.flatten(h, 1) + F.embedding(ids, table)
-                joined = static.nn.cond(paddle.mean(joined) > 5.0, lambda: joined * 2.0, lambda: joined * 3.0)
+                joined = static.nn.cond(paddle.mean(table) > 5.0, lambda: joined * 2.0, lambda: joined * 3.0)
                 loss = F.cross_entropy(paddle.matmul(static.nn.fc(joined, 128), table, transpose_y=True), y)
                 paddle.optimizer.Adam(0.01).minimize(loss)
             program.scope = startup.scope = paddle.Scope()

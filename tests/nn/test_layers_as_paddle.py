@@ -100,7 +100,7 @@ def tensor(*shape, dtype="float32"):
         (lambda: paddle.io.RandomSampler(range(100), False, 120), ValueError, "replacement"),
         (lambda: paddle.optimizer.lr.CosineAnnealingWarmRestarts(0.5, 1.0), ValueError, "int"),
         (lambda: paddle.optimizer.lr.CyclicLR(0.5, "test", 10), TypeError, "number"),
-        (lambda: paddle.optimizer.lr.CyclicLR(0.5, 1.0, 1.5), TypeError, "ints"),
+        (lambda: paddle.optimizer.lr.CyclicLR(0.5, 1.0, 1.5), TypeError, "CyclicLR: step_size_up is an int, not float"),
         (lambda: paddle.optimizer.lr.CyclicLR(0.5, -1.0, 10), ValueError, "at least 0"),
     ],
 )

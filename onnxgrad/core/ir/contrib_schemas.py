@@ -393,7 +393,8 @@ _declare(
     "QLinearReduceMean",
     operands=["data", "data_scale", *_optional("data_zero_point"), "reduced_scale", *_optional("reduced_zero_point")],
     results=["reduced"],
-    required=[*_ints("keepdims"), *_int_lists("axes")],
+    required=_int_lists("axes"),
+    attributes=_ints("keepdims"),  # onnxruntime declares it as required, and runs files without it
 )
 _declare(
     "QLinearSigmoid", operands=["X", "X_scale", *_optional("X_zero_point"), "Y_scale", *_optional("Y_zero_point")], results=["Y"]

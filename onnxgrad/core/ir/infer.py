@@ -15,7 +15,7 @@ import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper, shape_inference
 
 from onnxgrad.core.ir.equation import is_equation
-from onnxgrad.core.ir.known import READS_NUMBERS, numbers_of, propagate_entries
+from onnxgrad.core.ir.known import READS_NUMBERS, entries_of, numbers_of, propagate_entries
 from onnxgrad.core.ir.operator import AttributeReference, Operator, resolve_reference
 from onnxgrad.core.ir.opset import Schema
 from onnxgrad.core.ir.shapes import FROM_ENTRIES, OVERRULES
@@ -235,7 +235,7 @@ def _operand_key(v: Variable | None) -> Any:
     """Return the part of an operand that inference may depend on; known entries only exist for integers and booleans."""
     if v is None or not isinstance(v.type, TensorType) or v.type.dtype.is_float:
         return None if v is None else v.type or "unknown"
-    return (v.type, v.entries)
+    return (v.type, entries_of(v))  # those of a constant too, which are read when they are asked for
 
 
 def _infer(operator: Operator, strict: bool) -> Found:

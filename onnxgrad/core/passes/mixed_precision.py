@@ -85,7 +85,7 @@ def to_mixed_precision(
     low = dtype_of(low_dtype(dtype))
     if lists is not None and lists.amp_dtype != low.name:
         raise ArgumentError(f"the lists are for {lists.amp_dtype}, the program is to compute in {low.name}. Make both the same.")
-    lists = lists or AutoMixedPrecisionLists(dtype=low.name)
+    lists = lists or AutoMixedPrecisionLists(dtype=low_dtype(dtype))
     run_program_pass(program, mixed_precision(low, lists, level, use_guard=use_guard, use_promote=use_promote))
     return program
 

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Literal, TypeAlias
 
 from onnxgrad.core.ir.opset import all_operators
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["AutoMixedPrecisionLists", "low_dtype"]
+__all__ = ["AutoMixedPrecisionLists", "Level", "LowDtype", "low_dtype"]
+
+LowDtype: TypeAlias = Literal["float16", "bfloat16"]
+Level: TypeAlias = Literal["O0", "O1", "O2", "OD"]
+"""``'O1'`` computes in 16 bits by the lists, ``'O2'`` nearly everywhere, ``'OD'`` on the white list alone, ``'O0'`` nowhere."""
 
 _WHITE = {"Attention", "Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul"}
 _LOOKUPS = {"QuantizeLinear", "DequantizeLinear", "Resize", "ScatterElements", "ScatterND", "TensorScatter"}
@@ -80,16 +85,18 @@ _PADDLE_NAMES = {
 }
 
 
-def low_dtype(dtype: str) -> str:
+def low_dtype(dtype: str) -> LowDtype:
     """The name of the 16-bit element type.
 
     Raises:
         ArgumentError: if it is another.
     """
     name = str(dtype).lower()
-    if name not in ("float16", "bfloat16"):
-        raise ArgumentError(f"mixed precision computes in 'float16' or 'bfloat16', not {dtype!r}.")
-    return name
+    if name == "float16":
+        return "float16"
+    if name == "bfloat16":
+        return "bfloat16"
+    raise ArgumentError(f"mixed precision computes in 'float16' or 'bfloat16', not {dtype!r}.")
 
 
 class AutoMixedPrecisionLists:
@@ -119,7 +126,7 @@ class AutoMixedPrecisionLists:
         custom_white_list: Iterable[str] | None = None,
         custom_black_list: Iterable[str] | None = None,
         custom_black_varnames: Iterable[str] | None = None,
-        dtype: str = "float16",
+        dtype: LowDtype = "float16",
     ) -> None:
         self.amp_dtype = low_dtype(dtype)
         white, black = _types(custom_white_list), _types(custom_black_list)
@@ -130,7 +137,8 @@ class AutoMixedPrecisionLists:
         self.black_list = ((_BLACK | _LOOKUPS) - white) | black
         self.gray_list = _GRAY - white - black
         self.unsupported_list = (_LOOKUPS - white) | black
-        self.black_varnames = set(custom_black_varnames or ())
+        names = [custom_black_varnames] if isinstance(custom_black_varnames, str) else custom_black_varnames
+        self.black_varnames = set(names or ())
 
 
 def _types(names: Iterable[str] | None) -> set[str]:

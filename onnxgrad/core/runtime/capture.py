@@ -85,7 +85,8 @@ class CapturedBinding(DoubleBinding):
         side, left = self._sides[0], []
         for index in super().outdated(scope):
             value = scope.present(self._inputs[index])
-            if isinstance(value, Buffer) and self._inputs[index] in self._written_names and not value.is_held_by(1):
+            name = self._inputs[index]
+            if isinstance(value, Buffer) and name in self._written_names and not scope.is_alone(name, value):
                 # As equal constants of a startup program are: in memory of its own later steps write to where this one reads.
                 value = Buffer(self._place.value(array_of(value.value)), memory=self._place.memory)
                 scope.put(self._inputs[index], value)

@@ -30,6 +30,9 @@ class Exchange(Travels, Protocol):
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         """Further inputs of the run, besides what the caller feeds."""
 
+    def has_met(self, scope: Scope) -> bool:
+        """Return whether ranks have come to an agreement about what they train in this scope."""
+
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Called before each run; at the first one of a scope, ranks come to an agreement about what they train."""
 

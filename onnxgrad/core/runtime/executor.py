@@ -24,6 +24,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of, is_plain, value_of
 from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError, FeedError, FetchError
+from onnxgrad.internal.arguments import as_int
 
 __all__ = ["Executor", "set_rates", "step_schedules"]
 
@@ -74,7 +75,7 @@ class Executor:
 
     def __init__(
         self,
-        place: Place | None = None,
+        place: Place | str | None = None,
         *,
         threads: int | None = None,
         cache: str | Path | None = None,
@@ -89,7 +90,8 @@ class Executor:
             raise ArgumentError(f"memory is 'auto', 'low' or None, not {memory!r}.")
         if memory == "low" and self.place.lowering != "cpu":
             raise ArgumentError(f"memory='low' is for the CPU. Leave it out on {self.place!r}.")
-        self.threads = threads
+        self.threads = None if threads is None else as_int(self, "threads", threads)
+        shapes = as_int(self, "shapes", shapes)
         self._options: dict[str, Any] = {"threads": threads, "cache": cache, "shapes": shapes}
         self._options |= {"precision": precision, "memory": memory}
         self._sessions = SessionCache(None if cache is None else Path(cache), shapes, precision == "fast", memory)
@@ -253,16 +255,16 @@ class Executor:
             TrainingError: if ranks differ.
             ExecutionError, ProviderError: as for ``run``.
         """
-        exchange = program.plan.exchange
-        if exchange is None:
+        exchange, scope = program.plan.exchange, scope or program.active_scope()
+        if exchange is None or exchange.has_met(scope):
             return
         computed = [v for v in [*_fetches(program, fetch_list), *(v for v, _ in program.plan.printers)] if not v.persistable]
         turn: Turn = "whole" if program.plan.accumulation is None else "run"
         prepared = self._opened(program, computed, {**exchange.feeds(program, feed), **feed}, turn, exchange)
         if prepared.applying is not None:
-            exchange.begin(program, prepared.applying.cut.gradients, scope or program.active_scope())
+            exchange.begin(program, prepared.applying.cut.gradients, scope)
 
-    def apply(self, program: Program | None = None, scope: Scope | None = None) -> None:
+    def apply(self, program: Program | HoldsProgram | None = None, scope: Scope | None = None) -> None:
         """Apply the gradients that runs of a program have added up, and clear the sums. Any number of runs may have been.
 
         Args:

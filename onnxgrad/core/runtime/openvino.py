@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from onnxgrad.core.providers.openvino import LIMIT
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
 from onnxgrad.core.state.values import copy_into, room_of
 from onnxgrad.errors import ArgumentError, FeedError, ProviderError
+from onnxgrad.internal.arguments import wrong_kind
 
 __all__ = ["OpenVINOPlace", "place_by_name"]
 
@@ -36,6 +37,7 @@ class OpenVINOPlace(Place):
         device: by OpenVINO's name; ``"CPU"`` is what is tested.
 
     Raises:
+        ArgumentTypeError: if ``device`` is not a str.
         ArgumentError: if there is no such precision.
         ProviderError: if the package or the device is missing, or the processor has no bfloat16.
 
@@ -47,9 +49,11 @@ class OpenVINOPlace(Place):
     wants_shapes = True
     leaves = tuple(sorted(CONTROL_FLOW | RANDOM))
 
-    def __init__(self, precision: str = "f32", device: str = "CPU") -> None:
+    def __init__(self, precision: Literal["f32", "bf16"] = "f32", device: str = "CPU") -> None:
         if precision not in _PRECISIONS:
             raise ArgumentError(f"precision is one of {', '.join(map(repr, _PRECISIONS))}, not {precision!r}.")
+        if not isinstance(device, str):
+            raise wrong_kind(self, "device", "a str", device)
         self.precision, self.unit = precision, device
         self.lowering = "openvino" if precision == "f32" else "openvino_bf16"
         unit = _device(device)
@@ -90,7 +94,7 @@ class OpenVINOPlace(Place):
         return f"Place(openvino:{self.unit}, {self.precision})"
 
 
-def place_by_name(name: str, precision: str = "f32") -> Place:
+def place_by_name(name: str, precision: Literal["f32", "bf16"] = "f32") -> Place:
     """The place of a name such as ``cpu``, ``cuda``, ``cuda:1`` or ``openvino``.
 
     Args:

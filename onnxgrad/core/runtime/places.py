@@ -10,11 +10,12 @@ import sys
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict, Unpack
 
 from onnxgrad.core.state.values import room_of, value_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import as_word, wrong_kind
 
 __all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "get_device", "is_compiled_with_cuda", "place_of", "set_device"]
 
@@ -80,27 +81,44 @@ class Place:
 
 
 class CPUPlace(Place):
-    """The CPU."""
+    """The CPU, where programs run by onnxruntime's CPU provider.
+
+    Example:
+        >>> static.Executor(static.CPUPlace()).place
+        Place(cpu)
+    """
 
 
-_OPTIONS = (
-    *("arena_extend_strategy", "cudnn_conv1d_pad_to_nc1d", "cudnn_conv_algo_search", "cudnn_conv_use_max_workspace"),
-    *(
-        "do_copy_in_default_stream",
-        "enable_cuda_graph",
-        "enable_skip_layer_norm_strict_mode",
-        "fuse_conv_bias",
-        "gpu_mem_limit",
-        "prefer_nhwc",
-    ),
-    *("sdpa_kernel", "use_ep_level_unified_stream", "use_tf32"),
-)
+class CUDAOptions(TypedDict, total=False):
+    """Options of onnxruntime's CUDA provider; True and False mean 1 and 0."""
+
+    arena_extend_strategy: Literal["kNextPowerOfTwo", "kSameAsRequested"]
+    cudnn_conv1d_pad_to_nc1d: bool
+    cudnn_conv_algo_search: Literal["EXHAUSTIVE", "HEURISTIC", "DEFAULT"]
+    cudnn_conv_use_max_workspace: bool
+    do_copy_in_default_stream: bool
+    enable_cuda_graph: bool
+    enable_skip_layer_norm_strict_mode: bool
+    fuse_conv_bias: bool
+    gpu_mem_limit: int
+    prefer_nhwc: bool
+    sdpa_kernel: int
+    use_ep_level_unified_stream: bool
+    use_tf32: bool
+
+
+_OPTIONS = tuple(CUDAOptions.__annotations__)
+_WORDS = {
+    "arena_extend_strategy": ("kNextPowerOfTwo", "kSameAsRequested"),
+    "cudnn_conv_algo_search": ("EXHAUSTIVE", "HEURISTIC", "DEFAULT"),
+}
 
 
 class CUDAPlace(Place):
-    """NVIDIA device number ``index``.
+    """An NVIDIA device, where programs run by onnxruntime's CUDA provider.
 
     Args:
+        index: number of the device, from 0.
         options: of onnxruntime's CUDA provider, by its names: ``use_tf32`` (False unless given, as for matrix products in torch;
             onnxruntime's own default is True), ``cudnn_conv_algo_search`` ('EXHAUSTIVE', 'HEURISTIC' or 'DEFAULT'),
             ``gpu_mem_limit`` in bytes, ``arena_extend_strategy`` ('kNextPowerOfTwo' or 'kSameAsRequested'), ``prefer_nhwc``, ...
@@ -110,8 +128,8 @@ class CUDAPlace(Place):
             plainly, and a warning says why.
 
     Raises:
-        ArgumentTypeError: if the index is not a number.
-        ArgumentError: if the provider has no such option.
+        ArgumentTypeError: if an argument is of a wrong kind.
+        ArgumentError: if the provider has no such option, or an option is another word.
         ProviderError: if onnxruntime has CUDA, but cuDNN is not found.
 
     Example:
@@ -121,14 +139,18 @@ class CUDAPlace(Place):
 
     device = lowering = "cuda"
 
-    def __init__(self, index: int = 0, **options: Any) -> None:
+    def __init__(self, index: int = 0, **options: Unpack[CUDAOptions]) -> None:
         if not isinstance(index, int):
             raise ArgumentTypeError(f"CUDAPlace takes a device number, not {type(index).__name__}.")
-        for name in options:
+        for name, value in options.items():
             if name not in _OPTIONS:
                 raise ArgumentError(f"CUDAPlace: the CUDA provider has no option {name!r}. It has {', '.join(_OPTIONS)}.")
+            if name in _WORDS:
+                as_word(self, name, value, _WORDS[name])
+            elif not isinstance(value, (int, str)):
+                raise wrong_kind(self, name, "True, False or an int", value)
         self.index = index
-        settings = {"use_tf32": False, **options}
+        settings: dict[str, object] = {"use_tf32": False, **options}
         self.options = tuple(sorted((name, str(int(v)) if isinstance(v, bool) else str(v)) for name, v in settings.items()))
         self.captures = self.wants_shapes = dict(self.options).get("enable_cuda_graph", "0") != "0"
         if cuda_is_available():
@@ -217,7 +239,7 @@ def get_device() -> str:
     return "cpu" if place.device == "cpu" else f"gpu:{place.index}"
 
 
-def place_of(place: Any) -> Place:
+def place_of(place: Place | str | None) -> Place:
     """Return a place as it is, the place of a name such as ``cpu`` or ``gpu:0``, or for None the place of ``set_device``."""
     if place is None:
         return state.current.place or CPUPlace()

@@ -68,6 +68,8 @@ class Scope:
     def __init__(self) -> None:
         self.lock = RLock()
         self._now: Now = ({}, {}, (), (), 0, None)
+        self._kept: tuple[Mapping[str, Value], ...] = ()
+        """The present values from before each ``change`` that is under way, which holds them."""
 
     def get(self, name: str) -> Any:
         """The value as a numpy array of its own, or None when there is none."""
@@ -173,7 +175,9 @@ class Scope:
             with LOCK:
                 for value in held:
                     value._holds += 1
+            kept_before = self._kept
             try:
+                self._kept = (*kept_before, present)
                 self._now = (present.copy(), spare.copy(), (), follows, depth + 1, None)
                 result = change()
                 changed, spare, queue, follows, _, _ = self._now
@@ -188,6 +192,8 @@ class Scope:
                 _release(value for name, value in present.items() if changed.get(name) is value)
                 _release(value for name, value in changed.items() if present.get(name) is not value)
                 raise
+            finally:
+                self._kept = kept_before
             if depth:
                 _release(held)
                 return result
@@ -322,6 +328,10 @@ class Scope:
             self._now = (present, spare, queue, follows, depth, back)
             for old in replaced:
                 old._holds -= 1
+
+    def is_alone(self, name: str, buffer: Buffer) -> bool:
+        """Return whether nobody but this scope holds a present value."""
+        return buffer.is_held_by(1 + sum(kept.get(name) is buffer for kept in self._kept))
 
     def spare(self, name: str) -> Buffer | None:
         """The memory that the last run but one wrote this value to, if nobody holds it."""

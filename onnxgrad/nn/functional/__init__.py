@@ -1,29 +1,176 @@
-"""paddle.nn.functional, one module per family."""
+"""paddle.nn.functional, one module per family.
 
-from importlib import import_module
-from typing import Any
+Tests: tests/nn/test_functional.py.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from onnxgrad.internal.refusals import REFUSED, absent, refusals
-from onnxgrad.nn.functional.activation import *  # noqa: F403
-from onnxgrad.nn.functional.attention import *  # noqa: F403
-from onnxgrad.nn.functional.common import *  # noqa: F403
-from onnxgrad.nn.functional.conv import *  # noqa: F403
-from onnxgrad.nn.functional.cross_entropy import *  # noqa: F403
-from onnxgrad.nn.functional.loss import *  # noqa: F403
-from onnxgrad.nn.functional.norm import *  # noqa: F403
-from onnxgrad.nn.functional.pooling import *  # noqa: F403
-from onnxgrad.nn.functional.vision import *  # noqa: F403
+from onnxgrad.nn.functional.activation import (
+    celu,
+    elu,
+    gelu,
+    glu,
+    gumbel_softmax,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    leaky_relu,
+    log_sigmoid,
+    log_softmax,
+    maxout,
+    mish,
+    prelu,
+    relu,
+    relu6,
+    rrelu,
+    selu,
+    sigmoid,
+    silu,
+    softmax,
+    softplus,
+    softshrink,
+    softsign,
+    swiglu,
+    swish,
+    tanh,
+    tanhshrink,
+    thresholded_relu,
+)
+from onnxgrad.nn.functional.attention import (
+    flash_attention,
+    scaled_dot_product_attention,
+)
+from onnxgrad.nn.functional.classification import (
+    cross_entropy,
+    nll_loss,
+    softmax_with_cross_entropy,
+)
+from onnxgrad.nn.functional.common import (
+    alpha_dropout,
+    bilinear,
+    cosine_similarity,
+    dropout,
+    dropout2d,
+    dropout3d,
+    embedding,
+    feature_alpha_dropout,
+    fold,
+    label_smooth,
+    linear,
+    one_hot,
+    pad,
+    pairwise_distance,
+    pdist,
+    sequence_mask,
+    unfold,
+    zeropad2d,
+)
+from onnxgrad.nn.functional.conv import (
+    conv1d,
+    conv1d_transpose,
+    conv2d,
+    conv2d_transpose,
+    conv3d,
+    conv3d_transpose,
+)
+from onnxgrad.nn.functional.inplace import (
+    elu_,
+    hardtanh_,
+    leaky_relu_,
+    relu_,
+    sigmoid_,
+    softmax_,
+    tanh_,
+    thresholded_relu_,
+)
+from onnxgrad.nn.functional.loss import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cosine_embedding_loss,
+    ctc_loss,
+    dice_loss,
+    gaussian_nll_loss,
+    hinge_embedding_loss,
+    kl_div,
+    l1_loss,
+    log_loss,
+    margin_ranking_loss,
+    mse_loss,
+    multi_label_soft_margin_loss,
+    multi_margin_loss,
+    npair_loss,
+    poisson_nll_loss,
+    sigmoid_focal_loss,
+    smooth_l1_loss,
+    soft_margin_loss,
+    square_error_cost,
+    triplet_margin_loss,
+    triplet_margin_with_distance_loss,
+)
+from onnxgrad.nn.functional.norm import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    normalize,
+    rms_norm,
+)
+from onnxgrad.nn.functional.pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    lp_pool1d,
+    lp_pool2d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+)
+from onnxgrad.nn.functional.vision import (
+    affine_grid,
+    channel_shuffle,
+    grid_sample,
+    interpolate,
+    pixel_shuffle,
+    pixel_unshuffle,
+    temporal_shift,
+    upsample,
+)
 from onnxgrad.tensor.creation import diag_embed
-from onnxgrad.tensor.inplace import in_place
 
-__all__ = ["diag_embed"]
-for _family in ["activation", "attention", "common", "conv", "cross_entropy", "loss", "norm", "pooling", "vision"]:
-    __all__ += import_module(f"{__name__}.{_family}").__all__
+__all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "adaptive_max_pool3d", "affine_grid", "alpha_dropout", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "bilinear",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "channel_shuffle", "conv1d", "conv1d_transpose",
+    "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cosine_embedding_loss", "cosine_similarity", "cross_entropy",
+    "ctc_loss", "diag_embed", "dice_loss", "dropout", "dropout2d", "dropout3d", "elu", "elu_", "embedding",
+    "feature_alpha_dropout", "flash_attention", "fold", "gaussian_nll_loss", "gelu", "glu", "grid_sample", "group_norm",
+    "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_", "hinge_embedding_loss",
+    "instance_norm", "interpolate", "kl_div", "l1_loss", "label_smooth", "layer_norm", "leaky_relu", "leaky_relu_", "linear",
+    "local_response_norm", "log_loss", "log_sigmoid", "log_softmax", "lp_pool1d", "lp_pool2d", "margin_ranking_loss",
+    "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d", "maxout", "mish", "mse_loss",
+    "multi_label_soft_margin_loss", "multi_margin_loss", "nll_loss", "normalize", "npair_loss", "one_hot", "pad",
+    "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "relu", "relu6", "relu_",
+    "rms_norm", "rrelu", "scaled_dot_product_attention", "selu", "sequence_mask", "sigmoid", "sigmoid_", "sigmoid_focal_loss",
+    "silu", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmax_", "softmax_with_cross_entropy", "softplus", "softshrink",
+    "softsign", "square_error_cost", "swiglu", "swish", "tanh", "tanh_", "tanhshrink", "temporal_shift", "thresholded_relu",
+    "thresholded_relu_", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold", "upsample", "zeropad2d",
+]  # fmt: skip
 
-for _name in ("elu", "hardtanh", "leaky_relu", "relu", "sigmoid", "softmax", "tanh", "thresholded_relu"):
-    globals()[f"{_name}_"] = in_place(globals()[_name])
 globals().update(refusals("paddle.nn.functional", REFUSED["paddle.nn.functional"]))
 
+if not TYPE_CHECKING:  # so that a checker knows which names there are
 
-def __getattr__(name: str) -> Any:
-    raise absent(__name__, name)
+    def __getattr__(name: str) -> Any:
+        raise absent(__name__, name)

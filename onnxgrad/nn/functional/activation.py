@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
+from onnxgrad.nn.types import Layout
 from onnxgrad.tensor.common import as_dtype, normal_axis, positive, shape_of, unary
 from onnxgrad.tensor.layer import LayerHelper, open_layer, present_operands
 from onnxgrad.tensor.random import gumbel, sampled
-from onnxgrad.tensor.tables import of_one
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
@@ -24,7 +25,11 @@ __all__ = [
 
 
 def relu(x: Variable, name: str | None = None) -> Variable:
-    """max(x, 0); gradient 0 at 0.
+    """Compute max(x, 0); the gradient at 0 is 0.
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        name: prefix of the names of the results in a program; None to count one.
 
     Example:
         >>> F.relu(static.data("x", [None, 3])).shape
@@ -34,39 +39,164 @@ def relu(x: Variable, name: str | None = None) -> Variable:
 
 
 def relu6(x: Variable, name: str | None = None) -> Variable:
-    """min(max(x, 0), 6); gradient 0 at 0 and at 6."""
+    """Compute min(max(x, 0), 6); the gradient is 0 at 0 and at 6.
+
+    Args:
+        x: floats of any shape.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.relu6(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
     layer = LayerHelper("relu6", x, name=name)
     six = layer.op.constant(6.0, x.dtype)
     return layer.result("Where", layer.op.GreaterOrEqual(x, six), six, layer.op.Relu(x))
 
 
-sigmoid = of_one("sigmoid", "Sigmoid", "1 / (1 + exp(-x)).")
-tanh = of_one("tanh", "Tanh", "Hyperbolic tangent.")
-softsign = of_one("softsign", "Softsign", "x / (1 + |x|).")
-mish = of_one("mish", "Mish", "x tanh(softplus(x)).")
-hardswish = of_one("hardswish", "HardSwish", "x times x / 6 + 1 / 2, the latter limited to [0, 1].", layer_name="hard_swish")
+def sigmoid(x: Variable, name: str | None = None) -> Variable:
+    """Compute 1 / (1 + exp(-x)).
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.sigmoid(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
+    return unary("sigmoid", "Sigmoid", x, name)
 
 
-def _gated(layer: LayerHelper, x: Variable) -> Variable:
-    return layer.result("Mul", x, layer.op.Sigmoid(x))
+def tanh(x: Variable, name: str | None = None) -> Variable:
+    """Compute the hyperbolic tangent.
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.tanh(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
+    return unary("tanh", "Tanh", x, name)
 
 
-def _log_sigmoid(layer: LayerHelper, x: Variable) -> Variable:
-    return layer.result("Neg", layer.op.Softplus(layer.op.Neg(x)))
+def softsign(x: Variable, name: str | None = None) -> Variable:
+    """Compute x / (1 + |x|).
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.softsign(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
+    return unary("softsign", "Softsign", x, name)
 
 
-def _tanhshrink(layer: LayerHelper, x: Variable) -> Variable:
-    return layer.result("Sub", x, layer.op.Tanh(x))
+def mish(x: Variable, name: str | None = None) -> Variable:
+    """Compute x tanh(softplus(x)). Misra 2019.
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.mish(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
+    return unary("mish", "Mish", x, name)
 
 
-silu = of_one("silu", _gated, "x sigmoid(x).", floats=False)
-swish = of_one("swish", _gated, "x sigmoid(x).", floats=False)
-log_sigmoid = of_one("log_sigmoid", _log_sigmoid, "Logarithm of ``sigmoid``: -softplus(-x).", floats=False, layer_name="logsigmoid")
-tanhshrink = of_one("tanhshrink", _tanhshrink, "x - tanh(x).", floats=False, layer_name="tanh_shrink")
+def hardswish(x: Variable, name: str | None = None) -> Variable:
+    """Compute x times x / 6 + 1 / 2, the latter limited to [0, 1]. Howard et al. 2019.
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.hardswish(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
+    return unary("hard_swish", "HardSwish", x, name)
+
+
+def silu(x: Variable, name: str | None = None) -> Variable:
+    """Compute x sigmoid(x). Elfwing et al. 2017.
+
+    Args:
+        x: numbers of any shape.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.silu(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
+    layer, op = open_layer("silu", x, name=name)
+    return layer.result("Mul", x, op.Sigmoid(x))
+
+
+def swish(x: Variable, name: str | None = None) -> Variable:
+    """Compute x sigmoid(x). Ramachandran et al. 2017.
+
+    Args:
+        x: numbers of any shape.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.swish(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
+    layer, op = open_layer("swish", x, name=name)
+    return layer.result("Mul", x, op.Sigmoid(x))
+
+
+def log_sigmoid(x: Variable, name: str | None = None) -> Variable:
+    """Compute the logarithm of ``sigmoid``: -softplus(-x).
+
+    Args:
+        x: numbers of any shape.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.log_sigmoid(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
+    layer, op = open_layer("logsigmoid", x, name=name)
+    return layer.result("Neg", op.Softplus(op.Neg(x)))
+
+
+def tanhshrink(x: Variable, name: str | None = None) -> Variable:
+    """Compute x - tanh(x).
+
+    Args:
+        x: numbers of any shape.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.tanhshrink(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
+    layer, op = open_layer("tanh_shrink", x, name=name)
+    return layer.result("Sub", x, op.Tanh(x))
 
 
 def softplus(x: Variable, beta: float = 1, threshold: float = 20, name: str | None = None) -> Variable:
-    """log(1 + exp(beta x)) / beta, and ``x`` itself where beta x is above the threshold."""
+    """Compute log(1 + exp(beta x)) / beta, and ``x`` itself where beta x is above the threshold.
+
+    Args:
+        x: floats of any shape.
+        beta: how sharp the bend is.
+        threshold: where beta x is above, the function counts as linear.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.softplus(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
     layer, op = open_layer("softplus", x, name=name)
     if beta == 1 and threshold >= _SOFTPLUS_IS_LINEAR:
         return layer.result("Softplus", x)
@@ -80,20 +210,49 @@ _SOFTPLUS_IS_LINEAR = 17
 
 
 def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = None) -> Variable:
-    """x where positive, else ``negative_slope * x``."""
+    """Compute x where positive, else ``negative_slope * x``. Maas et al. 2013.
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        negative_slope: the slope on the left of 0.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.leaky_relu(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
     return unary("leaky_relu", "LeakyRelu", x, name, alpha=float(negative_slope))
 
 
 def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
-    """x where positive, else alpha (exp(x) - 1)."""
+    """Compute x where positive, else alpha (exp(x) - 1). Clevert et al. 2015.
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        alpha: minus the limit on the left.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.elu(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
     return unary("elu", "Elu", x, name, alpha=float(alpha))
 
 
 def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
-    """x where positive, else alpha (exp(x / alpha) - 1).
+    """Compute x where positive, else alpha (exp(x / alpha) - 1). Barron 2017.
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        alpha: minus the limit on the left; not 0.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
         ArgumentError: for alpha = 0.
+
+    Example:
+        >>> F.celu(static.data("x", [None, 3])).shape
+        (-1, 3)
     """
     if alpha == 0:
         raise ArgumentError("celu: alpha cannot be 0.")
@@ -106,10 +265,20 @@ def selu(
     alpha: float = 1.6732632423543772848170429916717,
     name: str | None = None,
 ) -> Variable:
-    """scale times x where positive, else scale alpha (exp(x) - 1).
+    """Compute scale times x where positive, else scale alpha (exp(x) - 1). Klambauer et al. 2017.
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        scale: factor of all; above 1.
+        alpha: minus the limit on the left, before ``scale``; at least 0.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
         ArgumentError: if scale is not above 1, or alpha is negative.
+
+    Example:
+        >>> F.selu(static.data("x", [None, 3])).shape
+        (-1, 3)
     """
     if scale <= 1.0 or alpha < 0:
         raise ArgumentError(f"selu needs scale > 1 and alpha >= 0, not {scale} and {alpha}.")
@@ -117,20 +286,49 @@ def selu(
 
 
 def gelu(x: Variable, approximate: bool = False, name: str | None = None) -> Variable:
-    """x times the normal distribution function of x, exact or by tanh (Hendrycks and Gimpel 2016)."""
+    """Multiply x by the normal distribution function of x, exact or by tanh. Hendrycks and Gimpel 2016.
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        approximate: True for the form with tanh, False for the exact one.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.gelu(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
     return unary("gelu", "Gelu", x, name, approximate="tanh" if approximate else "none")
 
 
 def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
-    """x where its size is above the threshold, else 0."""
+    """Keep x where its size is above the threshold, else 0.
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        threshold: from this size on, numbers stay as they are.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.hardshrink(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
     return unary("hard_shrink", "Shrink", x, name, lambd=float(threshold), bias=0.0)
 
 
 def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
-    """x moved towards 0 by the threshold, and 0 within it.
+    """Move x towards 0 by the threshold, to 0 within it.
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        threshold: by how much numbers move; at least 0.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
         ArgumentError: for a negative threshold.
+
+    Example:
+        >>> F.softshrink(static.data("x", [None, 3])).shape
+        (-1, 3)
     """
     if threshold < 0:
         raise ArgumentError(f"softshrink: the threshold must not be negative, but is {threshold}.")
@@ -138,29 +336,67 @@ def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
 
 
 def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
-    """x limited to [min, max]."""
+    """Limit x to [min, max].
+
+    Args:
+        x: floats of any shape.
+        min: the least result.
+        max: the largest result.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.hardtanh(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
     return LayerHelper("hardtanh", x, name=name).result("Clip", x, float(min), float(max))
 
 
 def hardsigmoid(x: Variable, slope: float = 0.1666667, offset: float = 0.5, name: str | None = None) -> Variable:
-    """slope x + offset, limited to [0, 1]."""
+    """Compute slope x + offset, limited to [0, 1].
+
+    Args:
+        x: numbers of any shape; integers are computed as float32.
+        slope: of the line between 0 and 1.
+        offset: the line at x = 0.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.hardsigmoid(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
     return unary("hard_sigmoid", "HardSigmoid", x, name, alpha=float(slope), beta=float(offset))
 
 
 def thresholded_relu(x: Variable, threshold: float = 1.0, value: float = 0.0, name: str | None = None) -> Variable:
-    """x where above the threshold, else ``value``."""
+    """Keep x where above the threshold, else ``value``.
+
+    Args:
+        x: floats of any shape.
+        threshold: above it, numbers stay as they are.
+        value: the result elsewhere.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.thresholded_relu(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
     layer = LayerHelper("thresholded_relu", x, name=name)
     above = layer.op.Greater(x, layer.op.constant(float(threshold), x.dtype))
     return layer.result("Where", above, x, layer.op.constant(float(value), x.dtype))
 
 
-def prelu(x: Variable, weight: Variable, data_format: str = "NCHW", name: str | None = None) -> Variable:
-    """x where positive, else x times a weight: one for all, or one per channel.
+def prelu(x: Variable, weight: Variable, data_format: Layout = "NCHW", name: str | None = None) -> Variable:
+    """Keep x where positive, else multiply it by a weight: one for all, or one per channel. He et al. 2015.
 
     Args:
         x: variable of rank 2 or more for weights per channel.
         weight: vector of 1 element or one per channel.
         data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.prelu(static.data("x", [None, 3]), static.data("w", [3])).shape
+        (-1, 3)
     """
     layer = LayerHelper("prelu", x, weight, name=name)
     if weight.shape != (1,) and data_format[1] == "C" and x.ndim > 2:
@@ -173,7 +409,23 @@ def prelu(x: Variable, weight: Variable, data_format: str = "NCHW", name: str | 
 def rrelu(
     x: Variable, lower: float = 1.0 / 8.0, upper: float = 1.0 / 3.0, training: bool = True, name: str | None = None
 ) -> Variable:
-    """x where positive, else x times a slope: random in [lower, upper] for each element in training, else their mean."""
+    """Keep x where positive, else multiply it by a slope: random for each element in training, else the mean slope. Xu et al. 2015.
+
+    Args:
+        x: floats of any shape.
+        lower: the least slope, a float of at least 0.
+        upper: the largest slope, a float of at most 1.
+        training: False for the mean of both slopes.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentTypeError: if a slope is no float.
+        ArgumentError: if not 0 <= lower <= upper <= 1.
+
+    Example:
+        >>> F.rrelu(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
     layer, op = open_layer("rrelu", x, name=name)
     if not isinstance(lower, float) or not isinstance(upper, float):
         raise ArgumentTypeError(f"rrelu: lower and upper are floats, not {lower!r} and {upper!r}.")
@@ -186,7 +438,13 @@ def rrelu(
 
 
 def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> Variable:
-    """The largest of each ``groups`` neighbouring channels.
+    """Take the largest of each ``groups`` neighbouring channels. Goodfellow et al. 2013.
+
+    Args:
+        x: floats with a known number of channels.
+        groups: how many neighbouring channels lead to one.
+        axis: the axis of the channels: 1, 3 or -1.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
         ArgumentError: if ``groups`` does not divide the number of channels, or these are on another axis.
@@ -207,8 +465,17 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
     return layer.result("ReduceMax", op.Reshape(x, target), [axis + 1], keepdims=0)
 
 
-def softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = None) -> Variable:
-    """exp(x) divided by its sum over ``axis``.
+def softmax(x: Variable, axis: int = -1, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """Compute exp(x) divided by its sum over ``axis``.
+
+    Args:
+        x: floats of any shape, or integers with a ``dtype``.
+        axis: along which the results add up to 1.
+        dtype: element type to compute in; that of ``x`` unless given.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        IllTyped: for integers without a ``dtype``.
 
     Example:
         >>> F.softmax(static.data("x", [None, 3])).shape
@@ -217,8 +484,22 @@ def softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = N
     return _normalised("softmax", "Softmax", x, axis, dtype, name)
 
 
-def log_softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = None) -> Variable:
-    """Logarithm of ``softmax``, computed stably."""
+def log_softmax(x: Variable, axis: int = -1, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """Compute the logarithm of ``softmax``, stably.
+
+    Args:
+        x: floats of any shape, or integers with a ``dtype``.
+        axis: along which the exponentials of the results add up to 1.
+        dtype: element type to compute in; that of ``x`` unless given.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        IllTyped: for integers without a ``dtype``.
+
+    Example:
+        >>> F.log_softmax(static.data("x", [None, 3])).shape
+        (-1, 3)
+    """
     return _normalised("log_softmax", "LogSoftmax", x, axis, dtype, name)
 
 
@@ -236,14 +517,34 @@ def _normalised(layer_name: str, op_type: str, x: Variable, axis: int, dtype: An
 
 
 def glu(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
-    """The first half of ``x`` along ``axis`` times the sigmoid of the second half."""
+    """Multiply the first half of ``x`` along ``axis`` by the sigmoid of the second. Dauphin et al. 2016.
+
+    Args:
+        x: floats with an even size along ``axis``.
+        axis: the axis that is halved.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.glu(static.data("x", [None, 4])).shape
+        (-1, 2)
+    """
     layer = LayerHelper("glu", x, name=name)
     first, second = layer.op.emit("Split", (x,), {"axis": axis, "num_outputs": 2}, outputs=2)
     return layer.result("Mul", first, layer.op.Sigmoid(second))
 
 
 def swiglu(x: Variable, y: Variable | None = None, name: str | None = None) -> Variable:
-    """silu(x) y; without ``y``, of the two halves of ``x`` along the last axis."""
+    """Compute silu(x) y; without ``y``, of the two halves of ``x`` along the last axis. Shazeer 2020.
+
+    Args:
+        x: floats of any shape; without ``y`` of an even last size.
+        y: floats of the same shape; the second half of ``x`` unless given.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.swiglu(static.data("x", [None, 4])).shape
+        (-1, 2)
+    """
     layer, op = open_layer("swiglu", x, *present_operands(y), name=name)
     if y is None:
         x, y = op.emit("Split", (x,), {"axis": -1, "num_outputs": 2}, outputs=2)
@@ -251,11 +552,18 @@ def swiglu(x: Variable, y: Variable | None = None, name: str | None = None) -> V
 
 
 def gumbel_softmax(x: Variable, temperature: float = 1.0, hard: bool = False, axis: int = -1, name: str | None = None) -> Variable:
-    """Softmax of ``x`` plus Gumbel noise: a soft sample of one class (Jang, Gu and Poole 2017).
+    """Compute the softmax of ``x`` plus Gumbel noise: a soft sample of one class. Jang, Gu and Poole 2016.
 
     Args:
+        x: logits, floats of any shape.
         temperature: the lower, the nearer to a hard sample.
         hard: give the sampled class as ones and zeros, with the gradient of the soft sample.
+        axis: along which the results add up to 1.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.gumbel_softmax(static.data("x", [None, 3])).shape
+        (-1, 3)
     """
     layer, op = open_layer("gumbel_softmax", x, name=name)
     noise = as_dtype(op, gumbel(op, shape_of(op, x)), x.dtype)

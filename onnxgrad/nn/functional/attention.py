@@ -25,13 +25,17 @@ def scaled_dot_product_attention(
     training: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """softmax(query key^T / sqrt(size)) value, for each head.
+    """Compute softmax(query key^T / sqrt(size)) value, for each head. Vaswani et al. 2017.
 
     Args:
-        query, key, value: variables of shape [batch, length, heads, size].
+        query: floats [batch, length, heads, size].
+        key: [batch, length of key, heads, size].
+        value: [batch, length of key, heads, size].
         attn_mask: added to the scores, or bool (True takes part); broadcasts to [batch, heads, length, length of key].
-        dropout_p: dropout of the weights in training.
+        dropout_p: dropout of the weights in training, from 0 to 1.
         is_causal: a position attends to itself and earlier ones only.
+        training: False for inference.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
         ArgumentError: if the operands do not have four axes.
@@ -73,10 +77,28 @@ def flash_attention(
     training: bool = True,
     name: str | None = None,
 ) -> tuple[Variable, None]:
-    """``scaled_dot_product_attention``; a runtime may fuse it. The second result, the softmax, is never given.
+    """Compute ``scaled_dot_product_attention``; a runtime may fuse it. Dao et al. 2022.
+
+    The second result, the softmax, is never given.
+
+
+    Args:
+        query: floats [batch, length, heads, size].
+        key: [batch, length of key, heads, size].
+        value: [batch, length of key, heads, size].
+        dropout: dropout of the weights in training, from 0 to 1.
+        causal: a position attends to itself and earlier ones only.
+        return_softmax: not offered.
+        training: False for inference.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
         ArgumentError: for ``return_softmax``.
+
+    Example:
+        >>> q = static.data("q", [None, 5, 2, 8])
+        >>> F.flash_attention(q, q, q, causal=True)[0].shape
+        (-1, 5, 2, 8)
     """
     if return_softmax:
         raise ArgumentError("flash_attention: return_softmax is not offered. Compute softmax(q k^T) directly.")

@@ -13,10 +13,11 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import attach_training
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.internal.losses import cosine_parts
 from onnxgrad.nn.functional.windows import numbers, pads_of
+from onnxgrad.nn.types import DropoutMode, Layout, Layout2D, Layout3D, Numbers, PadMode, Sizes
 from onnxgrad.optimizer.rows import with_sparse_gradient
 from onnxgrad.tensor import linalg
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
@@ -30,7 +31,13 @@ __all__ = [
 
 
 def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: str | None = None) -> Variable:
-    """``x @ weight + bias`` with a weight of shape [in, out].
+    """Compute ``x @ weight + bias`` with a weight of shape [in, out].
+
+    Args:
+        x: floats [..., in].
+        weight: [in, out].
+        bias: [out]; none unless given.
+        name: prefix of the names of the results in a program; None to count one.
 
     Example:
         >>> F.linear(static.data("x", [None, 3]), static.data("w", [3, 4])).shape
@@ -42,7 +49,14 @@ def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: st
 
 
 def bilinear(x1: Variable, x2: Variable, weight: Variable, bias: Variable | None = None, name: str | None = None) -> Variable:
-    """x1 W_o x2 for each output o, with a weight of shape [out, in1, in2].
+    """Compute x1 W_o x2 for each output o, with a weight of shape [out, in1, in2].
+
+    Args:
+        x1: floats [N, in1].
+        x2: floats [N, in2].
+        weight: [out, in1, in2].
+        bias: [out] or [1, out]; none unless given.
+        name: prefix of the names of the results in a program; None to count one.
 
     Example:
         >>> a, b, w = static.data("a", [None, 3]), static.data("b", [None, 4]), static.data("w", [2, 3, 4])
@@ -62,17 +76,20 @@ def dropout(
     p: float | Variable = 0.5,
     axis: int | Sequence[int] | None = None,
     training: bool = True,
-    mode: str = "upscale_in_train",
+    mode: DropoutMode = "upscale_in_train",
     name: str | None = None,
 ) -> Variable:
-    """Zero each element with probability ``p`` in training and scale the rest by 1 / (1 - p); the identity in inference.
+    """Zero each element with probability ``p`` in training and scale the rest by 1 / (1 - p). Srivastava et al. 2014.
 
     ``Program.clone(for_test=True)`` and ``Program.eval()`` switch it off.
 
     Args:
-        axis: zero whole slices: one sample for each index along these axes.
+        x: floats of any shape.
+        p: the probability of a zero, from 0 to 1: a number, or a Variable of one element.
+        axis: zero whole slices: one sample for each index along these axes; each element unless given.
         training: False for inference.
-        mode: 'downscale_in_infer' does not scale in training, but multiplies by 1 - p in inference.
+        mode: 'upscale_in_train', or 'downscale_in_infer', which does not scale in training but multiplies by 1 - p in inference.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
         ArgumentError: if ``p`` is outside [0, 1], or the mode is unknown.
@@ -117,13 +134,47 @@ def _dropped(layer: LayerHelper, x: Variable, ratio: Any, training: bool) -> Var
     return y
 
 
-def dropout2d(x: Variable, p: float = 0.5, training: bool = True, data_format: str = "NCHW", name: str | None = None) -> Variable:
-    """``dropout`` of whole channels of images."""
+def dropout2d(
+    x: Variable, p: float = 0.5, training: bool = True, data_format: Layout2D = "NCHW", name: str | None = None
+) -> Variable:
+    """Zero whole channels of images, as ``dropout`` does elements. Tompson et al. 2014.
+
+    Args:
+        x: floats [N, C, H, W].
+        p: the probability of a zero, from 0 to 1.
+        training: False for inference.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if ``p`` is outside [0, 1].
+
+    Example:
+        >>> F.dropout2d(static.data("x", [None, 3, 4, 4])).shape
+        (-1, 3, 4, 4)
+    """
     return dropout(x, p, [0, 1] if data_format == "NCHW" else [0, 3], training, name=name)
 
 
-def dropout3d(x: Variable, p: float = 0.5, training: bool = True, data_format: str = "NCDHW", name: str | None = None) -> Variable:
-    """``dropout`` of whole channels of volumes."""
+def dropout3d(
+    x: Variable, p: float = 0.5, training: bool = True, data_format: Layout3D = "NCDHW", name: str | None = None
+) -> Variable:
+    """Zero whole channels of volumes, as ``dropout`` does elements. Tompson et al. 2014.
+
+    Args:
+        x: floats [N, C, D, H, W].
+        p: the probability of a zero, from 0 to 1.
+        training: False for inference.
+        data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if ``p`` is outside [0, 1].
+
+    Example:
+        >>> F.dropout3d(static.data("x", [None, 3, 2, 4, 4])).shape
+        (-1, 3, 2, 4, 4)
+    """
     return dropout(x, p, [0, 1] if data_format == "NCDHW" else [0, 4], training, name=name)
 
 
@@ -132,15 +183,42 @@ _SELU_LIMIT = -1.7580993408473766
 
 
 def alpha_dropout(x: Variable, p: float = 0.5, training: bool = True, name: str | None = None) -> Variable:
-    """Dropout that keeps mean and deviation of what ``selu`` gives. Klambauer et al. 2017.
+    """Drop elements so that mean and deviation of what ``selu`` gives stay. Klambauer et al. 2017.
 
     Unlike ``dropout`` it is fixed to training or inference when the program is built.
+
+    Args:
+        x: floats of any shape.
+        p: the probability of a dropped element, from 0 to 1.
+        training: False for inference.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if ``p`` is outside [0, 1].
+
+    Example:
+        >>> F.alpha_dropout(static.data("x", [None, 3])).shape
+        (-1, 3)
     """
     return _alpha_dropout("alpha_dropout", x, p, training, None, name)
 
 
 def feature_alpha_dropout(x: Variable, p: float = 0.5, training: bool = True, name: str | None = None) -> Variable:
-    """``alpha_dropout`` of whole channels."""
+    """Drop whole channels, as ``alpha_dropout`` does elements.
+
+    Args:
+        x: floats [N, C, ...].
+        p: the probability of a dropped channel, from 0 to 1.
+        training: False for inference.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if ``p`` is outside [0, 1].
+
+    Example:
+        >>> F.feature_alpha_dropout(static.data("x", [None, 3, 4])).shape
+        (-1, 3, 4)
+    """
     return _alpha_dropout("feature_alpha_dropout", x, p, training, 2, name)
 
 
@@ -166,24 +244,26 @@ def _alpha_dropout(layer_name: str, x: Variable, p: float, training: bool, lead:
 
 def pad(
     x: Variable,
-    pad: Any,
-    mode: str = "constant",
+    pad: Sizes,
+    mode: PadMode = "constant",
     value: float = 0.0,
-    data_format: str = "NCHW",
+    data_format: Layout = "NCHW",
     pad_from_left_axis: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """``x`` with a border.
+    """Put a border around ``x``.
 
     Args:
         x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
         pad: starts and ends, as numbers or a Variable of known size: [left, right], [left, right, top, bottom] or [left, right,
             top, bottom, front, back] for the spatial axes, from the last one on; or two for every axis (mode 'constant'), from the
             first one on.
-        mode: 'constant', 'reflect', 'replicate' or 'circular'.
+        mode: what the border holds: 'constant' a value, 'reflect' the mirrored input, 'replicate' its outermost elements,
+            'circular' its other end.
         value: of a constant border.
         data_format: channels are on axis 1 if its second letter is C, else on the last axis.
         pad_from_left_axis: False to list all axes from the last one on.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
         ArgumentError: if the mode is unknown or the numbers do not fit.
@@ -197,10 +277,11 @@ def pad(
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode not in modes:
         raise ArgumentError(f"pad: mode is one of {list(modes)}, not {mode!r}.")
+    border: Any = pad
     if is_variable(pad):
         later = pad if pad.value is None and not pad.is_eager else None
-        pad = range(pad.shape[0]) if later is not None else pad.get_value()
-    widths = [int(pad)] * (2 * (x.ndim - 2)) if isinstance(pad, int) else [int(n) for n in pad]
+        border = range(pad.shape[0]) if later is not None else pad.get_value()
+    widths = [int(border)] * (2 * (x.ndim - 2)) if isinstance(border, int) else [int(n) for n in border]
     if len(widths) % 2:
         raise ArgumentError(f"pad: {widths} must hold a start and an end for each axis.")
     pairs = list(zip(widths[::2], widths[1::2], strict=True))
@@ -222,12 +303,23 @@ def pad(
     if later is not None:
         # The numbers so far are places in it.
         pads = layer.op.Cast(layer.op.Gather(later, pads), to=7)
-    border = layer.op.constant(np.asarray(value), x.dtype) if mode == "constant" else None
-    return layer.result("Pad", x, pads, border, np.array([a for a, _ in ordered]), mode=modes[mode])
+    constant = layer.op.constant(np.asarray(value), x.dtype) if mode == "constant" else None
+    return layer.result("Pad", x, pads, constant, np.array([a for a, _ in ordered]), mode=modes[mode])
 
 
-def zeropad2d(x: Variable, padding: Any, data_format: str = "NCHW", name: str | None = None) -> Variable:
-    """Images with [left, right, top, bottom] zeros around."""
+def zeropad2d(x: Variable, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> Variable:
+    """Put zeros around images.
+
+    Args:
+        x: [N, C, H, W].
+        padding: one number, or [left, right, top, bottom].
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.zeropad2d(static.data("x", [None, 3, 4, 4]), 1).shape
+        (-1, 3, 6, 6)
+    """
     return pad(x, [padding] * 4 if isinstance(padding, int) else padding, "constant", 0.0, data_format, name=name)
 
 
@@ -244,14 +336,17 @@ def embedding(
     scale_grad_by_freq: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Rows of an embedding, looked up by integer.
+    """Look up rows of an embedding by integer.
 
     Args:
         x: int32 or int64 indices of any shape.
-        weight: embedding of shape [rows, columns].
+        weight: [rows, columns].
         padding_idx: index whose row reads as zeros and receives no gradient; a negative one counts from the end.
-        max_norm, norm_type: rows read are scaled down to this norm.
+        max_norm: rows read are scaled down to this norm; None for no limit.
+        norm_type: the p of this p-norm.
         sparse: whether ``Adam(lazy_mode=True)`` leaves the rows alone that a batch does not look up.
+        scale_grad_by_freq: not offered.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
         ArgumentError: if ``padding_idx`` is outside the embedding, or for ``scale_grad_by_freq``, which is not offered.
@@ -278,17 +373,23 @@ def embedding(
     return layer.result("Mul", rows, op.Unsqueeze(op.Cast(wanted, to=weight.dtype.number), [-1]))
 
 
-def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
-    """A new last axis with 1 at the index that ``x`` gives, else 0, in float32.
+def one_hot(x: Variable, num_classes: int | Variable, name: str | None = None) -> Variable:
+    """Write a new last axis with 1 at the index that ``x`` gives, else 0, in float32.
+
+    Args:
+        x: integers of any shape.
+        num_classes: size of the new axis; -1 for the largest index plus 1.
+        name: prefix of the names of the results in a program; None to count one.
 
     Example:
         >>> F.one_hot(static.data("ids", [None, 5], "int64"), 7).shape
         (-1, 5, 7)
     """
     layer, op = open_layer("one_hot_v2", x, *variables_in(num_classes), name=name)
-    if num_classes == -1 and not is_variable(num_classes):
-        num_classes = op.Add(op.ReduceMax(as_dtype(op, x, "int64"), keepdims=0), np.array(1))
-    depth = as_dtype(op, num_classes, "int64") if is_variable(num_classes) else np.array(int(num_classes))
+    count: Any = num_classes
+    if not is_variable(count) and count == -1:
+        count = op.Add(op.ReduceMax(as_dtype(op, x, "int64"), keepdims=0), np.array(1))
+    depth = as_dtype(op, count, "int64") if is_variable(count) else np.array(int(count))
     index = as_dtype(op, x, "int64")
     if x.ndim == 0:
         rows = op.OneHot(op.Unsqueeze(index, [0]), depth, np.array([0.0, 1.0], np.float32), axis=-1)
@@ -296,12 +397,20 @@ def one_hot(x: Variable, num_classes: Any, name: str | None = None) -> Variable:
     return layer.result("OneHot", index, depth, np.array([0.0, 1.0], np.float32), axis=-1)
 
 
-def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: str | None = None) -> Variable:
-    """A new last axis with 1 at the first ``x`` indices, else 0.
+def sequence_mask(
+    x: Variable, maxlen: int | Variable | None = None, dtype: DTypeLike = "int64", name: str | None = None
+) -> Variable:
+    """Write a new last axis with 1 at the first ``x`` indices, else 0.
 
     Args:
-        x: lengths.
+        x: integer lengths of any shape.
         maxlen: size of the new axis; the largest length unless given.
+        dtype: element type of the result.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.sequence_mask(static.data("x", [None], "int64"), 4).shape
+        (-1, 4)
     """
     layer, op = open_layer("sequence_mask", x, *variables_in(maxlen), name=name)
     lengths = as_dtype(op, x, "int64")
@@ -313,10 +422,20 @@ def sequence_mask(x: Variable, maxlen: Any = None, dtype: Any = "int64", name: s
 
 
 def label_smooth(label: Variable, prior_dist: Variable | None = None, epsilon: float = 0.1, name: str | None = None) -> Variable:
-    """Labels mixed with a prior distribution, uniform unless given: (1 - epsilon) label + epsilon prior.
+    """Mix labels with a prior distribution: (1 - epsilon) label + epsilon prior. Szegedy et al. 2015.
+
+    Args:
+        label: distributions [..., classes].
+        prior_dist: [1, classes]; uniform unless given.
+        epsilon: the part of the prior, from 0 to 1.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
         ArgumentError: if epsilon is outside [0, 1].
+
+    Example:
+        >>> F.label_smooth(static.data("x", [None, 3])).shape
+        (-1, 3)
     """
     if not 0 <= epsilon <= 1:
         raise ArgumentError(f"label_smooth: epsilon must lie in [0, 1], not {epsilon}.")
@@ -329,7 +448,13 @@ def label_smooth(label: Variable, prior_dist: Variable | None = None, epsilon: f
 
 
 def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e-8) -> Variable:
-    """Cosine of the angle between vectors along ``axis``; the product of their lengths counts as ``eps`` at least.
+    """Compute the cosine of the angle between vectors along ``axis``.
+
+    Args:
+        x1: vectors along ``axis``.
+        x2: vectors to compare with, of that shape or one that broadcasts.
+        axis: the axis of the vectors; it is reduced.
+        eps: what the product of the lengths counts as at least.
 
     Example:
         >>> F.cosine_similarity(static.data("x", [None, 3]), static.data("y", [None, 3])).shape
@@ -343,13 +468,39 @@ def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e
 def pairwise_distance(
     x: Variable, y: Variable, p: float = 2.0, epsilon: float = 1e-6, keepdim: bool = False, name: str | None = None
 ) -> Variable:
-    """p-norm of ``x - y + epsilon`` along the last axis."""
+    """Compute the p-norm of ``x - y + epsilon`` along the last axis.
+
+    Args:
+        x: vectors [N, features] or [features].
+        y: vectors of that shape.
+        p: the p of the p-norm.
+        epsilon: added to each difference.
+        keepdim: keep the reduced axis with size 1.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.pairwise_distance(static.data("x", [None, 3]), static.data("y", [None, 3])).shape
+        (-1,)
+    """
     op = LayerHelper("pairwise_distance", x, y, name=name).op
     return linalg.vector_norm(op.Add(op.Sub(x, y), float(epsilon)), float(p), -1, keepdim)
 
 
 def pdist(x: Variable, p: float = 2.0, name: str | None = None) -> Variable:
-    """Distances of all pairs of rows, first with all later ones, as a vector; the number of rows must be known."""
+    """Compute the distances of all pairs of rows, first with all later ones, as a vector.
+
+    Args:
+        x: vectors [N, features], with a known N.
+        p: the p of the p-norm.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if N is not known.
+
+    Example:
+        >>> F.pdist(static.data("x", [4, 3])).shape
+        (6,)
+    """
     return linalg.pdist(x, p, name=name)
 
 
@@ -357,14 +508,22 @@ def pdist(x: Variable, p: float = 2.0, name: str | None = None) -> Variable:
 
 
 def unfold(
-    x: Variable, kernel_sizes: Any, strides: Any = 1, paddings: Any = 0, dilations: Any = 1, name: str | None = None
+    x: Variable, kernel_sizes: Numbers, strides: Numbers = 1, paddings: Numbers = 0, dilations: Numbers = 1, name: str | None = None
 ) -> Variable:
-    """The windows of an image as columns, of shape [N, C * height * width of a window, windows].
+    """Write the windows of an image as columns, of shape [N, C * height * width of a window, windows].
 
     A convolution with filters that select one element each.
 
     Args:
-        x: variable of rank 4 with a known number of channels.
+        x: [N, C, H, W] with a known C.
+        kernel_sizes: height and width of the windows, or one number for both.
+        strides: steps between windows, in the same form.
+        paddings: border of zeros: one number, one for each axis, or [top, left, bottom, right].
+        dilations: distance between the elements of a window, in the form of ``kernel_sizes``.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if C is not known.
 
     Example:
         >>> F.unfold(static.data("x", [None, 3, 4, 4]), 2).shape
@@ -390,18 +549,26 @@ def _image_pads(paddings: Any) -> list[int]:
 
 def fold(
     x: Variable,
-    output_sizes: Any,
-    kernel_sizes: Any,
-    strides: Any = 1,
-    paddings: Any = 0,
-    dilations: Any = 1,
+    output_sizes: Numbers,
+    kernel_sizes: Numbers,
+    strides: Numbers = 1,
+    paddings: Numbers = 0,
+    dilations: Numbers = 1,
     name: str | None = None,
 ) -> Variable:
-    """Columns added back to the windows of an image: the transpose of ``unfold``.
+    """Add columns back to the windows of an image: the transpose of ``unfold``.
 
     Args:
-        x: variable of shape [N, C * height * width of a window, windows].
-        output_sizes: height and width of the image.
+        x: [N, C * height * width of a window, windows].
+        output_sizes: height and width of the image, or one number for both.
+        kernel_sizes: height and width of the windows, or one number for both.
+        strides: steps between windows, in the same form.
+        paddings: border that is cut off: one number, one for each axis, or [top, left, bottom, right].
+        dilations: distance between the elements of a window, in the form of ``kernel_sizes``.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if the windows do not fit the image.
 
     Example:
         >>> F.fold(static.data("x", [2, 12, 9]), [4, 4], 2).shape

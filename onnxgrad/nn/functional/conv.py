@@ -9,45 +9,25 @@ from typing import Any
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.nn.functional.windows import Numbers, Padding, PoolWindow, numbers, over_axes, window_pads
+from onnxgrad.nn.functional.windows import PoolWindow, numbers, window_pads
+from onnxgrad.nn.types import Layout1D, Layout2D, Layout3D, Numbers, Padding
 from onnxgrad.tensor.common import positive
 
 __all__ = ["conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]
 
 
-def _conv_nd(
+def _conv(
     axes: int,
     x: Variable,
     weight: Variable,
-    bias: Variable | None = None,
-    stride: Numbers = 1,
-    padding: Padding = 0,
-    dilation: Numbers = 1,
-    groups: int = 1,
-    data_format: str = "NCHW",
-    name: str | None = None,
+    bias: Variable | None,
+    stride: Numbers,
+    padding: Padding,
+    dilation: Numbers,
+    groups: int,
+    data_format: str,
+    name: str | None,
 ) -> Variable:
-    """Sums of products of filters and the windows of an image.
-
-    Args:
-        x: variable of rank 4.
-        weight: filters [out, in / groups, height, width].
-        bias: one number per filter.
-        stride, dilation: one number or one per axis.
-        padding: one number, one per axis, [top, bottom, left, right], pairs for all four axes, 'SAME' or 'VALID'. With 'SAME'
-            the dilation is 1, as in Paddle.
-        groups: channels and filters are cut into so many independent groups.
-        data_format: 'NCHW' or 'NHWC'.
-
-    Raises:
-        ArgumentError: if an argument has the wrong number of entries.
-        ProgramError: if known sizes do not fit.
-
-    Example:
-        >>> x, w = static.data("x", [None, 3, 8, 8]), static.data("w", [4, 3, 3, 3])
-        >>> F.conv2d(x, w, padding=1, stride=2).shape
-        (-1, 4, 4, 4)
-    """
     layer_name = f"conv{axes}d"
     window = PoolWindow(layer_name, axes, x, data_format, weight, bias, name=name)
     strides, dilations = numbers(stride, axes, f"{layer_name}: stride"), numbers(dilation, axes, f"{layer_name}: dilation")
@@ -60,7 +40,115 @@ def _conv_nd(
     return window.result("Conv", window.x, *window.operands, dilations=dilations, **attrs)
 
 
-conv1d, conv2d, conv3d = over_axes(_conv_nd, 1, 2, 3)
+def conv1d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    data_format: Layout1D = "NCL",
+    name: str | None = None,
+) -> Variable:
+    """Convolve a sequence with filters: sums of products with each window.
+
+    Args:
+        x: floats [N, C, L].
+        weight: filters [out, in / groups, length].
+        bias: one number for each filter.
+        stride: steps between windows: one number, or one for each spatial axis.
+        padding: border around the input: one number, one for each spatial axis, [start, end], pairs for all three axes, 'SAME' or
+            'VALID'. With 'SAME' the dilation is 1, as in Paddle.
+        dilation: distance between the elements of a window, in the form of ``stride``.
+        groups: channels and filters are cut into so many independent groups.
+        data_format: 'NCL', or 'NLC' for channels on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if an argument has the wrong number of entries, or ``groups`` does not divide the filters.
+        ProgramError: if known sizes do not fit.
+
+    Example:
+        >>> x, w = static.data("x", [None, 3, 8]), static.data("w", [4, 3, 3])
+        >>> F.conv1d(x, w, padding=1, stride=2).shape
+        (-1, 4, 4)
+    """
+    return _conv(1, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+
+
+def conv2d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    data_format: Layout2D = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Convolve an image with filters: sums of products with each window.
+
+    Args:
+        x: floats [N, C, H, W].
+        weight: filters [out, in / groups, height, width].
+        bias: one number for each filter.
+        stride: steps between windows: one number, or one for each spatial axis.
+        padding: border around the input: one number, one for each spatial axis, [top, bottom, left, right], pairs for all four
+            axes, 'SAME' or 'VALID'. With 'SAME' the dilation is 1, as in Paddle.
+        dilation: distance between the elements of a window, in the form of ``stride``.
+        groups: channels and filters are cut into so many independent groups.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if an argument has the wrong number of entries, or ``groups`` does not divide the filters.
+        ProgramError: if known sizes do not fit.
+
+    Example:
+        >>> x, w = static.data("x", [None, 3, 8, 8]), static.data("w", [4, 3, 3, 3])
+        >>> F.conv2d(x, w, padding=1, stride=2).shape
+        (-1, 4, 4, 4)
+    """
+    return _conv(2, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+
+
+def conv3d(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    data_format: Layout3D = "NCDHW",
+    name: str | None = None,
+) -> Variable:
+    """Convolve a volume with filters: sums of products with each window.
+
+    Args:
+        x: floats [N, C, D, H, W].
+        weight: filters [out, in / groups, depth, height, width].
+        bias: one number for each filter.
+        stride: steps between windows: one number, or one for each spatial axis.
+        padding: border around the input: one number, one for each spatial axis, [front, back, top, bottom, left, right], pairs for
+            all five axes, 'SAME' or 'VALID'. With 'SAME' the dilation is 1, as in Paddle.
+        dilation: distance between the elements of a window, in the form of ``stride``.
+        groups: channels and filters are cut into so many independent groups.
+        data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if an argument has the wrong number of entries, or ``groups`` does not divide the filters.
+        ProgramError: if known sizes do not fit.
+
+    Example:
+        >>> x, w = static.data("x", [None, 3, 8, 8, 8]), static.data("w", [4, 3, 3, 3, 3])
+        >>> F.conv3d(x, w, padding=1, stride=2).shape
+        (-1, 4, 4, 4, 4)
+    """
+    return _conv(3, x, weight, bias, stride, padding, dilation, groups, data_format, name)
 
 
 def _groups(layer_name: str, filters: int, groups: int) -> int:
@@ -80,38 +168,20 @@ def _kernel(layer_name: str, weight: Variable) -> list[int]:
 # Transposed convolutions ---------------------------------------------------------------------------------------------
 
 
-def _conv_nd_transpose(
+def _conv_transpose(
     axes: int,
     x: Variable,
     weight: Variable,
-    bias: Variable | None = None,
-    stride: Numbers = 1,
-    padding: Padding = 0,
-    output_padding: Numbers = 0,
-    dilation: Numbers = 1,
-    groups: int = 1,
-    output_size: Numbers | None = None,
-    data_format: str = "NCHW",
-    name: str | None = None,
+    bias: Variable | None,
+    stride: Numbers,
+    padding: Padding,
+    output_padding: Numbers,
+    dilation: Numbers,
+    groups: int,
+    output_size: Numbers | None,
+    data_format: str,
+    name: str | None,
 ) -> Variable:
-    """The transpose of ``conv2d``: every element of ``x`` adds a weighted filter to its window of the result.
-
-    Args:
-        x: variable of rank 4.
-        weight: filters [in, out / groups, height, width].
-        bias: one number per output channel.
-        stride, dilation, padding, groups, data_format: those of the ``conv2d`` whose transpose this is.
-        output_padding: added to the size of the result at the end of each axis.
-        output_size: the size of the result, in place of ``output_padding``.
-
-    Raises:
-        ArgumentError: if ``output_size`` cannot be reached with this stride, or is given beside ``output_padding``.
-
-    Example:
-        >>> x, w = static.data("x", [None, 3, 4, 4]), static.data("w", [3, 2, 3, 3])
-        >>> F.conv2d_transpose(x, w, stride=2, padding=1, output_size=[8, 8]).shape
-        (-1, 2, 8, 8)
-    """
     layer_name = f"conv{axes}d_transpose"
     window = PoolWindow(layer_name, axes, x, data_format, weight, bias, name=name)
     x = window.x
@@ -134,9 +204,124 @@ def _conv_nd_transpose(
     )
 
 
-_GROUPS_FIRST = "x weight bias stride padding output_padding groups dilation output_size data_format name"
-conv1d_transpose, conv3d_transpose = over_axes(_conv_nd_transpose, 1, 3, arguments=_GROUPS_FIRST)
-conv2d_transpose = over_axes(_conv_nd_transpose, 2)
+def conv1d_transpose(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    output_padding: Numbers = 0,
+    groups: int = 1,
+    dilation: Numbers = 1,
+    output_size: Numbers | None = None,
+    data_format: Layout1D = "NCL",
+    name: str | None = None,
+) -> Variable:
+    """Transpose ``conv1d``: every element of ``x`` adds a weighted filter to its window of the result.
+
+    Args:
+        x: floats [N, C, L].
+        weight: filters [in, out / groups, length].
+        bias: one number for each output channel.
+        stride: that of the ``conv1d`` whose transpose this is: one number, or one for each spatial axis.
+        padding: its border around the input: one number, one for each spatial axis, [start, end], pairs for all three axes, 'SAME'
+            or 'VALID'.
+        output_padding: numbers added to the sizes of the result at the end of each axis, in the form of ``stride``.
+        groups: its groups.
+        dilation: its dilation, in the form of ``stride``.
+        output_size: the sizes of the result, in place of ``output_padding``.
+        data_format: 'NCL', or 'NLC' for channels on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if ``output_size`` cannot be reached with this stride, or is given beside ``output_padding``.
+
+    Example:
+        >>> x, w = static.data("x", [None, 3, 4]), static.data("w", [3, 2, 3])
+        >>> F.conv1d_transpose(x, w, stride=2, padding=1, output_size=[8]).shape
+        (-1, 2, 8)
+    """
+    return _conv_transpose(1, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
+
+
+def conv2d_transpose(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    output_padding: Numbers = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+    output_size: Numbers | None = None,
+    data_format: Layout2D = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Transpose ``conv2d``: every element of ``x`` adds a weighted filter to its window of the result.
+
+    Args:
+        x: floats [N, C, H, W].
+        weight: filters [in, out / groups, height, width].
+        bias: one number for each output channel.
+        stride: that of the ``conv2d`` whose transpose this is: one number, or one for each spatial axis.
+        padding: its border around the input: one number, one for each spatial axis, [top, bottom, left, right], pairs for all four
+            axes, 'SAME' or 'VALID'.
+        output_padding: numbers added to the sizes of the result at the end of each axis, in the form of ``stride``.
+        dilation: its dilation, in the form of ``stride``.
+        groups: its groups.
+        output_size: the sizes of the result, in place of ``output_padding``.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if ``output_size`` cannot be reached with this stride, or is given beside ``output_padding``.
+
+    Example:
+        >>> x, w = static.data("x", [None, 3, 4, 4]), static.data("w", [3, 2, 3, 3])
+        >>> F.conv2d_transpose(x, w, stride=2, padding=1, output_size=[8, 8]).shape
+        (-1, 2, 8, 8)
+    """
+    return _conv_transpose(2, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
+
+
+def conv3d_transpose(
+    x: Variable,
+    weight: Variable,
+    bias: Variable | None = None,
+    stride: Numbers = 1,
+    padding: Padding = 0,
+    output_padding: Numbers = 0,
+    groups: int = 1,
+    dilation: Numbers = 1,
+    output_size: Numbers | None = None,
+    data_format: Layout3D = "NCDHW",
+    name: str | None = None,
+) -> Variable:
+    """Transpose ``conv3d``: every element of ``x`` adds a weighted filter to its window of the result.
+
+    Args:
+        x: floats [N, C, D, H, W].
+        weight: filters [in, out / groups, depth, height, width].
+        bias: one number for each output channel.
+        stride: that of the ``conv3d`` whose transpose this is: one number, or one for each spatial axis.
+        padding: its border around the input: one number, one for each spatial axis, [front, back, top, bottom, left, right], pairs
+            for all five axes, 'SAME' or 'VALID'.
+        output_padding: numbers added to the sizes of the result at the end of each axis, in the form of ``stride``.
+        groups: its groups.
+        dilation: its dilation, in the form of ``stride``.
+        output_size: the sizes of the result, in place of ``output_padding``.
+        data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if ``output_size`` cannot be reached with this stride, or is given beside ``output_padding``.
+
+    Example:
+        >>> x, w = static.data("x", [None, 3, 4, 4, 4]), static.data("w", [3, 2, 3, 3, 3])
+        >>> F.conv3d_transpose(x, w, stride=2, padding=1, output_size=[8, 8, 8]).shape
+        (-1, 2, 8, 8, 8)
+    """
+    return _conv_transpose(3, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
 
 
 def _missing(

@@ -5,7 +5,6 @@ Tests: tests/nn/test_losses_ignored.py, tests/nn/test_functional.py.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 from functools import partial
@@ -18,11 +17,10 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.losses import absolute_error, cosine_parts, ctc, huber, kl_of_positive, logistic, squared_error
-from onnxgrad.internal.signatures import bind_arguments
 from onnxgrad.nn.functional.common import pairwise_distance
+from onnxgrad.nn.types import Reduction, SumOrMean
 from onnxgrad.tensor.common import as_dtype, known_dim, known_value
 from onnxgrad.tensor.layer import LayerHelper, open_layer, present_operands
-from onnxgrad.tensor.tables import named_function
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "ctc_loss", "dice_loss",
@@ -32,7 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def reduced(layer: LayerHelper, x: Variable, reduction: str) -> Variable:
+def reduced(layer: LayerHelper, x: Variable, reduction: Reduction) -> Variable:
     """The losses as they are, their sum, or their mean."""
     if reduction == "none":
         return layer.result("Identity", x)
@@ -61,39 +59,6 @@ def open_loss(layer_name: str, reduction: str, *items: Any, name: str | None = N
     return open_layer(layer_name, *items[:2], *present_operands(*items[2:]), name=name)
 
 
-def _loss(
-    layer_name: str = "", reduction_at: int | None = None, reduction: str = "mean"
-) -> Callable[[Any], Callable[..., Variable]]:
-    """Makes a loss of a formula, which takes a builder and what the loss takes beside its ``reduction`` and its ``name``.
-
-    Args:
-        layer_name: what Paddle calls the layer; the name of the formula unless given.
-        reduction_at: where the reduction stands among the arguments; behind the others unless given.
-        reduction: the usual one.
-    """
-
-    def decorator(formula: Callable[..., Any]) -> Callable[..., Variable]:
-        _, *parameters = inspect.signature(formula).parameters.values()
-        tensors = [p.name for p in parameters if p.annotation.startswith("Variable")]
-        usual, unnamed = (
-            inspect.Parameter(key, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
-            for key, default, annotation in (("reduction", reduction, "str"), ("name", None, "str | None"))
-        )
-        at = len(parameters) if reduction_at is None else reduction_at
-        signature = inspect.Signature([*parameters[:at], usual, *parameters[at:], unnamed], return_annotation="Variable")
-
-        def function(*args: Any, **kwargs: Any) -> Variable:
-            taken = bind_arguments(formula.__name__, signature, args, kwargs)
-            chosen, name = taken.pop("reduction"), taken.pop("name")
-            layer, op = open_loss(layer_name or formula.__name__, chosen, *(taken[key] for key in tensors), name=name)
-            return reduced(layer, formula(op, **taken), chosen)
-
-        function.__signature__ = signature  # type: ignore[attr-defined]
-        return named_function(function, formula.__name__, formula.__doc__ or "")
-
-    return decorator
-
-
 def _check_equal_shapes(layer_name: str, first: Variable, *others: Variable) -> None:
     """Refuse tensors of other shapes than the first, as far as these are known."""
     for other in others:
@@ -106,7 +71,11 @@ def _check_equal_shapes(layer_name: str, first: Variable, *others: Variable) -> 
 
 
 def square_error_cost(input: Variable, label: Variable) -> Variable:
-    """(input - label)^2, element by element.
+    """Compute (input - label)^2, element by element.
+
+    Args:
+        input: predictions of any shape.
+        label: targets of that shape.
 
     Example:
         >>> F.square_error_cost(static.data("x", [None, 1]), static.data("y", [None, 1])).shape
@@ -117,47 +86,103 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
     return layer.result("Mul", difference, difference)
 
 
-@_loss()
-def mse_loss(op: Builder, input: Variable, label: Variable) -> Any:
-    """Squared difference."""
-    return squared_error(op, input, label)
-
-
-@_loss()
-def l1_loss(op: Builder, input: Variable, label: Variable) -> Any:
-    """Absolute difference."""
-    return absolute_error(op, input, label)
-
-
-@_loss(reduction_at=2)
-def smooth_l1_loss(op: Builder, input: Variable, label: Variable, delta: float = 1.0, is_huber: bool = True) -> Variable:
-    """Half the squared difference where it is below ``delta``, else delta (|difference| - delta / 2).
+def mse_loss(input: Variable, label: Variable, reduction: Reduction = "mean", name: str | None = None) -> Variable:
+    """Compute the squared difference.
 
     Args:
-        is_huber: False to divide by ``delta``.
+        input: predictions of any shape.
+        label: targets of that shape.
+        reduction: 'mean' or 'sum' of all elements, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction.
+
+    Example:
+        >>> F.mse_loss(static.data("x", [None, 3]), static.data("y", [None, 3])).shape
+        ()
     """
+    layer, op = open_loss("mse_loss", reduction, input, label, name=name)
+    return reduced(layer, squared_error(op, input, label), reduction)
+
+
+def l1_loss(input: Variable, label: Variable, reduction: Reduction = "mean", name: str | None = None) -> Variable:
+    """Compute the absolute difference.
+
+    Args:
+        input: predictions of any shape.
+        label: targets of that shape.
+        reduction: 'mean' or 'sum' of all elements, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction.
+
+    Example:
+        >>> F.l1_loss(static.data("x", [None, 3]), static.data("y", [None, 3]), reduction="none").shape
+        (-1, 3)
+    """
+    layer, op = open_loss("l1_loss", reduction, input, label, name=name)
+    return reduced(layer, absolute_error(op, input, label), reduction)
+
+
+def smooth_l1_loss(
+    input: Variable,
+    label: Variable,
+    reduction: Reduction = "mean",
+    delta: float = 1.0,
+    is_huber: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Compute half the squared difference where it is below ``delta``, else delta (|difference| - delta / 2). Huber 1964.
+
+    Args:
+        input: predictions of any shape.
+        label: targets of that shape.
+        reduction: 'mean' or 'sum' of all elements, or 'none' for a value of each.
+        delta: from this difference on, the loss grows linearly.
+        is_huber: False to divide by ``delta``.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction.
+
+    Example:
+        >>> F.smooth_l1_loss(static.data("x", [None, 3]), static.data("y", [None, 3])).shape
+        ()
+    """
+    layer, op = open_loss("smooth_l1_loss", reduction, input, label, name=name)
     loss = huber(op, op.Sub(input, label), delta)
-    return loss if is_huber else op.Div(loss, float(delta))
+    return reduced(layer, loss if is_huber else op.Div(loss, float(delta)), reduction)
 
 
 # Binary targets ------------------------------------------------------------------------------------------------------
 
 
-@_loss("bce_loss")
-def binary_cross_entropy(op: Builder, input: Variable, label: Variable, weight: Variable | None = None) -> Variable:
-    """-label log(input) - (1 - label) log(1 - input), for probabilities; a logarithm counts as -100 at least.
+def binary_cross_entropy(
+    input: Variable, label: Variable, weight: Variable | None = None, reduction: Reduction = "mean", name: str | None = None
+) -> Variable:
+    """Compute -label log(input) - (1 - label) log(1 - input), for probabilities; a logarithm counts as -100 at least.
 
     Args:
-        weight: a factor for each element.
+        input: probabilities of any shape.
+        label: targets from 0 to 1, of that shape.
+        weight: a factor for each element; 1 unless given.
+        reduction: 'mean' or 'sum' of all elements, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction.
 
     Example:
         >>> F.binary_cross_entropy(static.data("p", [None, 3]), static.data("t", [None, 3])).shape
         ()
     """
+    layer, op = open_loss("bce_loss", reduction, input, label, weight, name=name)
     hit = op.Mul(label, _bounded_log(op, input))
     miss = op.Mul(op.Sub(1.0, label), _bounded_log(op, op.Sub(1.0, input)))
     loss = op.Neg(op.Add(hit, miss))
-    return loss if weight is None else op.Mul(loss, weight)
+    return reduced(layer, loss if weight is None else op.Mul(loss, weight), reduction)
 
 
 def _bounded_log(op: Any, x: Variable) -> Any:
@@ -166,72 +191,159 @@ def _bounded_log(op: Any, x: Variable) -> Any:
     return op.Where(positive, op.Log(op.Where(positive, x, op.constant(1.0, x.dtype))), op.constant(-100.0, x.dtype))
 
 
-@_loss("sigmoid_cross_entropy_with_logits", reduction_at=3)
 def binary_cross_entropy_with_logits(
-    op: Builder, logit: Variable, label: Variable, weight: Variable | None = None, pos_weight: Variable | None = None
+    logit: Variable,
+    label: Variable,
+    weight: Variable | None = None,
+    reduction: Reduction = "mean",
+    pos_weight: Variable | None = None,
+    name: str | None = None,
 ) -> Variable:
-    """``binary_cross_entropy`` of the sigmoid of ``logit``, computed stably.
+    """Compute the ``binary_cross_entropy`` of the sigmoid of ``logit``, stably.
 
     Args:
-        weight: a factor for each element.
-        pos_weight: a factor for the part of positive labels.
+        logit: scores of any shape; the sigmoid is applied here.
+        label: targets from 0 to 1, of that shape.
+        weight: a factor for each element; 1 unless given.
+        reduction: 'mean' or 'sum' of all elements, or 'none' for a value of each.
+        pos_weight: a factor for the part of positive labels; 1 unless given.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction.
+
+    Example:
+        >>> F.binary_cross_entropy_with_logits(static.data("x", [None, 3]), static.data("t", [None, 3])).shape
+        ()
     """
+    optional = (weight, pos_weight)
+    layer, op = open_loss("sigmoid_cross_entropy_with_logits", reduction, logit, label, *optional, name=name)
     loss = logistic(op, logit, label, pos_weight)
-    return loss if weight is None else op.Mul(loss, weight)
+    return reduced(layer, loss if weight is None else op.Mul(loss, weight), reduction)
 
 
-@_loss(reduction="sum")
 def sigmoid_focal_loss(
-    op: Builder, logit: Variable, label: Variable, normalizer: Variable | None = None, alpha: float = 0.25, gamma: float = 2.0
+    logit: Variable,
+    label: Variable,
+    normalizer: Variable | None = None,
+    alpha: float = 0.25,
+    gamma: float = 2.0,
+    reduction: Reduction = "sum",
+    name: str | None = None,
 ) -> Variable:
-    """Logistic loss that gives less weight to what is right already: (1 - p)^gamma. Lin et al. 2017.
+    """Compute the logistic loss that gives less weight to what is right already: (1 - p)^gamma. Lin et al. 2017.
 
     Args:
-        normalizer: divide by this one number.
+        logit: scores of any shape; the sigmoid is applied here.
+        label: 0 or 1 for each.
+        normalizer: divide by this one number; 1 unless given.
         alpha: weight of positive labels, 1 - alpha of negative ones; 0 for none.
+        gamma: the power by which sure elements lose weight.
+        reduction: 'mean' or 'sum' of all elements, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction.
+
+    Example:
+        >>> F.sigmoid_focal_loss(static.data("x", [None, 3]), static.data("t", [None, 3])).shape
+        ()
     """
+    layer, op = open_loss("sigmoid_focal_loss", reduction, logit, label, normalizer, name=name)
     p = op.Sigmoid(logit)
     wrong = op.Sub(op.Add(p, label), op.Mul(op.Mul(p, label), 2.0))
     loss = op.Mul(logistic(op, logit, label), op.Pow(wrong, op.constant(float(gamma), logit.dtype)))
     if alpha > 0:
         loss = op.Mul(loss, op.Add(op.Mul(label, 2 * alpha - 1), 1 - alpha))
-    return loss if normalizer is None else op.Div(loss, normalizer)
+    return reduced(layer, loss if normalizer is None else op.Div(loss, normalizer), reduction)
 
 
 def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
-    """-label log(input + epsilon) - (1 - label) log(1 - input + epsilon), element by element."""
+    """Compute -label log(input + epsilon) - (1 - label) log(1 - input + epsilon), element by element.
+
+    Args:
+        input: probabilities of any shape.
+        label: targets from 0 to 1, of that shape.
+        epsilon: added to the probabilities.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.log_loss(static.data("p", [None, 1]), static.data("t", [None, 1])).shape
+        (-1, 1)
+    """
     layer, op = open_layer("log_loss", input, label, name=name)
     hit = op.Mul(label, op.Log(op.Add(input, float(epsilon))))
     miss = op.Mul(op.Sub(1.0, label), op.Log(op.Sub(1.0 + epsilon, input)))
     return layer.result("Neg", op.Add(hit, miss))
 
 
-@_loss()
-def soft_margin_loss(op: Builder, input: Variable, label: Variable) -> Variable:
-    """log(1 + exp(-label input)), for labels 1 and -1."""
-    return op.Softplus(op.Neg(op.Mul(as_dtype(op, label, input.dtype), input)))
+def soft_margin_loss(input: Variable, label: Variable, reduction: Reduction = "mean", name: str | None = None) -> Variable:
+    """Compute log(1 + exp(-label input)), for labels 1 and -1.
+
+    Args:
+        input: scores of any shape.
+        label: 1 or -1 for each.
+        reduction: 'mean' or 'sum' of all elements, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction.
+
+    Example:
+        >>> F.soft_margin_loss(static.data("x", [None, 3]), static.data("t", [None, 3])).shape
+        ()
+    """
+    layer, op = open_loss("soft_margin_loss", reduction, input, label, name=name)
+    return reduced(layer, op.Softplus(op.Neg(op.Mul(as_dtype(op, label, input.dtype), input))), reduction)
 
 
-@_loss()
-def hinge_embedding_loss(op: Builder, input: Variable, label: Variable, margin: float = 1.0) -> Variable:
-    """``input`` where the label is 1, max(0, margin - input) where it is -1."""
+def hinge_embedding_loss(
+    input: Variable, label: Variable, margin: float = 1.0, reduction: Reduction = "mean", name: str | None = None
+) -> Variable:
+    """Compute ``input`` where the label is 1, max(0, margin - input) where it is -1.
+
+    Args:
+        input: distances of any shape.
+        label: 1 or -1 for each.
+        margin: from this distance on, a pair of label -1 costs nothing.
+        reduction: 'mean' or 'sum' of all elements, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction.
+
+    Example:
+        >>> F.hinge_embedding_loss(static.data("x", [None, 3]), static.data("t", [None, 3])).shape
+        ()
+    """
+    layer, op = open_loss("hinge_embedding_loss", reduction, input, label, name=name)
     zero = op.constant(0.0, input.dtype)
     near = op.Where(op.Equal(label, op.constant(1, label.dtype)), input, zero)
     far = op.Where(op.Equal(label, op.constant(-1, label.dtype)), op.Relu(op.Sub(float(margin), input)), zero)
-    return op.Add(near, far)
+    return reduced(layer, op.Add(near, far), reduction)
 
 
 # Distributions -------------------------------------------------------------------------------------------------------
 
 
 def kl_div(
-    input: Variable, label: Variable, reduction: str = "mean", log_target: bool = False, name: str | None = None
+    input: Variable, label: Variable, reduction: SumOrMean = "mean", log_target: bool = False, name: str | None = None
 ) -> Variable:
-    """label (log(label) - input), where ``input`` holds logarithms of probabilities; 0 where the label is not positive.
+    """Compute label (log(label) - input), where ``input`` holds logarithms of probabilities; 0 where the label is not positive.
 
     Args:
+        input: logarithms of probabilities, of any shape.
+        label: probabilities of that shape.
         reduction: 'mean' over all elements, 'batchmean' for the sum divided by the first size, 'sum' or 'none'.
         log_target: the label holds logarithms too.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction.
+
+    Example:
+        >>> F.kl_div(static.data("x", [None, 3]), static.data("t", [None, 3]), "batchmean").shape
+        ()
     """
     layer, op = open_loss("kldiv_loss", "sum" if reduction == "batchmean" else reduction, input, label, name=name)
     wide = "float64" if "float64" in (input.dtype.name, label.dtype.name) else input.dtype.name
@@ -246,18 +358,34 @@ def kl_div(
     return layer.result("Div", op.ReduceSum(loss, keepdims=0), rows)
 
 
-@_loss()
 def poisson_nll_loss(
-    op: Builder, input: Variable, label: Variable, log_input: bool = True, full: bool = False, epsilon: float = 1e-8
+    input: Variable,
+    label: Variable,
+    log_input: bool = True,
+    full: bool = False,
+    epsilon: float = 1e-8,
+    reduction: Reduction = "mean",
+    name: str | None = None,
 ) -> Variable:
-    """exp(input) - label input, or input - label log(input + epsilon) if ``log_input`` is False.
+    """Compute exp(input) - label input, or input - label log(input + epsilon) if ``log_input`` is False.
 
     Args:
+        input: expected counts, or their logarithms, of any shape.
+        label: counts of that shape.
+        log_input: whether ``input`` holds logarithms.
         full: add Stirling's term where the label is above 1.
+        epsilon: added to ``input`` under the logarithm.
+        reduction: 'mean' or 'sum' of all elements, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
-        ArgumentError: if ``epsilon`` is not positive.
+        ArgumentError: for another reduction, or if ``epsilon`` is not positive.
+
+    Example:
+        >>> F.poisson_nll_loss(static.data("x", [None, 3]), static.data("t", [None, 3])).shape
+        ()
     """
+    layer, op = open_loss("poisson_nll_loss", reduction, input, label, name=name)
     if epsilon <= 0:
         raise ArgumentError(f"poisson_nll_loss: epsilon is positive, not {epsilon}.")
     label = as_dtype(op, label, input.dtype)
@@ -270,45 +398,108 @@ def poisson_nll_loss(
         safe = op.Where(large, label, op.constant(1.0, label.dtype))
         stirling = op.Add(op.Sub(op.Mul(safe, op.Log(safe)), safe), op.Mul(op.Log(op.Mul(safe, 2 * math.pi)), 0.5))
         loss = op.Add(loss, op.Where(large, stirling, op.constant(0.0, label.dtype)))
-    return loss
+    return reduced(layer, loss, reduction)
 
 
-@_loss()
 def gaussian_nll_loss(
-    op: Builder, input: Variable, label: Variable, variance: Variable, full: bool = False, epsilon: float = 1e-6
+    input: Variable,
+    label: Variable,
+    variance: Variable,
+    full: bool = False,
+    epsilon: float = 1e-6,
+    reduction: Reduction = "mean",
+    name: str | None = None,
 ) -> Variable:
-    """(log v + (input - label)^2 / v) / 2, where v is the variance or, if larger, epsilon.
+    """Compute (log v + (input - label)^2 / v) / 2, where v is the variance or, if larger, epsilon. Nix and Weigend 1994.
 
     Args:
+        input: expected values of any shape.
+        label: targets of that shape.
         variance: of the shape of ``input``, or without its last axis, or with 1 there.
         full: add log(2 pi) / 2.
+        epsilon: the least variance.
+        reduction: 'mean' or 'sum' of all elements, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction, or if a variance that is known is negative.
+
+    Example:
+        >>> x, v = static.data("x", [None, 3]), static.data("v", [None, 3])
+        >>> F.gaussian_nll_loss(x, static.data("t", [None, 3]), v).shape
+        ()
     """
+    layer, op = open_loss("gaussian_nll_loss", reduction, input, label, variance, name=name)
     if variance.is_eager and 0 not in variance.shape and known_value(op.ReduceMin(variance, keepdims=0)) < 0:
         raise ArgumentError("gaussian_nll_loss: a variance is negative.")
     if variance.ndim == input.ndim - 1:
         variance = op.Unsqueeze(variance, [-1])
     v = op.Clip(variance, float(epsilon))
     loss = op.Mul(op.Add(op.Log(v), op.Div(squared_error(op, input, label), v)), 0.5)
-    return op.Add(loss, 0.5 * math.log(2 * math.pi)) if full else loss
+    return reduced(layer, op.Add(loss, 0.5 * math.log(2 * math.pi)) if full else loss, reduction)
 
 
 # Margins -------------------------------------------------------------------------------------------------------------
 
 
-@_loss()
-def margin_ranking_loss(op: Builder, input: Variable, other: Variable, label: Variable, margin: float = 0.0) -> Variable:
-    """max(0, margin - label (input - other)): ``input`` should be larger for label 1, smaller for -1."""
-    ahead = op.Mul(as_dtype(op, label, input.dtype), op.Sub(other, input))
-    return op.Relu(op.Add(ahead, float(margin)) if margin else ahead)
+def margin_ranking_loss(
+    input: Variable,
+    other: Variable,
+    label: Variable,
+    margin: float = 0.0,
+    reduction: Reduction = "mean",
+    name: str | None = None,
+) -> Variable:
+    """Compute max(0, margin - label (input - other)): ``input`` should be larger for label 1, smaller for -1.
 
-
-@_loss()
-def cosine_embedding_loss(op: Builder, input1: Variable, input2: Variable, label: Variable, margin: float = 0) -> Variable:
-    """1 - cos of two vectors for label 1, max(0, cos - margin) for label -1.
+    Args:
+        input: scores of any shape.
+        other: scores to compare with, of that shape.
+        label: 1 or -1 for each pair.
+        margin: by how much the scores should differ.
+        reduction: 'mean' or 'sum' of all elements, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
-        ArgumentError: if the label does not have one axis less than the inputs.
+        ArgumentError: for another reduction.
+
+    Example:
+        >>> x, y = static.data("x", [None, 3]), static.data("y", [None, 3])
+        >>> F.margin_ranking_loss(x, y, static.data("t", [None, 3])).shape
+        ()
     """
+    layer, op = open_loss("margin_ranking_loss", reduction, input, other, label, name=name)
+    ahead = op.Mul(as_dtype(op, label, input.dtype), op.Sub(other, input))
+    return reduced(layer, op.Relu(op.Add(ahead, float(margin)) if margin else ahead), reduction)
+
+
+def cosine_embedding_loss(
+    input1: Variable,
+    input2: Variable,
+    label: Variable,
+    margin: float = 0,
+    reduction: Reduction = "mean",
+    name: str | None = None,
+) -> Variable:
+    """Compute 1 - cos of two vectors for label 1, max(0, cos - margin) for label -1.
+
+    Args:
+        input1: vectors along the last axis: [N, features], or [features] for one pair.
+        input2: vectors to compare with, of that shape.
+        label: 1 or -1 for each pair, [N].
+        margin: up to this cosine, a pair of label -1 costs nothing.
+        reduction: 'mean' or 'sum' of all pairs, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction, if the inputs have different shapes, or the label does not have one axis less.
+
+    Example:
+        >>> x, y = static.data("x", [None, 3]), static.data("y", [None, 3])
+        >>> F.cosine_embedding_loss(x, y, static.data("t", [None])).shape
+        ()
+    """
+    layer, op = open_loss("cosine_embedding_loss", reduction, input1, input2, label, name=name)
     _check_equal_shapes("cosine_embedding_loss", input1, input2)
     if label.ndim != input1.ndim - 1 and (input1.ndim, tuple(label.shape)) != (1, (1,)):
         raise ArgumentError(f"cosine_embedding_loss: the label has {label.ndim} axes; it needs {input1.ndim - 1}.")
@@ -319,12 +510,10 @@ def cosine_embedding_loss(op: Builder, input1: Variable, input2: Variable, label
     zero = op.constant(0.0, input1.dtype)
     near = op.Where(op.Equal(label, op.constant(1, label.dtype)), op.Sub(1.0, cosine), zero)
     far = op.Where(op.Equal(label, op.constant(-1, label.dtype)), op.Relu(op.Sub(cosine, float(margin))), zero)
-    return op.Add(near, far)
+    return reduced(layer, op.Add(near, far), reduction)
 
 
-@_loss()
 def triplet_margin_loss(
-    op: Builder,
     input: Variable,
     positive: Variable,
     negative: Variable,
@@ -332,28 +521,68 @@ def triplet_margin_loss(
     p: float = 2.0,
     epsilon: float = 1e-6,
     swap: bool = False,
-) -> Any:
-    """max(0, margin + the distance to ``positive`` - the distance to ``negative``).
+    reduction: Reduction = "mean",
+    name: str | None = None,
+) -> Variable:
+    """Compute max(0, margin + the distance to ``positive`` - the distance to ``negative``). Balntas et al. 2016.
 
     Args:
-        p, epsilon: distances are p-norms of the difference plus epsilon.
+        input: anchors [N, features].
+        positive: vectors that should be near, of that shape.
+        negative: vectors that should be far, of that shape.
+        margin: by how much farther these should be; at least 0.
+        p: distances are p-norms of the difference.
+        epsilon: added to each difference.
         swap: take the distance between ``positive`` and ``negative`` if it is the smaller one.
+        reduction: 'mean' or 'sum' of all rows, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction, a negative margin, or different shapes.
+
+    Example:
+        >>> x, near, far = (static.data(name, [None, 3]) for name in ("x", "near", "far"))
+        >>> F.triplet_margin_loss(x, near, far).shape
+        ()
     """
-    return _triplet(op, input, positive, negative, partial(pairwise_distance, p=p, epsilon=epsilon), margin, swap)
+    layer, op = open_loss("triplet_margin_loss", reduction, input, positive, negative, name=name)
+    distance = partial(pairwise_distance, p=p, epsilon=epsilon)
+    return reduced(layer, _triplet(op, input, positive, negative, distance, margin, swap), reduction)
 
 
-@_loss("triplet_margin_loss")
 def triplet_margin_with_distance_loss(
-    op: Builder,
     input: Variable,
     positive: Variable,
     negative: Variable,
     distance_function: Callable[[Variable, Variable], Variable] | None = None,
     margin: float = 1.0,
     swap: bool = False,
-) -> Any:
-    """``triplet_margin_loss`` with any distance of two variables (Euclid's unless given)."""
-    return _triplet(op, input, positive, negative, distance_function or partial(pairwise_distance, epsilon=0.0), margin, swap)
+    reduction: Reduction = "mean",
+    name: str | None = None,
+) -> Variable:
+    """Compute ``triplet_margin_loss`` with any distance of two variables.
+
+    Args:
+        input: anchors [N, features].
+        positive: vectors that should be near, of that shape.
+        negative: vectors that should be far, of that shape.
+        distance_function: gives one distance [N] for each row of two variables; Euclid's unless given.
+        margin: by how much farther these should be; at least 0.
+        swap: take the distance between ``positive`` and ``negative`` if it is the smaller one.
+        reduction: 'mean' or 'sum' of all rows, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction, a negative margin, or different shapes.
+
+    Example:
+        >>> x, near, far = (static.data(name, [None, 3]) for name in ("x", "near", "far"))
+        >>> F.triplet_margin_with_distance_loss(x, near, far, lambda a, b: (a - b).abs().sum(-1)).shape
+        ()
+    """
+    layer, op = open_loss("triplet_margin_loss", reduction, input, positive, negative, name=name)
+    distance = distance_function or partial(pairwise_distance, epsilon=0.0)
+    return reduced(layer, _triplet(op, input, positive, negative, distance, margin, swap), reduction)
 
 
 def _triplet(op: Builder, input: Variable, positive: Variable, negative: Variable, distance: Any, margin: float, swap: bool) -> Any:
@@ -366,29 +595,60 @@ def _triplet(op: Builder, input: Variable, positive: Variable, negative: Variabl
     return op.Relu(op.Add(op.Sub(near, far), float(margin)))
 
 
-@_loss()
-def multi_label_soft_margin_loss(op: Builder, input: Variable, label: Variable, weight: Variable | None = None) -> Variable:
-    """Mean over the classes of the logistic loss of each class.
+def multi_label_soft_margin_loss(
+    input: Variable, label: Variable, weight: Variable | None = None, reduction: Reduction = "mean", name: str | None = None
+) -> Variable:
+    """Average the logistic loss over the classes.
 
     Args:
-        weight: a factor for each class.
+        input: scores [N, classes].
+        label: 0 or 1 for each.
+        weight: a factor for each class; 1 unless given.
+        reduction: 'mean' or 'sum' of all rows, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction, or different shapes.
+
+    Example:
+        >>> F.multi_label_soft_margin_loss(static.data("x", [None, 3]), static.data("t", [None, 3])).shape
+        ()
     """
+    layer, op = open_loss("multi_label_soft_margin_loss", reduction, input, label, weight, name=name)
     _check_equal_shapes("multi_label_soft_margin_loss", input, label)
     loss = logistic(op, input, as_dtype(op, label, input.dtype))
     loss = loss if weight is None else op.Mul(loss, weight)
-    return op.ReduceMean(loss, [-1], keepdims=0)
+    return reduced(layer, op.ReduceMean(loss, [-1], keepdims=0), reduction)
 
 
-@_loss()
 def multi_margin_loss(
-    op: Builder, input: Variable, label: Variable, p: int = 1, margin: float = 1.0, weight: Variable | None = None
+    input: Variable,
+    label: Variable,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Variable | None = None,
+    reduction: Reduction = "mean",
+    name: str | None = None,
 ) -> Variable:
-    """Mean over the wrong classes of max(0, margin - right + wrong)^p, for [N, C] scores and integer labels; NaN for a label that
-    is no class.
+    """Average max(0, margin - right + wrong)^p over the wrong classes; NaN for a label that is no class.
 
     Args:
-        weight: a factor for each class, inside the power.
+        input: scores [N, classes].
+        label: integer classes [N].
+        p: the power.
+        margin: by how much the right score should be larger.
+        weight: a factor for each class, inside the power; 1 unless given.
+        reduction: 'mean' or 'sum' of all rows, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction, or if the number of classes is not known.
+
+    Example:
+        >>> F.multi_margin_loss(static.data("x", [None, 3]), static.data("t", [None], "int64")).shape
+        ()
     """
+    layer, op = open_loss("multi_margin_loss", reduction, input, label, weight, name=name)
     classes = known_dim(input, 1, "multi_margin_loss")
     column = op.Reshape(as_dtype(op, label, "int64"), np.array([-1, 1]))
     column, factor = guarded_classes(op, column, classes, input.dtype)
@@ -398,20 +658,29 @@ def multi_margin_loss(
     wrong = op.Not(op.Equal(column, op.constant(np.arange(classes))))
     powers = op.Relu(excess) if p == 1 else op.Pow(op.Relu(excess), op.constant(float(p), input.dtype))
     counted = op.Where(wrong, powers, op.constant(0.0, input.dtype))
-    return op.Mul(op.ReduceMean(counted, [1], keepdims=0), op.Squeeze(factor, [1]))
+    return reduced(layer, op.Mul(op.ReduceMean(counted, [1], keepdims=0), op.Squeeze(factor, [1])), reduction)
 
 
 # Others --------------------------------------------------------------------------------------------------------------
 
 
 def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None) -> Variable:
-    """1 - 2 sum(input label) / (sum(input) + sum(label)), a mean over samples; probabilities against integer classes.
+    """Compute 1 - 2 sum(input label) / (sum(input) + sum(label)), averaged over samples. Milletari et al. 2016.
 
     A label that is no class makes it NaN.
 
     Args:
-        input: variable of shape [N, ..., classes].
-        label: integers of shape [N, ..., 1].
+        input: probabilities [N, ..., classes].
+        label: integer classes [N, ..., 1].
+        epsilon: added to the divisor.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if the number of classes is not known.
+
+    Example:
+        >>> F.dice_loss(static.data("x", [None, 3]), static.data("t", [None, 1], "int64")).shape
+        ()
     """
     layer, op = open_layer("dice_loss", input, label, name=name)
     classes = known_dim(input, -1, "dice_loss")
@@ -428,11 +697,18 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
 
 
 def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: float = 0.002) -> Variable:
-    """Cross-entropy between the similarities of all anchors and positives and whether their labels agree, plus L2. Sohn 2016.
+    """Compute the cross-entropy between similarities of all pairs and whether their labels agree, plus L2. Sohn 2016.
 
     Args:
-        anchor, positive: variables of shape [N, features].
-        labels: one number per row.
+        anchor: vectors [N, features].
+        positive: vectors of that shape.
+        labels: one number for each row.
+        l2_reg: factor of the squared lengths.
+
+    Example:
+        >>> x, y = static.data("x", [None, 3]), static.data("y", [None, 3])
+        >>> F.npair_loss(x, y, static.data("t", [None])).shape
+        ()
     """
     layer, op = open_layer("npair_loss", anchor, positive, labels)
     column = op.Reshape(labels, np.array([-1, 1]))
@@ -451,18 +727,22 @@ def ctc_loss(
     input_lengths: Variable,
     label_lengths: Variable,
     blank: int = 0,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     norm_by_times: bool = False,
 ) -> Variable:
-    """-log of the summed probability of all alignments of the labels with the steps, 0 if none fits. Graves et al. 2006.
+    """Compute -log of the summed probability of all alignments of the labels with the steps, 0 if none fits. Graves et al. 2006.
 
     Args:
         log_probs: logits [steps, batch, classes]; softmax is applied here.
         labels: classes [batch, labels].
-        input_lengths, label_lengths: how many steps and labels of each row count, integers [batch].
+        input_lengths: how many steps of each row count, integers [batch].
+        label_lengths: how many labels of each row count, integers [batch].
         blank: the class of the blank.
         reduction: 'mean' of the losses divided by their label lengths, 'sum' or 'none'.
         norm_by_times: divide the gradient, not the loss, by the number of steps.
+
+    Raises:
+        ArgumentError: for another reduction, a blank that is no class, or missing lengths.
 
     Example:
         >>> lengths = static.data("steps", [2], "int64"), static.data("words", [2], "int64")

@@ -14,6 +14,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import attach_training
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.layout import in_layout, is_last, to_channels_first
+from onnxgrad.nn.types import Layout
 from onnxgrad.tensor.common import as_dtype, positive, shape_of
 from onnxgrad.tensor.layer import LayerHelper, in_place_result, open_layer, present_operands
 from onnxgrad.tensor.linalg import vector_norm
@@ -30,20 +31,24 @@ def batch_norm(
     training: bool = False,
     momentum: float = 0.9,
     epsilon: float = 1e-05,
-    data_format: str = "NCHW",
+    data_format: Layout = "NCHW",
     use_global_stats: bool | None = None,
     name: str | None = None,
 ) -> Variable:
-    """Each channel normalised by the batch in training, by running statistics otherwise, then scaled and shifted.
+    """Normalise each channel by the batch in training, else by running statistics; scale and shift. Ioffe and Szegedy 2015.
 
     Args:
-        x: variable of rank 2 to 5.
-        running_mean, running_var: one number per channel. If they are parameters, a training run replaces them by
-            ``momentum * old + (1 - momentum) * batch``, with the biased variance of the batch.
-        weight, bias: scale and bias per channel (1 and 0).
-        training: normalise by the batch.
+        x: floats of rank 2 to 5: [N, C], [N, C, L] ...
+        running_mean, running_var: one number per channel. If they are parameters, a training run replaces them by ``momentum * old
+            + (1 - momentum) * batch``, with the biased variance of the batch.
+        weight: scale for each channel; 1 unless given.
+        bias: shift for each channel; 0 unless given.
+        training: normalise by the batch, rather than by the running statistics.
+        momentum: the part of the old statistics that a step keeps.
+        epsilon: added to the variance.
         data_format: channels are on axis 1 if its second letter is C, else on the last axis.
         use_global_stats: True for the running statistics in training too.
+        name: prefix of the names of the results in a program; None to count one.
 
     Example:
         >>> x = static.data("x", [None, 3, 4, 4])
@@ -83,11 +88,15 @@ def layer_norm(
     epsilon: float = 1e-05,
     name: str | None = None,
 ) -> Variable:
-    """Normalise over the last axes, of sizes ``normalized_shape``, then scale and shift.
+    """Normalise over the last axes, then scale and shift. Ba, Kiros and Hinton 2016.
 
     Args:
-        x: variable whose last axes have these sizes.
-        weight, bias: one number per normalised element, in this shape or as a vector.
+        x: floats whose last axes have these sizes.
+        normalized_shape: sizes of the last axes, or that of the last one.
+        weight: scale of each normalised element, in this shape or as a vector; 1 unless given.
+        bias: shift in the same form; 0 unless given.
+        epsilon: added to the variance.
+        name: prefix of the names of the results in a program; None to count one.
 
     Example:
         >>> F.layer_norm(static.data("x", [None, 3, 4]), [3, 4]).shape
@@ -107,7 +116,19 @@ def rms_norm(
     epsilon: float = 1e-05,
     name: str | None = None,
 ) -> Variable:
-    """Divide by the root of the mean square over the last axes, then scale. Zhang and Sennrich 2019."""
+    """Divide by the root of the mean square over the last axes, then scale. Zhang and Sennrich 2019.
+
+    Args:
+        x: floats whose last axes have these sizes.
+        normalized_shape: sizes of the last axes, or that of the last one.
+        weight: scale in this shape; 1 unless given.
+        epsilon: added to the mean square.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Example:
+        >>> F.rms_norm(static.data("x", [None, 3]), 3).shape
+        (-1, 3)
+    """
     layer, op = open_layer("rms_norm", x, *present_operands(weight), name=name)
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     mean = op.ReduceMean(op.Mul(x, x), list(range(-count, 0)), keepdims=1)
@@ -124,16 +145,22 @@ def instance_norm(
     use_input_stats: bool = True,
     momentum: float = 0.9,
     eps: float = 1e-05,
-    data_format: str = "NCHW",
+    data_format: Layout = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """Each channel of each sample normalised by itself, then scaled and shifted. Ulyanov, Vedaldi and Lempitsky 2016.
+    """Normalise each channel of each sample by itself, then scale and shift. Ulyanov, Vedaldi and Lempitsky 2016.
 
     Args:
-        x: variable of rank 2 to 5, channels on axis 1.
-        weight, bias: scale and bias per channel (1 and 0).
+        x: floats [N, C, ...] of rank 2 to 5.
+        running_mean: one number for each channel, for ``use_input_stats=False``.
+        running_var: the same.
+        weight: scale for each channel; 1 unless given.
+        bias: shift for each channel; 0 unless given.
         use_input_stats: False to normalise by ``running_mean`` and ``running_var``.
         momentum: accepted for compatibility; the running statistics are never replaced, as in Paddle.
+        eps: added to the variance.
+        data_format: accepted for compatibility: channels are on axis 1.
+        name: prefix of the names of the results in a program; None to count one.
 
     Example:
         >>> F.instance_norm(static.data("x", [None, 3, 4, 4])).shape
@@ -161,14 +188,22 @@ def group_norm(
     epsilon: float = 1e-05,
     weight: Variable | None = None,
     bias: Variable | None = None,
-    data_format: str = "NCHW",
+    data_format: Layout = "NCHW",
     name: str | None = None,
 ) -> Variable:
-    """Groups of channels of each sample normalised by themselves, then scaled and shifted per channel. Wu and He 2018.
+    """Normalise groups of channels of each sample by themselves, then scale and shift per channel. Wu and He 2018.
 
     Args:
-        x: variable of rank 2 or more.
+        x: floats [N, C, ...].
+        num_groups: into how many groups the channels are cut.
+        epsilon: added to the variance.
+        weight: scale for each channel; 1 unless given.
+        bias: shift for each channel; 0 unless given.
         data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if ``num_groups`` does not divide the channels.
 
     Example:
         >>> F.group_norm(static.data("x", [None, 4, 3, 3]), num_groups=2).shape
@@ -190,10 +225,19 @@ def local_response_norm(
     alpha: float = 1e-4,
     beta: float = 0.75,
     k: float = 1.0,
-    data_format: str = "NCHW",
+    data_format: Layout = "NCHW",
     name: str | None = None,
 ) -> Variable:
     """Divide by (k + alpha times the mean of squares over ``size`` neighbouring channels)^beta. Krizhevsky et al. 2012.
+
+    Args:
+        x: floats [N, C, ...] of rank 3 to 5.
+        size: how many neighbouring channels count.
+        alpha: factor of the mean of squares.
+        beta: the power of the divisor.
+        k: added before the power.
+        data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
 
     Example:
         >>> F.local_response_norm(static.data("x", [None, 4, 3, 3]), size=3).shape
@@ -221,7 +265,14 @@ def _divisor(layer: LayerHelper, x: Variable, size: int, alpha: float, beta: flo
 
 
 def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, name: str | None = None) -> Variable:
-    """``x`` divided by its norm along ``axis``, or by epsilon if that is larger.
+    """Divide ``x`` by its norm along ``axis``, or by epsilon if that is larger.
+
+    Args:
+        x: floats of any shape.
+        p: the p of the p-norm.
+        axis: the axis of the vectors.
+        epsilon: the least divisor.
+        name: prefix of the names of the results in a program; None to count one.
 
     Example:
         >>> F.normalize(static.data("x", [None, 3])).shape

@@ -5,8 +5,8 @@ Tests: tests/nn/test_functional.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
 from onnxgrad.nn.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from onnxgrad.nn.types import Layout, Layout2D, ResizeMode, Sizes
 from onnxgrad.tensor.common import as_dtype, integers, known_dim, positive, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
@@ -28,24 +29,25 @@ _RANKS = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,), 
 
 def interpolate(
     x: Variable,
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: str = "nearest",
+    size: Sizes | None = None,
+    scale_factor: float | Variable | Sequence[float] | None = None,
+    mode: ResizeMode = "nearest",
     align_corners: bool = False,
-    align_mode: int = 0,
-    data_format: str | None = None,
+    align_mode: Literal[0, 1] = 0,
+    data_format: Layout | None = None,
     name: str | None = None,
 ) -> Variable:
     """Resize images.
 
     Args:
-        x: variable of rank 3 (linear), 4 (bilinear, bicubic) or 5 (trilinear); any of them for 'nearest' and 'area'.
-        size: the new sizes: ints, an integer variable, or a list that mixes both.
-        scale_factor: factors, in place of ``size``.
-        mode: 'nearest', 'linear', 'bilinear', 'trilinear', 'bicubic' or 'area'.
+        x: [N, C, ...] of rank 3 (linear), 4 (bilinear, bicubic) or 5 (trilinear); any of them for 'nearest' and 'area'.
+        size: sizes of the spatial axes of the result: ints, an integer Variable, or a list that mixes both.
+        scale_factor: factors on the sizes, in place of ``size``: one, one for each axis, or a Variable.
+        mode: 'nearest', 'linear', 'bilinear', 'trilinear', 'bicubic' or 'area' (means).
         align_corners: let the centres of the corner elements coincide, rather than the outer edges.
         align_mode: for the linear modes without ``align_corners``: 0 counts from element centres, 1 from the first element.
         data_format: channels are on axis 1 if its second letter is C (the default), else on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
         ArgumentError: if the mode does not fit the rank, or not exactly one of ``size`` and ``scale_factor`` is given.
@@ -125,25 +127,55 @@ def _coordinates(mode: str, align_corners: bool, align_mode: int) -> dict[str, A
     return {**attrs, "coordinate_transformation_mode": "align_corners" if align_corners else without_corners}
 
 
-upsample = interpolate
+def upsample(
+    x: Variable,
+    size: Sizes | None = None,
+    scale_factor: float | Variable | Sequence[float] | None = None,
+    mode: ResizeMode = "nearest",
+    align_corners: bool = False,
+    align_mode: Literal[0, 1] = 0,
+    data_format: Layout | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Resize images: another name of ``interpolate``.
+
+    Args:
+        x: [N, C, ...] of rank 3 (linear), 4 (bilinear, bicubic) or 5 (trilinear); any of them for 'nearest' and 'area'.
+        size: sizes of the spatial axes of the result: ints, an integer Variable, or a list that mixes both.
+        scale_factor: factors on the sizes, in place of ``size``: one, one for each axis, or a Variable.
+        mode: 'nearest', 'linear', 'bilinear', 'trilinear', 'bicubic' or 'area' (means).
+        align_corners: let the centres of the corner elements coincide, rather than the outer edges.
+        align_mode: for the linear modes without ``align_corners``: 0 counts from element centres, 1 from the first element.
+        data_format: channels are on axis 1 if its second letter is C (the default), else on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if the mode does not fit the rank, or not exactly one of ``size`` and ``scale_factor`` is given.
+
+    Example:
+        >>> F.upsample(static.data("x", [None, 3, 4, 4]), scale_factor=2).shape
+        (-1, 3, 8, 8)
+    """
+    return interpolate(x, size, scale_factor, mode, align_corners, align_mode, data_format, name)
 
 
 def grid_sample(
     x: Variable,
     grid: Variable,
-    mode: str = "bilinear",
-    padding_mode: str = "zeros",
+    mode: Literal["bilinear", "nearest"] = "bilinear",
+    padding_mode: Literal["zeros", "border", "reflection"] = "zeros",
     align_corners: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """Elements of images at points between -1 and 1 along each axis, x before y.
+    """Read images at points between -1 and 1 along each axis, x before y. Jaderberg et al. 2015.
 
     Args:
         x: variable of shape [N, C, H, W] or [N, C, D, H, W].
         grid: points, of shape [N, H', W', 2] or [N, D', H', W', 3].
-        mode: 'bilinear' or 'nearest'.
+        mode: 'bilinear', or 'nearest' element.
         padding_mode: what lies outside: 'zeros', the 'border', or the 'reflection' of the image.
         align_corners: -1 and 1 are the centres of the corner elements, rather than the outer edges.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
         ArgumentError: for another mode.
@@ -161,12 +193,14 @@ def grid_sample(
     return layer.result("GridSample", x, grid, padding_mode=padding_mode, **attrs)
 
 
-def affine_grid(theta: Variable, out_shape: Any, align_corners: bool = True, name: str | None = None) -> Variable:
-    """The points for ``grid_sample`` that an affine map gives.
+def affine_grid(theta: Variable, out_shape: Sizes, align_corners: bool = True, name: str | None = None) -> Variable:
+    """Compute the points for ``grid_sample`` that an affine map gives. Jaderberg et al. 2015.
 
     Args:
-        theta: matrices of shape [N, 2, 3] for images, [N, 3, 4] for volumes.
+        theta: matrices [N, 2, 3] for images, [N, 3, 4] for volumes.
         out_shape: [N, C, H, W] or [N, C, D, H, W] of the result of ``grid_sample``.
+        align_corners: -1 and 1 are the centres of the corner elements, rather than the outer edges.
+        name: prefix of the names of the results in a program; None to count one.
 
     Example:
         >>> F.affine_grid(static.data("theta", [2, 2, 3]), [2, 3, 4, 5]).shape
@@ -179,8 +213,18 @@ def affine_grid(theta: Variable, out_shape: Any, align_corners: bool = True, nam
 # Rearranging ---------------------------------------------------------------------------------------------------------
 
 
-def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
-    """Channels spread over squares of ``upscale_factor`` elements: [N, C r r, H, W] becomes [N, C, H r, W r]. Shi et al. 2016.
+def pixel_shuffle(x: Variable, upscale_factor: int, data_format: Layout2D = "NCHW", name: str | None = None) -> Variable:
+    """Spread channels over squares of r by r elements: [N, C r r, H, W] becomes [N, C, H r, W r]. Shi et al. 2016.
+
+    Args:
+        x: [N, C r r, H, W].
+        upscale_factor: r: by how much height and width grow.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if the factor is below 1.
+        ArgumentTypeError: if it is no int.
 
     Example:
         >>> F.pixel_shuffle(static.data("x", [None, 8, 2, 3]), 2).shape
@@ -193,8 +237,23 @@ def pixel_shuffle(x: Variable, upscale_factor: int, data_format: str = "NCHW", n
     return in_layout(layer, y, last)
 
 
-def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
-    """The opposite of ``pixel_shuffle``."""
+def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: Layout2D = "NCHW", name: str | None = None) -> Variable:
+    """Collect squares of r by r elements into channels: [N, C, H r, W r] becomes [N, C r r, H, W]. Shi et al. 2016.
+
+    Args:
+        x: [N, C, H r, W r] with a known C.
+        downscale_factor: r: by how much height and width shrink.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: if the factor is below 1.
+        ArgumentTypeError: if it is no int.
+
+    Example:
+        >>> F.pixel_unshuffle(static.data("x", [None, 2, 4, 6]), 2).shape
+        (-1, 8, 2, 3)
+    """
     layer = LayerHelper("pixel_unshuffle", x, name=name)
     last = channels_last(data_format, 2)
     x = to_channels_first(layer, x, last)
@@ -205,11 +264,21 @@ def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: str = "NCHW
     return in_layout(layer, y, last)
 
 
-def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: str | None = None) -> Variable:
-    """Channels taken from each of ``groups`` groups in turn. Zhang et al. 2018.
+def channel_shuffle(x: Variable, groups: int, data_format: Layout2D = "NCHW", name: str | None = None) -> Variable:
+    """Take channels from each of ``groups`` groups in turn. Zhang et al. 2017.
+
+    Args:
+        x: [N, C, H, W] with a known C.
+        groups: into how many groups the channels are cut.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: prefix of the names of the results in a program; None to count one.
 
     Raises:
         ArgumentError: if ``groups`` does not divide the number of channels.
+
+    Example:
+        >>> F.channel_shuffle(static.data("x", [None, 6, 2, 3]), 2).shape
+        (-1, 6, 2, 3)
     """
     layer = LayerHelper("channel_shuffle", x, name=name)
     axis = 1 if data_format == "NCHW" else 3
@@ -221,14 +290,20 @@ def channel_shuffle(x: Variable, groups: int, data_format: str = "NCHW", name: s
 
 
 def temporal_shift(
-    x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None, data_format: str = "NCHW"
+    x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None, data_format: Layout2D = "NCHW"
 ) -> Variable:
-    """A part of the channels of each frame taken from the frame before, another from the one after. Lin et al. 2019.
+    """Take a part of the channels of each frame from the frame before, another from the one after. Lin et al. 2018.
 
     Args:
         x: variable of shape [N * seg_num, C, H, W].
         seg_num: frames per clip.
         shift_ratio: part of the channels that comes from each neighbour.
+        name: prefix of the names of the results in a program; None to count one.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+
+    Example:
+        >>> F.temporal_shift(static.data("x", [None, 8, 4, 4]), 2).shape
+        (-1, 8, 4, 4)
     """
     layer, op = open_layer("temporal_shift", x, name=name)
     last = channels_last(data_format, 2)

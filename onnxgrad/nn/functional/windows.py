@@ -5,24 +5,17 @@ Tests: tests/nn/test_functional.py.
 
 from __future__ import annotations
 
-import inspect
 import operator
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, Mismatch
-from onnxgrad.internal.signatures import bind_arguments
 from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
 from onnxgrad.tensor.layer import LayerHelper
-from onnxgrad.tensor.tables import named_function
 
-__all__ = ["Numbers", "Padding", "PoolWindow", "numbers", "over_axes", "pads_of", "window_pads"]
-
-Numbers = int | Sequence[int]
-Padding = int | str | Sequence[Any]
+__all__ = ["PoolWindow", "numbers", "pads_of", "window_pads"]
 
 
 def numbers(value: Any, axes: int, what: str = "a window argument") -> list[int]:
@@ -118,36 +111,3 @@ class PoolWindow:
 
     def result(self, op_type: str, *operands: Any, **attrs: Any) -> Variable:
         return in_layout(self.layer, self.layer.result(op_type, *operands, **attrs), self.last)
-
-
-def over_axes(core: Callable[..., Any], *axes: int, arguments: str = "") -> Any:
-    """Functions of windows over one, two or three axes from what computes them all: ``_conv_nd`` becomes ``conv2d``.
-
-    Args:
-        core: takes the number of axes and then the arguments of the function over two axes, whose docstring it has.
-        axes: for each function its number of axes.
-        arguments: the names of the arguments where they are other ones, or in another order.
-
-    Returns:
-        The function, or a list of them.
-    """
-    functions = [_over(core, count, arguments) for count in axes]
-    return functions if len(functions) > 1 else functions[0]
-
-
-def _over(core: Callable[..., Any], axes: int, arguments: str) -> Callable[..., Any]:
-    _, *accepted = inspect.signature(core).parameters.values()
-    known = {p.name: p for p in accepted}
-    layout = {1: "NCL", 2: "NCHW", 3: "NCDHW"}[axes]
-    chosen = [known[key] for key in arguments.split() or known]
-    signature = inspect.Signature([p.replace(default=layout) if p.name == "data_format" else p for p in chosen])
-    hidden = {"data_format": layout} if "data_format" in known and "data_format" not in signature.parameters else {}
-    name, as_two = (core.__name__.strip("_").replace("_nd", f"{count}d") for count in (axes, 2))
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        return core(axes, **hidden, **bind_arguments(name, signature, args, kwargs))
-
-    function.__module__ = core.__module__
-    function.__signature__ = signature  # type: ignore[attr-defined]
-    more = f"``{as_two}`` along {'one axis' if axes == 1 else 'three axes'}."
-    return named_function(function, name, more if axes != 2 else core.__doc__ or "")

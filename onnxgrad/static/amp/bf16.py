@@ -78,5 +78,4 @@ def decorate_bf16(
 ) -> OptimizerWithMixedPrecision:
     """``decorate`` for bfloat16, whose loss needs no scale."""
     guard = use_pure_bf16 if use_bf16_guard is None else use_bf16_guard
-    level = "O2" if use_pure_bf16 else "O1"
-    return decorate(optimizer, amp_lists, level=level, dtype="bfloat16", use_amp_guard=guard)
+    return decorate(optimizer, amp_lists, level="O2" if use_pure_bf16 else "O1", dtype="bfloat16", use_amp_guard=guard)

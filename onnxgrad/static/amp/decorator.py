@@ -5,20 +5,22 @@ Tests: tests/amp/test_static.py.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, overload
 
+from onnxgrad.core.autodiff.api import Checkpoints, Names
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
-from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
+from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, Level, LowDtype, low_dtype
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
-from onnxgrad.internal.signatures import bind_arguments, signature_of
+from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.optimizer.scaling import LossScaler, ScalePolicy
 
@@ -28,7 +30,7 @@ __all__ = ["OptimizerWithMixedPrecision", "decorate"]
 class OptimizerWithMixedPrecision:
     """An optimizer whose ``minimize`` rewrites the forward program, scales the loss and skips steps that overflow.
 
-    ``decorate`` makes it. What it does not have itself (``get_lr``, ``state_dict`` ...) is that of the optimizer inside.
+    ``decorate`` makes it. Learning rate and state are those of the optimizer inside.
     """
 
     def __init__(
@@ -46,10 +48,27 @@ class OptimizerWithMixedPrecision:
         self._scaler = LossScaler(optimizer, self._init_loss_scaling, policy, use_dynamic_loss_scaling)
         self._scaled_loss: Variable | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._optimizer, name)
+    # What is that of the optimizer inside ------------------------------------------------------------------------------
+
+    def get_lr(self) -> float:
+        """The present learning rate."""
+        return self._optimizer.get_lr()
+
+    def set_lr(self, value: float) -> None:
+        """Change the learning rate of the next runs."""
+        self._optimizer.set_lr(value)
+
+    def set_lr_scheduler(self, scheduler: LRScheduler) -> None:
+        """Let a scheduler decide the learning rate of the next runs."""
+        self._optimizer.set_lr_scheduler(scheduler)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The accumulators by name, as numpy, and the schedule's state under ``LR_Scheduler``."""
+        return self._optimizer.state_dict()
+
+    def set_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Set the accumulators that ``state_dict`` names, and the schedule."""
+        self._optimizer.set_state_dict(state_dict)
 
     # Reading -----------------------------------------------------------------------------------------------------------
 
@@ -74,8 +93,11 @@ class OptimizerWithMixedPrecision:
         loss: Variable,
         startup_program: Program | None = None,
         parameter_list: Sequence[Variable | str] | None = None,
-        no_grad_set: Any = None,
-        **chosen: Any,
+        no_grad_set: Names = None,
+        *,
+        checkpoints: Checkpoints = None,
+        memory_budget: int | None = None,
+        sizes: SizesGiven = None,
     ) -> tuple[list[Operator], Pairs]:
         """Rewrite the program of ``loss``, append the backward pass of the scaled loss and the update.
 
@@ -86,7 +108,7 @@ class OptimizerWithMixedPrecision:
             loss: variable of one element.
             startup_program: receives the initialisation of the state; None for the default one.
             parameter_list: which parameters to train; None for those of the optimizer, or all.
-            no_grad_set: passed to ``append_backward``, as are ``checkpoints``, ``memory_budget`` and ``sizes`` (by name alone).
+            no_grad_set, checkpoints, memory_budget, sizes: passed to ``append_backward``.
 
         Returns:
             (operators of the update, pairs of parameter and scaled gradient).
@@ -96,7 +118,15 @@ class OptimizerWithMixedPrecision:
             ArgumentError: if it does not have exactly one element, or its program has a backward pass in another type already.
         """
         with self._optimizer._changing(loss, startup_program), transaction(self):
-            pairs = self.backward(loss, startup_program, parameter_list, no_grad_set, **chosen)
+            pairs = self.backward(
+                loss,
+                startup_program,
+                parameter_list,
+                no_grad_set,
+                checkpoints=checkpoints,
+                memory_budget=memory_budget,
+                sizes=sizes,
+            )
             return self.apply_optimize(loss, startup_program, pairs), pairs
 
     def backward(
@@ -104,9 +134,12 @@ class OptimizerWithMixedPrecision:
         loss: Variable,
         startup_program: Program | None = None,
         parameter_list: Sequence[Variable | str] | None = None,
-        no_grad_set: Any = None,
+        no_grad_set: Names = None,
         callbacks: Sequence[Callable[..., Any]] | None = None,
-        **chosen: Any,
+        *,
+        checkpoints: Checkpoints = None,
+        memory_budget: int | None = None,
+        sizes: SizesGiven = None,
     ) -> Pairs:
         """The pairs of parameter and scaled gradient, without an update."""
         if not isinstance(loss, Variable):
@@ -122,7 +155,16 @@ class OptimizerWithMixedPrecision:
         else:
             op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
             self._scaled_loss = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
-        return self._optimizer.backward(self._scaled_loss, startup_program, parameter_list, no_grad_set, callbacks, **chosen)
+        return self._optimizer.backward(
+            self._scaled_loss,
+            startup_program,
+            parameter_list,
+            no_grad_set,
+            callbacks,
+            checkpoints=checkpoints,
+            memory_budget=memory_budget,
+            sizes=sizes,
+        )
 
     def apply_optimize(self, loss: Variable, startup_program: Program | None, params_grads: Pairs) -> list[Operator]:
         """``apply_gradients``, with the startup program to use."""
@@ -162,6 +204,42 @@ class OptimizerWithMixedPrecision:
     @property
     def _scales(self) -> bool:
         return self._is_dynamic or self._init_loss_scaling != 1.0
+
+
+@overload
+def decorate(
+    optimizer: Optimizer,
+    amp_lists: AutoMixedPrecisionLists | None = None,
+    level: Level = "O1",
+    dtype: LowDtype = "float16",
+    master_weight: bool | None = None,
+    master_grad: bool = False,
+    init_loss_scaling: float = 65536.0,
+    incr_every_n_steps: int = 2000,
+    decr_every_n_nan_or_inf: int = 1,
+    incr_ratio: float = 2.0,
+    decr_ratio: float = 0.5,
+    use_dynamic_loss_scaling: bool | None = None,
+    use_amp_guard: bool = False,
+    use_promote: bool = False,
+) -> OptimizerWithMixedPrecision: ...
+
+
+@overload
+def decorate(
+    optimizer: Optimizer,
+    amp_lists: AutoMixedPrecisionLists | None = None,
+    init_loss_scaling: float = 32768.0,
+    incr_every_n_steps: int = 1000,
+    decr_every_n_nan_or_inf: int = 2,
+    incr_ratio: float = 2.0,
+    decr_ratio: float = 0.8,
+    use_dynamic_loss_scaling: bool = True,
+    use_pure_fp16: bool = False,
+    use_fp16_guard: bool | None = None,
+    use_bf16: bool = False,
+    use_promote: bool = False,
+) -> OptimizerWithMixedPrecision: ...
 
 
 def decorate(
@@ -209,40 +287,73 @@ def decorate(
     if not isinstance(optimizer, Optimizer):
         raise ArgumentTypeError(f"decorate takes an optimizer, not {type(optimizer).__name__}.")
     older = set(kwargs) & {"use_pure_fp16", "use_fp16_guard", "use_bf16"} or (args and isinstance(args[0], float))
+    form = _decorated_as_before if older else _decorated
     try:
-        given = SimpleNamespace(**bind_arguments("decorate", _OLDER if older else _FORM, (optimizer, amp_lists, *args), kwargs))
+        inspect.signature(form).bind(optimizer, amp_lists, *args, **kwargs)
     except TypeError as error:
-        raise ArgumentTypeError(f"{error}. See the documentation of decorate for the two forms.") from error
-    if older:
-        given.level, given.dtype = "O2" if given.use_pure_fp16 else "O1", "bfloat16" if given.use_bf16 else "float16"
-        given.use_amp_guard = given.use_pure_fp16 if given.use_fp16_guard is None else given.use_fp16_guard
-        given.use_dynamic_loss_scaling = None if given.use_bf16 else given.use_dynamic_loss_scaling
-    dtype = low_dtype(given.dtype)
-    if given.level not in ("O1", "O2", "OD"):
-        raise ArgumentError(f"level is 'O1', 'O2' or 'OD', not {given.level!r}.")
-    policy = ScalePolicy(given.incr_every_n_steps, given.decr_every_n_nan_or_inf, given.incr_ratio, given.decr_ratio)
-    _check(policy, given.init_loss_scaling)
-    if dtype == "bfloat16":
-        if given.use_dynamic_loss_scaling:
-            warnings.warn("bfloat16 has the range of float32, so its loss is not scaled.", stacklevel=2)
-        given.use_dynamic_loss_scaling, given.init_loss_scaling = False, 1.0
-    lists = amp_lists if amp_lists is not None else AutoMixedPrecisionLists(dtype=dtype)
-    rewriting = {"dtype": dtype, "lists": lists, "level": given.level, "use_guard": given.use_amp_guard}
-    rewriting["use_promote"] = given.use_promote
-    dynamic = given.use_dynamic_loss_scaling is not False
-    return OptimizerWithMixedPrecision(optimizer, rewriting, given.init_loss_scaling, dynamic, policy)
+        raise ArgumentTypeError(f"decorate(): {error}. See the documentation of decorate for the two forms.") from error
+    return form(optimizer, amp_lists, *args, **kwargs)
 
 
-_, _FORM = signature_of(
-    "decorate(optimizer, amp_lists=None, level='O1', dtype='float16', master_weight=None, master_grad=False, "
-    "init_loss_scaling=65536.0, incr_every_n_steps=2000, decr_every_n_nan_or_inf=1, incr_ratio=2.0, decr_ratio=0.5, "
-    "use_dynamic_loss_scaling=None, use_amp_guard=False, use_promote=False)"
-)
-_, _OLDER = signature_of(
-    "decorate(optimizer, amp_lists=None, init_loss_scaling=32768.0, incr_every_n_steps=1000, decr_every_n_nan_or_inf=2, "
-    "incr_ratio=2.0, decr_ratio=0.8, use_dynamic_loss_scaling=True, use_pure_fp16=False, use_fp16_guard=None, "
-    "use_bf16=False, use_promote=False)"
-)
+def _decorated(
+    optimizer: Optimizer,
+    amp_lists: AutoMixedPrecisionLists | None = None,
+    level: Level = "O1",
+    dtype: LowDtype = "float16",
+    master_weight: bool | None = None,
+    master_grad: bool = False,
+    init_loss_scaling: float = 65536.0,
+    incr_every_n_steps: int = 2000,
+    decr_every_n_nan_or_inf: int = 1,
+    incr_ratio: float = 2.0,
+    decr_ratio: float = 0.5,
+    use_dynamic_loss_scaling: bool | None = None,
+    use_amp_guard: bool = False,
+    use_promote: bool = False,
+) -> OptimizerWithMixedPrecision:
+    low = low_dtype(dtype)
+    if level not in ("O1", "O2", "OD"):
+        raise ArgumentError(f"level is 'O1', 'O2' or 'OD', not {level!r}.")
+    policy = ScalePolicy(incr_every_n_steps, decr_every_n_nan_or_inf, incr_ratio, decr_ratio)
+    _check(policy, init_loss_scaling)
+    if low == "bfloat16":
+        if use_dynamic_loss_scaling:
+            warnings.warn("bfloat16 has the range of float32, so its loss is not scaled.", stacklevel=3)
+        use_dynamic_loss_scaling, init_loss_scaling = False, 1.0
+    lists = amp_lists if amp_lists is not None else AutoMixedPrecisionLists(dtype=low)
+    rewriting = {"dtype": low, "lists": lists, "level": level, "use_guard": use_amp_guard, "use_promote": use_promote}
+    return OptimizerWithMixedPrecision(optimizer, rewriting, init_loss_scaling, use_dynamic_loss_scaling is not False, policy)
+
+
+def _decorated_as_before(
+    optimizer: Optimizer,
+    amp_lists: AutoMixedPrecisionLists | None = None,
+    init_loss_scaling: float = 32768.0,
+    incr_every_n_steps: int = 1000,
+    decr_every_n_nan_or_inf: int = 2,
+    incr_ratio: float = 2.0,
+    decr_ratio: float = 0.8,
+    use_dynamic_loss_scaling: bool = True,
+    use_pure_fp16: bool = False,
+    use_fp16_guard: bool | None = None,
+    use_bf16: bool = False,
+    use_promote: bool = False,
+) -> OptimizerWithMixedPrecision:
+    """Paddle's older form, in words of today's."""
+    return _decorated(
+        optimizer,
+        amp_lists,
+        "O2" if use_pure_fp16 else "O1",
+        "bfloat16" if use_bf16 else "float16",
+        init_loss_scaling=init_loss_scaling,
+        incr_every_n_steps=incr_every_n_steps,
+        decr_every_n_nan_or_inf=decr_every_n_nan_or_inf,
+        incr_ratio=incr_ratio,
+        decr_ratio=decr_ratio,
+        use_dynamic_loss_scaling=None if use_bf16 else use_dynamic_loss_scaling,
+        use_amp_guard=use_pure_fp16 if use_fp16_guard is None else use_fp16_guard,
+        use_promote=use_promote,
+    )
 
 
 def _check(policy: ScalePolicy, init_loss_scaling: float) -> None:

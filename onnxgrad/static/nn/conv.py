@@ -12,7 +12,8 @@ import onnxgrad.nn.functional as F
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.nn.functional.layout import channels_last
-from onnxgrad.nn.functional.windows import Numbers, Padding, numbers, pads_of
+from onnxgrad.nn.functional.windows import numbers, pads_of
+from onnxgrad.nn.types import Layout2D, Layout3D, Numbers, Padding
 from onnxgrad.static.nn.common import Attr, known_channels
 from onnxgrad.tensor.common import positive
 from onnxgrad.tensor.initializer import Constant, Initializer, Normal, XavierUniform
@@ -21,23 +22,22 @@ from onnxgrad.tensor.layer import LayerHelper
 __all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "deform_conv2d"]
 
 
-def _conv_nd(
+def _conv(
     axes: int,
     input: Variable,
     num_filters: int,
     filter_size: Numbers,
-    stride: Numbers = 1,
-    padding: Padding = 0,
-    dilation: Numbers = 1,
-    groups: int | None = None,
-    param_attr: Attr = None,
-    bias_attr: Attr = None,
-    use_cudnn: bool = True,
-    act: str | None = None,
-    name: str | None = None,
-    data_format: str = "NCHW",
+    stride: Numbers,
+    padding: Padding,
+    dilation: Numbers,
+    groups: int | None,
+    param_attr: Attr,
+    bias_attr: Attr,
+    use_cudnn: bool,
+    act: str | None,
+    name: str | None,
+    data_format: str,
 ) -> Variable:
-    """``conv2d`` along so many axes."""
     if not isinstance(use_cudnn, bool):
         raise ArgumentError(f"conv{axes}d: use_cudnn is True or False, not {use_cudnn!r}. It has no effect.")
     layer_name, options = f"conv{axes}d", {"stride": stride, "padding": padding, "dilation": dilation}
@@ -58,7 +58,7 @@ def conv2d(
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
-    data_format: str = "NCHW",
+    data_format: Layout2D = "NCHW",
 ) -> Variable:
     """Convolve [N, C, H, W] with new filters and add a new bias.
 
@@ -83,7 +83,7 @@ def conv2d(
         >>> static.nn.conv2d(static.data("x", [None, 3, 8, 8]), num_filters=4, filter_size=3).shape
         (-1, 4, 6, 6)
     """
-    return _conv_nd(
+    return _conv(
         2,
         input,
         num_filters,
@@ -114,13 +114,32 @@ def conv3d(
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
-    data_format: str = "NCDHW",
+    data_format: Layout3D = "NCDHW",
 ) -> Variable:
-    """``conv2d`` along three axes: the input has rank 5, and ``data_format`` is ``"NCDHW"`` or ``"NDHWC"``.
+    """Convolve [N, C, D, H, W] with new filters and add a new bias.
 
-    Args, Raises: as for ``conv2d``.
+    Args:
+        input: variable of rank 5 with a known number of channels.
+        num_filters: number of output channels.
+        filter_size, stride, dilation: one number or one per spatial axis.
+        padding: one number, one per axis, [front, back, top, bottom, left, right], pairs for all axes, ``"SAME"`` (which sets the
+            dilation to 1) or ``"VALID"``.
+        groups: channels are split into so many independent groups.
+        param_attr, bias_attr: attributes of filters (normal, std sqrt(2 / fan_in)) and bias (0); ``bias_attr=False`` for none.
+        act: activation applied last.
+        data_format: ``"NCDHW"`` or ``"NDHWC"``.
+
+    Returns:
+        A variable of rank 5 in the same layout.
+
+    Raises:
+        ProgramError: if the number of channels is not known.
+
+    Example:
+        >>> static.nn.conv3d(static.data("x", [None, 3, 8, 8, 8]), num_filters=4, filter_size=3).shape
+        (-1, 4, 6, 6, 6)
     """
-    return _conv_nd(
+    return _conv(
         3,
         input,
         num_filters,
@@ -138,24 +157,23 @@ def conv3d(
     )
 
 
-def _conv_nd_transpose(
+def _conv_transpose(
     axes: int,
     input: Variable,
     num_filters: int,
-    output_size: Numbers | None = None,
-    filter_size: Numbers | None = None,
-    padding: Padding = 0,
-    stride: Numbers = 1,
-    dilation: Numbers = 1,
-    groups: int | None = None,
-    param_attr: Attr = None,
-    bias_attr: Attr = None,
-    use_cudnn: bool = True,
-    act: str | None = None,
-    name: str | None = None,
-    data_format: str = "NCHW",
+    output_size: Numbers | None,
+    filter_size: Numbers | None,
+    padding: Padding,
+    stride: Numbers,
+    dilation: Numbers,
+    groups: int | None,
+    param_attr: Attr,
+    bias_attr: Attr,
+    use_cudnn: bool,
+    act: str | None,
+    name: str | None,
+    data_format: str,
 ) -> Variable:
-    """``conv2d_transpose`` along so many axes."""
     layer_name = f"conv{axes}d_transpose"
     options = {"stride": stride, "padding": padding, "dilation": dilation, "output_size": output_size}
     if filter_size is None:
@@ -178,7 +196,7 @@ def conv2d_transpose(
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
-    data_format: str = "NCHW",
+    data_format: Layout2D = "NCHW",
 ) -> Variable:
     """The transpose of a convolution: as the gradient of ``conv2d`` with respect to its input.
 
@@ -197,7 +215,7 @@ def conv2d_transpose(
         >>> static.nn.conv2d_transpose(static.data("x", [None, 3, 4, 4]), num_filters=2, filter_size=3, stride=2).shape
         (-1, 2, 9, 9)
     """
-    return _conv_nd_transpose(
+    return _conv_transpose(
         2,
         input,
         num_filters,
@@ -230,13 +248,26 @@ def conv3d_transpose(
     use_cudnn: bool = True,
     act: str | None = None,
     name: str | None = None,
-    data_format: str = "NCDHW",
+    data_format: Layout3D = "NCDHW",
 ) -> Variable:
-    """``conv2d_transpose`` along three axes: the input has rank 5, and ``data_format`` is ``"NCDHW"`` or ``"NDHWC"``.
+    """The transpose of a convolution: as the gradient of ``conv3d`` with respect to its input.
 
-    Args, Raises: as for ``conv2d_transpose``.
+    Args:
+        input: variable of rank 5 with a known number of channels.
+        num_filters: number of output channels.
+        output_size: spatial size of the result; the smallest possible unless given.
+        filter_size: the size of the filters; computed from ``output_size`` if None.
+        padding, stride, dilation, groups, param_attr, bias_attr, act, data_format: as in ``conv3d``; filters start Xavier uniform.
+
+    Raises:
+        ProgramError: if a size that is needed is not known.
+        ArgumentError: if neither ``output_size`` nor ``filter_size`` is given, or ``output_size`` is out of reach.
+
+    Example:
+        >>> static.nn.conv3d_transpose(static.data("x", [None, 3, 4, 4, 4]), num_filters=2, filter_size=3, stride=2).shape
+        (-1, 2, 9, 9, 9)
     """
-    return _conv_nd_transpose(
+    return _conv_transpose(
         3,
         input,
         num_filters,

@@ -15,6 +15,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.nn.functional.layout import is_last
 from onnxgrad.nn.functional.norm import divided_by_spectral_norm
+from onnxgrad.nn.types import Layout
 from onnxgrad.static.nn.common import Attr, known_channels
 from onnxgrad.tensor.initializer import Constant, Normal
 from onnxgrad.tensor.layer import LayerHelper
@@ -31,7 +32,7 @@ def batch_norm(
     epsilon: float = 1e-05,
     param_attr: Attr = None,
     bias_attr: Attr = None,
-    data_layout: str = "NCHW",
+    data_layout: Layout = "NCHW",
     in_place: bool = False,
     name: str | None = None,
     moving_mean_name: str | None = None,
@@ -62,8 +63,8 @@ def batch_norm(
         ParamAttr(moving_variance_name, Constant(1.0), trainable=False), "w", size, dtype, Constant(1.0)
     )
     layer.skip_names(2 if last else 3)
-    arguments = (input, mean, variance, scale, shift, not is_test, momentum, epsilon, data_layout, use_global_stats)
-    return layer.activate(F.batch_norm(*arguments, name=layer.name), act)
+    y = F.batch_norm(input, mean, variance, scale, shift, not is_test, momentum, epsilon, data_layout, use_global_stats, layer.name)
+    return layer.activate(y, act)
 
 
 def layer_norm(
@@ -125,7 +126,7 @@ def group_norm(
     param_attr: Attr = None,
     bias_attr: Attr = None,
     act: str | None = None,
-    data_layout: str = "NCHW",
+    data_layout: Layout = "NCHW",
     name: str | None = None,
 ) -> Variable:
     """Normalise groups of channels of each sample, then scale and shift each channel. Wu and He 2018.
@@ -155,7 +156,7 @@ def data_norm(
     act: str | None = None,
     epsilon: float = 1e-05,
     param_attr: dict[str, float] | None = None,
-    data_layout: str = "NCHW",
+    data_layout: Layout = "NCHW",
     in_place: bool = False,
     name: str | None = None,
     moving_mean_name: str | None = None,

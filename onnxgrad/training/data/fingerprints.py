@@ -1,22 +1,27 @@
-"""The data files of a run, as they were: a run that goes on with others is another run, and says so.
+"""The data of a run, as they were: a run that goes on with other files is another run, and ranks compare what they were given.
 
-Tests: tests/training/test_faults.py.
+Tests: tests/training/test_faults.py, tests/distributed/test_agreement.py.
 """
 
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from onnxgrad.errors import DataError, TrainingError
+import numpy as np
 
-__all__ = ["Fingerprints", "check_unchanged", "fingerprints_of"]
+from onnxgrad.errors import DataError, TrainingError
+from onnxgrad.training.data.rows import Array, Columns, Rows, RowSubset, Stream
+
+__all__ = ["Fingerprints", "check_unchanged", "content_of", "described", "fingerprints_of"]
 
 Fingerprints: TypeAlias = "dict[str, dict[str, Any]]"
 """By ``data`` and ``validation``: name, size and sha256 of the file."""
 _ENDS = 4096
+_PIECE = 1 << 20
 
 
 def fingerprints_of(**data: Any) -> Fingerprints:
@@ -66,3 +71,43 @@ def check_unchanged(then: Mapping[str, Mapping[str, Any]], now: Fingerprints) ->
             sizes = f"{was['size']:,} bytes" if was["size"] == file["size"] else f"{was['size']:,} bytes then, {file['size']:,} now"
             message = f"the file {file['name']!r} ({what}) is not what this run was trained on: {sizes}, another content"
             raise TrainingError(f"{message}. Put it back, or go on with accept_changed_data=True (--accept-changed-data).")
+
+
+def content_of(arrays: Mapping[str, Array]) -> int:
+    """Compute a checksum (CRC-32) of the names, dtypes, shapes and elements of arrays, which are read once, by pieces."""
+    checksum = 0
+    for name, array in arrays.items():
+        checksum = zlib.crc32(f"{name} {array.dtype.name} {array.shape}".encode(), checksum)
+        flat = array.reshape(1) if array.ndim == 0 else array
+        rows = max(1, _PIECE * len(flat) // max(1, array.nbytes))
+        for first in range(0, len(flat), rows):
+            piece = flat[first : first + rows]
+            if piece.dtype.hasobject:
+                checksum = zlib.crc32("\0".join(map(str, piece.ravel())).encode("utf-8", "backslashreplace"), checksum)
+            else:
+                checksum = zlib.crc32(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data, checksum)
+    return checksum
+
+
+def described(data: Rows | Stream | None, file: Mapping[str, Any] | None = None, batches: int | None = None) -> str:
+    """Describe data by a text that is the same for the same data, for ranks to compare.
+
+    Args:
+        data: of which arrays are read as a whole; None for none.
+        file: its fingerprint, if it was read from a file or folder.
+        batches: in an epoch, if it is a stream of a known number.
+    """
+    if data is None:
+        return "none"
+    parts = [] if file is None else [f"file of {file['size']:,} bytes, sha256 {file['sha256'][:16]}"]
+    if isinstance(data, RowSubset):
+        parts += [f"{len(data):,} of these examples (CRC {content_of({'rows': data.rows}):08x})", described(data.base)]
+    elif isinstance(data, Columns):
+        columns = [f"{name} {array.dtype.name}{list(array.shape[1:])}" for name, array in data.arrays.items()]
+        parts += [f"{len(data):,} examples", f"CRC {content_of(data.arrays):08x}", *columns]
+    elif isinstance(data, Rows):
+        parts += [f"{len(data):,} examples", *map(str, data.settings)]
+    else:
+        parts.append(f"{type(data).__name__} of {'unknown length' if batches is None else f'{batches:,} batches'}")
+    classes = {name: list(names) for name, names in data.classes.items()}
+    return ", ".join([*parts, f"classes {classes}"] if classes else parts)

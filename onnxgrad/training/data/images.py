@@ -190,6 +190,7 @@ class Pictures(Rows):
         changes: tuple[bool, bool, float],
     ) -> None:
         self.images, self.length, self.name, self.columns, self.how, self.changes = images, length, name, columns, how, changes
+        self.settings = [how, changes]
         self._pool: ThreadPoolExecutor | None = None
 
     def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:

@@ -18,7 +18,7 @@ import numpy as np
 from onnxgrad.core.state.inputs import COLUMN, as_array
 from onnxgrad.errors import ArgumentError, DataError
 
-__all__ = ["Batch", "Columns", "Data", "Rows", "Stream", "prefetched"]
+__all__ = ["Array", "Batch", "Columns", "Data", "RowSubset", "Rows", "Stream", "prefetched"]
 
 Array = np.ndarray[Any, Any]
 Batch: TypeAlias = "dict[str, Array]"
@@ -37,6 +37,7 @@ class Rows:
         remarks: lines on how the data was understood.
         classes: by target column, names of the classes by number, where labels are words.
         decoders: by column of word numbers, a function that gives their text.
+        settings: what else examples depend on, which ranks compare by its text.
     """
 
     length: int
@@ -45,6 +46,7 @@ class Rows:
     remarks: Sequence[str] = ()
     classes: Mapping[str, Sequence[str]] = MappingProxyType({})
     decoders: Mapping[str, Callable[[Array], str]] = MappingProxyType({})
+    settings: Sequence[object] = ()
 
     def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
         """The examples of these numbers; ``epoch``, a seed and the number of an epoch, is None where nothing is random."""

@@ -11,7 +11,7 @@ from typing import Any
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor, step_schedules
-from onnxgrad.distributed.agreement import broadcast_state, check_equal, check_numbers, fingerprint
+from onnxgrad.distributed.agreement import broadcast_state, check_equal, fingerprint, versions
 from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute
 from onnxgrad.distributed.pipeline import PipelineStep
 from onnxgrad.distributed.strategy import Strategy
@@ -89,10 +89,10 @@ class RankStep:
         """A step, or the gradients of one that ``apply`` ends, and what is fetched; None for what other ranks have.
 
         Raises:
-            TrainingError: on all ranks, if one has taken another ``number`` of steps.
+            TrainingError: on all ranks, if one has taken another ``number`` of steps, has other rows or another rate.
         """
         if self.exchange is not None:
-            self.exchange.part, self.exchange.number = part, number
+            self.exchange.part, self.exchange.step.number = part, number
         return list(executor.run(self.program, dict(feed), list(fetches)))
 
     def apply(self, executor: Executor) -> None:
@@ -175,7 +175,7 @@ class PipelinedStep(RankStep):
     ) -> list[Any]:
         """Compute the gradients of a part of the batch and the fetches: the loss of all, None for those of other ranks."""
         assert self._step is not None
-        check_numbers(self.transport, number)
+        self._step.check.number = number
         values = self._step.compute(feed, part)
         return [values.get(v.name) for v in fetches]
 
@@ -186,8 +186,7 @@ class PipelinedStep(RankStep):
 
     def _agreed_step(self, executor: Executor, fetches: Sequence[Variable]) -> PipelineStep:
         if not self._agreed:
-            mine = fingerprint(self.program, list(self.program.updates), self.strategy)
-            check_equal(self.transport, mine, "it has another program, or trains other parameters")
+            check_equal(self.transport, {**versions(), **fingerprint(self.program, list(self.program.updates), self.strategy)})
             broadcast_state(self.transport, [v for v in self.program.list_vars() if v.persistable], self.program.active_scope())
             self._agreed = True
         elif self._step is not None:

@@ -5,6 +5,8 @@ Tests: tests/distributed/test_trainer.py.
 
 from __future__ import annotations
 
+import itertools
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -16,12 +18,14 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import take_parts
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.distributed.agreement import Subject, check_equal
 from onnxgrad.distributed.environment import current, init, share_of_cores
-from onnxgrad.distributed.exchange import Part, gathered_part
+from onnxgrad.distributed.exchange import Part, gathered_sizes
 from onnxgrad.distributed.strategy import Strategy, check_together
 from onnxgrad.distributed.transport import Alone, Transport
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
+from onnxgrad.training.data.fingerprints import content_of
 from onnxgrad.training.data.rows import Batch, Rows, Stream
 from onnxgrad.training.ranks.rank_step import PipelinedStep, RankStep
 from onnxgrad.training.run.folder import RunFolder
@@ -69,17 +73,20 @@ def part_of(batch: Batch, transport: Transport | _Row) -> PartBatch:
     for name, size in sizes.items():
         if size != whole:
             raise DataError(f"ranks cut a batch along its first axis, of which column {name!r} has {size} and others {whole}.")
-    rows, part = _rows(whole, transport)
+    rows, part = _rows(whole, transport, content_of(batch))
     part_batch = PartBatch({name: array[rows] for name, array in batch.items()})
     part_batch.whole, part_batch.part = whole, part
     return part_batch
 
 
-def _rows(whole: int, transport: Transport | _Row) -> tuple[slice, Part]:
+def _rows(whole: int, transport: Transport | _Row, batch_hash: int) -> tuple[slice, Part]:
+    """The rows of a batch that a rank has, and its part, which notes the hash of the whole"""
     size, more = divmod(whole, transport.world_size)
     first = transport.rank * size + min(transport.rank, more)
     count = size + (transport.rank < more)
-    return (slice(first, first + count), Part(first, count)) if count else (slice(0, 1), Part(0, 1, counts=False))
+    if not count:
+        return slice(0, 1), Part(0, 1, counts=False, rows=batch_hash)
+    return slice(first, first + count), Part(first, count, rows=batch_hash)
 
 
 class _Parts(Stream):
@@ -104,7 +111,9 @@ class _Parts(Stream):
             yield from (part_of(batch, self.transport) for batch in self.source.batches(batch_size, **order))
             return
         for chosen in self.source.numbers(batch_size, **order):
-            rows, part = _rows(len(chosen), self.transport)
+            # Random changes of examples follow from the seed, the epoch and the number of a row.
+            order_hash = zlib.crc32(np.array([seed, epoch, *chosen], np.int64).data)
+            rows, part = _rows(len(chosen), self.transport, order_hash)
             part_batch = PartBatch(self.source.take(chosen[rows], (seed, epoch)))
             part_batch.whole, part_batch.part = len(chosen), part
             yield part_batch
@@ -143,6 +152,7 @@ class Ranks:
     def __init__(self, transport: Transport, strategy: Strategy) -> None:
         self.transport, self.strategy = transport, strategy
         self.are_many = transport.world_size > 1
+        self.has_agreed = not self.are_many
         self.is_first = transport.rank == 0
         self.step: RankStep
         self._row = _Row(transport.rank // strategy.pipeline, transport.world_size // strategy.pipeline)
@@ -195,6 +205,40 @@ class Ranks:
         """Threads of an operator: ranks of one machine share its cores."""
         return share_of_cores() if wanted is None and self.are_many else wanted
 
+    # A run -----------------------------------------------------------------------------------------------------------
+
+    def agree(self, subjects: Mapping[str, Subject]) -> None:
+        """Compare what ranks were given, before a first step.
+
+        Raises:
+            TrainingError: on all ranks, naming those that differ.
+        """
+        check_equal(self.transport, subjects)
+        self.has_agreed = True
+
+    def while_all_have(self, source: Rows | Stream, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """The batches of an epoch; before each one of a stream, whose end nobody knows, ranks tell each other that they have it.
+
+        Args:
+            source: that they come from, as ``source`` gives it.
+            batches: this rank's parts.
+
+        Raises:
+            TrainingError: on all ranks, naming those whose stream has ended before the others' or goes on.
+        """
+        if not isinstance(source, _Parts) or isinstance(source.source, Rows):
+            yield from batches
+            return
+        for number, batch in enumerate(itertools.chain(batches, [None])):
+            has = np.array([batch is not None], np.float64)
+            self.transport.all_reduce_(has)
+            if has[0] not in (0, self.transport.world_size):
+                course = f"ends after batch {number}" if batch is None else f"has a batch {number + 1}"
+                action = "Give all ranks the same batches"
+                check_equal(self.transport, {"another number of batches: the stream": Subject(course, action)})
+            if batch is not None:
+                yield batch
+
     # A step ----------------------------------------------------------------------------------------------------------
 
     def source(self, source: Rows | Stream) -> Rows | Stream:
@@ -211,10 +255,19 @@ class Ranks:
             self.part = self._gathered(len(next(iter(batch.values()))))
 
     def _gathered(self, count: int) -> Part:
-        """The part of a row whose ranks were each given the same examples, of this number"""
-        stage = self.transport.rank % self.strategy.pipeline
-        before = gathered_part(self.transport, 0 if stage else count).first
-        return Part(before - (count if stage else 0), count)
+        """The part of a row whose ranks are each given the same examples, of this number
+
+        Raises:
+            TrainingError: on all ranks, if those of a row have another number.
+        """
+        sizes = gathered_sizes(self.transport, count)
+        stages = self.strategy.pipeline
+        firsts = np.repeat(sizes[::stages], stages)
+        for rank in np.flatnonzero(sizes != firsts)[:1]:
+            ranks = f"rank {rank} of {self.transport.world_size} has {sizes[rank]} examples, and rank {rank - rank % stages}"
+            message = f"{ranks}, the first stage of its row, {firsts[rank]}"
+            raise TrainingError(f"{message}. Give all ranks of a row the same batch.")
+        return Part(int(sizes[::stages][: self._row.rank].sum()), count)
 
     def begin(self, executor: Executor, feed: Batch, fetches: list[Variable]) -> None:
         """Before the first step, which may be undone where this is not: make sure that all ranks train the same, from one state."""

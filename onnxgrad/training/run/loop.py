@@ -91,7 +91,7 @@ class TrainingLoop:
         later = None if examples is None else examples * (plan.epochs - trainer.state.epoch - 1)
         shown = trainer.ranks.is_first and plan.verbose
         with Progress(title, examples, trainer.state.means.count, shown, note, later) as progress:
-            if not self._train_on(prefetched(rest, plan.prefetch), progress):
+            if not self._train_on(trainer.ranks.while_all_have(self.source, prefetched(rest, plan.prefetch)), progress):
                 return False
             progress.say("evaluating")
             row = self._row()

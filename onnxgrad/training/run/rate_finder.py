@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError, TrainingError
 from onnxgrad.internal.files import writing
 from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.training.ranks.subjects import sweep_subjects
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
@@ -72,11 +73,14 @@ def find_learning_rate(
 
     Raises:
         ArgumentError: if the rates are none, or there are fewer than 10 steps.
-        TrainingError: if the loss never falls.
+        TrainingError: if the loss never falls. On all ranks, if they were given other data or options.
     """
     if not 0 < lowest < highest < math.inf or steps < 10:
         raise ArgumentError(f"a sweep has rates 0 < lowest < highest and 10 steps or more, not {lowest}, {highest}, {steps}.")
     source, _ = trainer.open(data)
+    if trainer.ranks.are_many:
+        # A difference between ranks that a step tells would be taken for the end of the sweep.
+        trainer.ranks.agree(sweep_subjects(trainer, source, batch_size, [lowest, highest, steps]))
     scope, state, held = trainer.program.active_scope(), trainer.state, trainer.optimizer._learning_rate
     kept = scope.copy()
     rates: list[float] = []

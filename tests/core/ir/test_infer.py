@@ -6,7 +6,7 @@ import pytest
 from onnx import TypeProto
 
 import onnxgrad as paddle
-from onnxgrad import errors
+from onnxgrad import errors, static
 from onnxgrad.core.ir.copying import copy_block
 from onnxgrad.core.ir.infer import (
     FOREIGN,
@@ -427,3 +427,21 @@ def test_one_hot_of_another_depth_is_another_type():
         indices, values = program.constant(np.array([0, 1])), program.constant(np.array([0.0, 1.0], np.float32))
         y = program.global_block().build.OneHot(indices, program.constant(np.array(depth, np.float32)), values)
         assert y.dims == (2, int(depth))
+
+
+@pytest.mark.parametrize("name", ["int64", "int32", "bool", "uint8"])
+@pytest.mark.parametrize("shape", [(2, 3), (1, 2, 1), (4,), ()])
+def test_the_elements_of_a_constant_are_not_those_of_an_input_of_its_type(name, shape):
+    """What is inferred is remembered by operator and operands; a constant of two axes once counted as any tensor of its type"""
+    count = int(np.prod(shape))
+    program = Program()
+    build = program.global_block().build
+    constant = program.constant((np.arange(count) % 2).reshape(shape).astype(name))
+    assert build.Identity(constant).entries is not None
+    x = static.data("x", list(shape), name)
+    with static.program_guard(x.block.program):
+        copies = [x.block.build.Identity(x), paddle.assign(x), x.clone()]
+    assert [copy.entries for copy in copies] == [None] * 3
+    value = (np.arange(count).reshape(shape) + 1).astype(name)
+    for result in static.Executor().run(x.block.program, {"x": value}, copies):
+        np.testing.assert_array_equal(result, value)

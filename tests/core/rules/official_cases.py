@@ -415,7 +415,7 @@ class _Comparison:
         feeds = {**point.inputs, **{v.name: seed for v, seed in zip(self.cotangents, seeds, strict=True)}}
         values = iter(run_gradient(self.model, feeds, self.on_engine) if self.model is not None else [])
         for v, g in zip(self.path.sources, self.found, strict=True):
-            value = point.inputs[v.name] if v.name in point.inputs else v.value.numpy()
+            value = point.inputs[v.name] if v.name in point.inputs else (v.value or v.default).numpy()
             got = next(values) if g is not None else None
             if got is not None and v.name in self.path.settings and not any(leaf.any() for leaf in leaves(got)):
                 self.fixed |= {v.name}

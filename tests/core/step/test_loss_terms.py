@@ -75,7 +75,7 @@ def test_terms_of_parts_make_the_loss_of_the_whole(make, count):
             weight = float(weight[0].reshape(())) if weight else 1.0
             sums += [float(value.reshape(())) * weight if weight else 0.0, weight]
         total += sums[0] / sums[1] if term.reduction == "mean" else sums[0]
-    np.testing.assert_allclose(total, expected.reshape(()), rtol=1e-5)
+    np.testing.assert_allclose(total, expected.reshape(()), rtol=1e-5, atol=1e-5)
 
 
 def test_one_term_is_asked_for_where_parts_are_put_together_afterwards():

@@ -5,7 +5,7 @@ Tests: tests/nn/test_losses_ignored.py, tests/nn/test_functional.py.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.nn.functional.loss import guarded_classes, open_loss
+from onnxgrad.nn.types import Reduction
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis
 from onnxgrad.tensor.layer import LayerHelper
 
@@ -24,25 +25,28 @@ def cross_entropy(
     label: Variable,
     weight: Variable | None = None,
     ignore_index: int = -100,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     soft_label: bool = False,
     axis: int = -1,
     use_softmax: bool = True,
     label_smoothing: float = 0.0,
     name: str | None = None,
 ) -> Variable:
-    """Cross-entropy between ``input`` and ``label``.
+    """Compute the cross-entropy between ``input`` and ``label``.
 
     Args:
-        input: logits (or probabilities if ``use_softmax`` is False), classes along ``axis``.
-        label: integer classes, of input's shape without ``axis`` or with 1 there; with ``soft_label``, probabilities of
-            input's shape.
-        weight: one factor per class.
+        input: logits (or probabilities if ``use_softmax`` is False), classes along ``axis``: [N, classes] or [N, classes, ...].
+        label: integer classes, of input's shape without ``axis`` or with 1 there; with ``soft_label``, probabilities of input's
+            shape.
+        weight: one factor for each class; 1 unless given.
         ignore_index: rows of this label count for nothing.
-        reduction: 'mean' (over the weight of the rows that count; 0 if there are none), 'sum' or 'none'. As in Paddle, static and
-            dynamic, a negative ``ignore_index`` without weights leaves ignored rows in the divisor of the mean.
+        reduction: 'mean' (over the weight of the rows that count; 0 if there are none), 'sum' or 'none'. As in Paddle, a negative
+            ``ignore_index`` without weights leaves ignored rows in the divisor of the mean.
+        soft_label: whether labels are distributions.
         axis: the class axis.
-        label_smoothing: mix the labels with the uniform distribution.
+        use_softmax: False if ``input`` holds probabilities already.
+        label_smoothing: the part of the uniform distribution that is mixed into the labels, from 0 to 1.
+        name: prefix of the names of the results in a program; None to count one.
 
     Returns:
         A scalar, or for 'none' one value per row, of the label's shape. A class that is not there is refused where it is fed, and
@@ -179,6 +183,32 @@ def _soft(
     return layer.result("Div", op.ReduceSum(losses, keepdims=0), _or_one(op, op.ReduceSum(counted, keepdims=0)))
 
 
+@overload
+def softmax_with_cross_entropy(
+    logits: Variable,
+    label: Variable,
+    soft_label: bool = False,
+    ignore_index: int = -100,
+    numeric_stable_mode: bool = True,
+    return_softmax: Literal[False] = False,
+    axis: int = -1,
+) -> Variable: ...
+
+
+@overload
+def softmax_with_cross_entropy(
+    logits: Variable,
+    label: Variable,
+    soft_label: bool = False,
+    ignore_index: int = -100,
+    numeric_stable_mode: bool = True,
+    *,
+    return_softmax: Literal[True],
+    axis: int = -1,
+) -> tuple[Variable, Variable]: ...
+
+
+@overload
 def softmax_with_cross_entropy(
     logits: Variable,
     label: Variable,
@@ -187,8 +217,32 @@ def softmax_with_cross_entropy(
     numeric_stable_mode: bool = True,
     return_softmax: bool = False,
     axis: int = -1,
-) -> Any:
-    """Cross-entropy of each row, with size 1 on the class axis; with ``return_softmax``, the probabilities too.
+) -> Variable | tuple[Variable, Variable]: ...
+
+
+def softmax_with_cross_entropy(
+    logits: Variable,
+    label: Variable,
+    soft_label: bool = False,
+    ignore_index: int = -100,
+    numeric_stable_mode: bool = True,
+    return_softmax: bool = False,
+    axis: int = -1,
+) -> Variable | tuple[Variable, Variable]:
+    """Compute the cross-entropy of each row, with size 1 on the class axis; with ``return_softmax``, the probabilities too.
+
+    Args:
+        logits: floats, classes along ``axis``.
+        label: integer classes, with size 1 on ``axis`` or without it; with ``soft_label``, probabilities of the shape of
+            ``logits``.
+        soft_label: whether labels are distributions.
+        ignore_index: rows of this label give 0.
+        numeric_stable_mode: accepted for compatibility: the computation is always stable.
+        return_softmax: also give the probabilities.
+        axis: the class axis.
+
+    Raises:
+        ArgumentError: if the rank of ``label`` does not fit.
 
     Example:
         >>> logits, label = static.data("logits", [None, 10]), static.data("label", [None, 1], "int64")
@@ -212,14 +266,21 @@ def nll_loss(
     label: Variable,
     weight: Variable | None = None,
     ignore_index: int = -100,
-    reduction: str = "mean",
+    reduction: Reduction = "mean",
     name: str | None = None,
 ) -> Variable:
-    """-input at the class of the label, for logarithms of probabilities of shape [N, C] or [N, C, ...].
+    """Take -input at the class of the label, for logarithms of probabilities.
 
     Args:
-        weight: one factor per class; the mean divides by the sum of the factors that count, and is 0 where none does.
+        input: logarithms of probabilities: [N, classes] or [N, classes, ...].
+        label: integer classes: [N] or [N, ...].
+        weight: one factor for each class; the mean divides by the sum of the factors that count, and is 0 where none does.
         ignore_index: rows of this label count for nothing.
+        reduction: 'mean' or 'sum' of all rows, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction.
 
     Example:
         >>> F.nll_loss(static.data("x", [None, 3]), static.data("label", [None], "int64")).shape
