@@ -53,4 +53,4 @@ distributed.Strategy(sharding=3)  # error
 distributed.Strategy(batch_norm="global")  # error
 distributed.run_local("2", lambda transport: 3)  # error
 distributed.fleet.is_first_wroker()  # error
-og.amp.is_float16_supported(3)  # error
+og.amp.is_float16_suported()  # error
