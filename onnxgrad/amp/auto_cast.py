@@ -170,11 +170,11 @@ def decorate(
     return models if optimizers is None else (models, optimizers)
 
 
-def is_float16_supported(device: Any = None) -> bool:
+def is_float16_supported(device: str | None = None) -> bool:
     """Whether float16 computes; on the CPU it does, between Casts, and is not faster."""
     return True
 
 
-def is_bfloat16_supported(device: Any = None) -> bool:
+def is_bfloat16_supported(device: str | None = None) -> bool:
     """Whether eager tensors compute in bfloat16, which onnxruntime's CPU provider does not."""
     return False

@@ -134,7 +134,7 @@ class GradScaler:
             self._adapt(bool(self._overflowed))
         self._unscaled, self._stepped, self._overflowed = set(), set(), set()
 
-    def minimize(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+    def minimize(self, optimizer: Optimizer, *args: object, **kwargs: object) -> None:
         """``step`` and ``update``; what would go to ``optimizer.minimize`` is not needed."""
         self.step(optimizer)
         self.update()
