@@ -13,7 +13,7 @@ import pickle
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -241,7 +241,8 @@ def load_inference_model(
     """
     path = path_prefix if path_prefix.endswith(".onnx") else path_prefix + ".onnx"
     program = from_onnx(path)
-    return program, [v.name for v in program.inputs], list(program.outputs)
+    # Paddle gives a list, whose entries a checker could not tell apart.
+    return cast("tuple[Program, list[str], list[Variable]]", [program, [v.name for v in program.inputs], list(program.outputs)])
 
 
 def _variables(what: str, variables: Variable | Sequence[Variable]) -> list[Variable]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,7 +82,7 @@ class Callbacks:
             method = self._method(one, "on_end")
             try:
                 if method is not None:
-                    method(trainer, row)
+                    _end(method, trainer, row)
             except Exception as failure:
                 if first is None:
                     first = failure
@@ -96,6 +97,16 @@ class Callbacks:
             method: Callable[..., Any] | None = getattr(one, event, None)
             return method
         return one if event == "on_epoch" else None
+
+
+def _end(method: Callable[..., Any], trainer: Trainer, row: Row) -> None:
+    """Call ``on_end``; one that was written for earlier versions takes the trainer alone."""
+    try:
+        inspect.signature(method).bind(trainer, row)
+    except TypeError:
+        method(trainer)
+    else:
+        method(trainer, row)
 
 
 _EVENTS = ("on_begin", "on_step", "on_evaluate", "on_epoch", "on_checkpoint", "on_end")

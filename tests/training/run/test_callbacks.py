@@ -17,8 +17,9 @@ import onnx
 import pytest
 
 from onnxgrad.errors import OnnxGradError
-from onnxgrad.training import Callback, MLflow, TensorBoard
+from onnxgrad.training import Callback, MLflow, TensorBoard, Trainer
 from onnxgrad.training.run import progress
+from tests.training import small
 from tests.training.small import data, model
 from tests.training.test_trainer import trainer
 
@@ -305,3 +306,15 @@ class TestCommand:
             capture_output=True,
         )
         assert list((tmp_path / "run" / "tensorboard").glob("events.*"))
+
+
+def test_an_on_end_that_takes_the_trainer_alone_is_called_as_before():
+    ended = []
+
+    class Earlier(Callback):
+        def on_end(self, trainer):
+            ended.append(trainer.step_number)
+
+    trainer = Trainer(small.model(), loss="cross_entropy", seed=1)
+    trainer.fit(small.data(), 1, batch_size=20, callbacks=[Earlier()], verbose=False)
+    assert ended == [2]
