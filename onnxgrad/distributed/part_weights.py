@@ -40,6 +40,8 @@ class PartWeights:
     def feeds(self, feed: Mapping[str, Any], counts: bool) -> dict[str, Any]:
         """The weight of this part over that of the whole batch, for each term; ranks wait for each other here.
 
+        Where nothing counts on any rank it is NaN, as the loss of one process is.
+
         Args:
             feed: this rank's part of the batch, by input name.
             counts: whether its examples count.
@@ -47,7 +49,8 @@ class PartWeights:
         own = self._own(feed) if counts else np.zeros(len(self._weights))
         self.totals = own.copy()
         self.transport.all_reduce_(self.totals)
-        shares = np.divide(own, self.totals, out=np.zeros_like(own), where=self.totals != 0)
+        with np.errstate(invalid="ignore"):
+            shares = own / self.totals
         return {v.name: np.array(share, np.float32) for v, share in zip(self._weights, shares, strict=True)}
 
     def _own(self, feed: Mapping[str, Any]) -> Any:

@@ -105,8 +105,15 @@ def test_a_step_in_which_nothing_counts_on_any_rank_says_so():
     for accumulate in (1, 2):
         history, _ = fitted(UNEVEN, accumulate, loss=LABELS)
         assert np.isfinite([row["loss"] for row in history]).all()
-    with pytest.raises(TrainingError, match="the loss is nan"):
-        fitted(nothing, loss=LABELS)
+    for loss in (LABELS, [LABELS, BESIDE]):
+        with pytest.raises(TrainingError, match="the loss is nan"):
+            fitted(nothing, loss=loss)
+
+        def work(transport, loss=loss):
+            with pytest.raises(TrainingError, match="the loss is nan"):
+                fitted(nothing, loss=loss, distributed=True)
+
+        on_ranks(3, work)
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 24])
