@@ -247,6 +247,9 @@ class GradientExchange(_Sharing):
         self._gradient_ids = list(map(id, gradients))
         # Counters, which an optimizer may read too, are the same on all ranks.
         numbers = [v for v in gradients if v.is_float or v.dtype.name == "bool"]
+        if self.synchronises is not None:
+            # So are statistics of all ranks together.
+            numbers = [v for v in numbers if not _is_statistic(v)]
         limit = int(self.strategy.bucket_megabytes * 1e6)
         sent = [v for v in numbers if not _is_statistic(v)]
         count = stages_of(self.strategy, self.transport, sum(map(bytes_of, sent))) if self.sends else 1
@@ -294,6 +297,8 @@ class GradientExchange(_Sharing):
         else:
             loss, weight = under_way.loss, under_way.weight
             under_way.finish(range(len(self._buckets.flat)))
+        if not self.sends and self.synchronises is not None:
+            self._set_weight(self.weight)
         if self._owner_of:
             check_sent(self.transport, self._compression)
         if self.sends:
@@ -344,8 +349,6 @@ class GradientExchange(_Sharing):
         totals, losses, is_bad = table[: len(weights)], table[len(weights) : -1].tolist(), table[-1]
         if is_bad:
             self._poison()
-        if not self.sends and self.synchronises is not None:
-            self._set_weight(float(totals[0]))
         if not totals.any() and not self.sends:
             return 0.0, None
         if not totals.any():
@@ -373,7 +376,8 @@ class GradientExchange(_Sharing):
         return _number(value) * (1.0 if is_plain else weight)
 
     def _set_weight(self, total: float) -> None:
-        """Let the program weigh gradients, and count, by the mean weight of ranks in place of that of this part"""
+        """Let the program weigh gradients, and count, by the mean weight of ranks in place of that of this part, also where this
+        part does not count"""
         views = self._views(dict(enumerate(self._buckets.flat)))
         for v in self._weights:
             if v is not None:

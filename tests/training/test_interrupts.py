@@ -12,6 +12,7 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import distributed, static
+from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.step import cut, make as making
 from onnxgrad.distributed import run_local
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, FeedError, TrainingError
@@ -20,6 +21,13 @@ from tests.interrupting import interrupt, visits_of
 from tests.training.small import data, model, weights
 
 BATCH = data(8)
+
+
+@pytest.fixture(autouse=True)
+def floating_point_mode():
+    """What is raised between the end of a run and what puts the mode back leaves it, in the thread of all later tests."""
+    with FloatingPointMode(flushes=False):
+        yield
 
 
 @pytest.fixture(autouse=True)

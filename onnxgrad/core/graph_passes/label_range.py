@@ -145,7 +145,9 @@ def _spoil(graph: Graph, build: Any, op: Operator, loss: Operator, guard: _Guard
     """Make the gradient of the scores NaN where the loss is, by what the rule of the loss multiplies it by"""
     nothing = build.Unsqueeze(guard.nothing, [1]) if loss.attr("reduction") == "none" else guard.nothing
     if loss.type == "NegativeLogLikelihoodLoss" and op.type == "ScatterElements":
-        op.inputs[2] = build.Add(op.inputs[2], nothing)
+        # Along axis 1 at the labels of rows; the gradient of the weights of classes adds all rows up, one after the other.
+        rows = nothing if op.attr("axis") == 1 or loss.attr("reduction") != "none" else build.Reshape(guard.nothing, [-1])
+        op.inputs[2] = build.Add(op.inputs[2], rows)
     if not is_piece(op, LESS_ONE_AT_LABEL):
         return
     less = op.outputs[0]

@@ -64,5 +64,10 @@ class FloatingPointMode:
             _LIBM.fesetenv(now)
 
     def __exit__(self, *error: object) -> None:
-        if _LIBM is not None:
+        if _LIBM is None:
+            return
+        try:
             _LIBM.fesetenv(self._before)
+        except KeyboardInterrupt:
+            _LIBM.fesetenv(self._before)
+            raise

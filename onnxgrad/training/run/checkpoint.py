@@ -16,7 +16,6 @@ import numpy as np
 
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.variable import set_values
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import UnknownName
 from onnxgrad.internal.tensor_file import TensorFile, read_tensors, write_tensors
@@ -108,8 +107,11 @@ def check_tensors(program: Programs, file: TensorFile) -> None:
 
 
 def set_tensors(program: Programs, file: TensorFile, scope: Scope | None = None) -> None:
-    """Set the variables of a program to what ``check_tensors`` has seen, all at once."""
-    set_values(((v, file.arrays[v.name]) for v in _state(program)), scope)
+    """Set the variables of a program to what ``check_tensors`` has seen, all of them also where this is interrupted."""
+    where = scope or _as_list(program)[0].active_scope()
+    where.defer(_Loaded(where, _state(program), file))
+    if not where.changes:
+        where.finish()
     for exchange in _exchanges(program):
         rests = {name.removeprefix(_REST): array for name, array in file.arrays.items() if name.startswith(_REST)}
         exchange.set_rests(rests)
@@ -120,6 +122,23 @@ def set_tensors(program: Programs, file: TensorFile, scope: Scope | None = None)
             of_ranks.setdefault(int(rank), {})[own] = array
     for exchange in _summing(program):
         exchange.set_sums([of_ranks[rank] for rank in sorted(of_ranks)], scope or _as_list(program)[0].active_scope())
+
+
+class _Loaded:
+    """Tensors of a file that take the place of present values one after the other, so that no second copy of all is held.
+
+    What was interrupted is gone on with before anybody reads the scope.
+    """
+
+    def __init__(self, scope: Scope, state: Sequence[Any], file: TensorFile) -> None:
+        self._scope, self._state, self._file = scope, state, file
+        self.has_begun = False
+
+    def finish(self) -> None:
+        """Set all values."""
+        for v in self._state:
+            self._scope.set(v.name, self._file.arrays[v.name], v)
+            self.has_begun = True
 
 
 def graph_hash(program: Programs) -> str:
