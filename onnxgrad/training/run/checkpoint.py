@@ -108,20 +108,13 @@ def check_tensors(program: Programs, file: TensorFile) -> None:
 
 def set_tensors(program: Programs, file: TensorFile, scope: Scope | None = None) -> None:
     """Set the variables of a program to what ``check_tensors`` has seen, all of them also where this is interrupted."""
-    where = scope or _as_list(program)[0].active_scope()
-    where.defer(_Loaded(where, _state(program), file))
-    if not where.changes:
-        where.finish()
     for exchange in _exchanges(program):
         rests = {name.removeprefix(_REST): array for name, array in file.arrays.items() if name.startswith(_REST)}
         exchange.set_rests(rests)
-    of_ranks: dict[int, dict[str, Any]] = {}
-    for name, array in file.arrays.items():
-        if _is_sum(name, file):
-            rank, own = _SUM.fullmatch(name).groups()  # type: ignore[union-attr]
-            of_ranks.setdefault(int(rank), {})[own] = array
-    for exchange in _summing(program):
-        exchange.set_sums([of_ranks[rank] for rank in sorted(of_ranks)], scope or _as_list(program)[0].active_scope())
+    where = scope or _as_list(program)[0].active_scope()
+    where.defer(_Loaded(where, program, file))
+    if not where.changes:
+        where.finish()
 
 
 class _Loaded:
@@ -130,15 +123,22 @@ class _Loaded:
     What was interrupted is gone on with before anybody reads the scope.
     """
 
-    def __init__(self, scope: Scope, state: Sequence[Any], file: TensorFile) -> None:
-        self._scope, self._state, self._file = scope, state, file
+    def __init__(self, scope: Scope, program: Programs, file: TensorFile) -> None:
+        self._scope, self._program, self._file = scope, program, file
         self.has_begun = False
 
     def finish(self) -> None:
-        """Set all values."""
-        for v in self._state:
+        """Set all values, then the sums of gradients that each rank has of its own."""
+        for v in _state(self._program):
             self._scope.set(v.name, self._file.arrays[v.name], v)
             self.has_begun = True
+        of_ranks: dict[int, dict[str, Any]] = {}
+        for name, array in self._file.arrays.items():
+            if _is_sum(name, self._file):
+                rank, own = _SUM.fullmatch(name).groups()  # type: ignore[union-attr]
+                of_ranks.setdefault(int(rank), {})[own] = array
+        for exchange in _summing(self._program):
+            exchange.set_sums([of_ranks[rank] for rank in sorted(of_ranks)], self._scope)
 
 
 def graph_hash(program: Programs) -> str:
