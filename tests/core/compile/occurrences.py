@@ -307,7 +307,8 @@ def run_by_onnxruntime(model: ModelProto, feed: dict[str, np.ndarray]) -> list[n
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     read = {entry.name for entry in session.get_inputs()}
-    return [np.asarray(y) for y in session.run(None, {name: array for name, array in feed.items() if name in read})]
+    # Copies: onnxruntime writes the new statistics of a BatchNormalization over those that are fed.
+    return [np.asarray(y) for y in session.run(None, {name: array.copy() for name, array in feed.items() if name in read})]
 
 
 # The table -------------------------------------------------------------------------------------------------------------

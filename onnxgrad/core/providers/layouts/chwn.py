@@ -42,9 +42,12 @@ CHWN = Pass("chwn", use_chwn_layout, rounding="order", gain=CPU_FORMS)
 
 def _by_pixels(v: Variable | None) -> Variable | None:
     """The image in the HWNC layout, if ``v`` is made from it"""
-    source = operand_of(operand_of(operand_of(v, "Reshape"), "Transpose", [1, 0]), "Reshape")
+    rows = operand_of(operand_of(v, "Reshape"), "Transpose", [1, 0])
+    source = operand_of(rows, "Reshape")
     batch, channels, height, width = shape_of(v) or (0, 0, 0, 0)
-    return source if source is not None and source.static_shape == (height, width, batch, channels) else None
+    if rows is None or source is None or rows.static_shape != (height * width, batch * channels):
+        return None
+    return source if source.static_shape == (height, width, batch, channels) else None
 
 
 class _ChwnPass(LayoutPass):
