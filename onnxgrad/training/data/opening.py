@@ -112,6 +112,8 @@ def source_at(text: str) -> Any:
     Raises:
         DataError: if there is nothing there, or it is text.
     """
+    if not isinstance(text, (str, Path)):
+        raise DataError(f"data is named by the path of a file or a folder, not by {text!r}. Correct it in the settings of the run.")
     path = Path(text)
     if path.suffix == ".txt" or (path.suffix == ".jsonl" and is_text(path)):
         raise DataError(f"{text!r} {_TEXT}.")

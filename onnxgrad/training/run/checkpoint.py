@@ -147,11 +147,11 @@ def graph_hash(program: Programs) -> str:
     for op in _as_list(program)[0].global_block().ops:
         if op.role is Role.FORWARD and op.replaces is None:
             parts = [op.domain, op.type, *(v.name if v is not None else "" for v in [*op.inputs, *op.outputs])]
-            digest.update("\0".join(parts).encode() + b"\n")
+            digest.update("\0".join(parts).encode("utf-8", "surrogatepass") + b"\n")
     for v in sorted(_state(program), key=lambda v: v.name):
-        digest.update(f"{v.name} {v.dtype.name} {v.static_shape}\n".encode())
+        digest.update(f"{v.name} {v.dtype.name} {v.static_shape}\n".encode("utf-8", "surrogatepass"))
     for v in _left_out(program):
-        digest.update(f"{v.name} {_contents(v)}\n".encode())
+        digest.update(f"{v.name} {_contents(v)}\n".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
