@@ -340,7 +340,7 @@ def run(options: argparse.Namespace) -> int:
         names = ("batch_size", "epochs", "patience", "checkpoint_every", "keep", "max_steps", "evaluate_every")
         check_fit_options(trainer, settings["val"], settings.get("monitor"), **{name: settings.get(name) for name in names})
         working.say("reading the data")
-        data = trainer.open(data_of(settings, "data"), data_of(settings, "val"))
+        data = trainer.open(data_of(settings, "data", trainer.record), data_of(settings, "val", trainer.record))
         if settings.get("qat") and not options.resume:
             working.say("evaluating the quantised model")
             quantized_run.measured(trainer, data[1], settings, folder)

@@ -13,6 +13,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.training.data.characters import characters
 from onnxgrad.training.data.kinds import KINDS
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading
 from onnxgrad.training.data.kinds.numbers import unit_of
@@ -29,7 +30,6 @@ _PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_p
 _TEXTS = ("text", "sentence", "texts")
 _INDEX = ("", "Unnamed: 0")
 """Names of a column that numbers the rows of a table."""
-_CLASSES = ("cross_entropy", "bce_with_logits", "triplet")
 _NUMBERS = ("mse", "l1", "smooth_l1", "kl", "cosine", "causal_lm")
 
 
@@ -216,7 +216,7 @@ class _Plan:
         if len(shown) > 1 or shown == ["numbers"]:
             return "number" if len(shown) > 1 else "numbers"
         if loss == "ctc":
-            return "characters" if shown == ["words"] else "number"
+            return "characters" if shown != ["number"] or characters(self.wanted.program) else "number"
         if loss in _NUMBERS:
             return "number"
         if recorded is not None and recorded.kind in ("words", "number"):

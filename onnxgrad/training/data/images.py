@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ class Images:
         flip: mirror half of the images, in training.
         crop: resize a part of random place, half to all of the area, in training (Szegedy et al. 2015).
         color: change brightness, contrast and saturation by a factor of up to 1 ± this, in training.
+        columns, fill, decimal: of a table: see ``Table``.
 
     Raises:
         ArgumentError: if ``color`` is not between 0 and 1, or ``white`` not above 0.
@@ -59,13 +59,16 @@ class Images:
         flip: bool = False,
         crop: bool = False,
         color: float = 0.0,
+        columns: Mapping[str, Sequence[str]] | None = None,
+        fill: str | float | None = None,
+        decimal: str | None = None,
     ) -> None:
         if not 0 <= color < 1:
             raise ArgumentError(f"color is the largest change of a factor, from 0 to less than 1, not {color}.")
         if white is not None and not white > 0:
             raise ArgumentError(f"white is the value of a white pixel, above 0, not {white}.")
         self.path = Path(path)
-        self.reading = Reading(size=size, mean=mean, std=std, order=order, white=white, changes=(flip, crop, color))
+        self.reading = Reading(columns or {}, fill, decimal, None, None, size, mean, std, order, white, (flip, crop, color))
 
     def opened(self, wanted: DataSpec) -> Rows | Stream:
         """The data for a program.
@@ -87,8 +90,7 @@ class Images:
 
     def _from_table(self, path: Path, wanted: DataSpec) -> Rows | Stream:
         table = Table(path)
-        given = {name: getattr(self.reading, name) for name in ("size", "mean", "std", "order", "white", "changes")}
-        table.reading = replace(table.reading, **given)
+        table.reading = self.reading
         if not is_image_table(path):
             header = reader_of(path).header
             raise DataError(f"{str(path)!r} has no column of image files; it has {header}. Name it path, relative to the table.")

@@ -45,6 +45,11 @@ class DataRecord:
         """The names of classes by number, by target."""
         return {name: list(column.classes) for name, column in self.columns.items() if isinstance(column, WordsColumn)}
 
+    def class_name(self, number: int) -> str | None:
+        """Return the name of a class of the first target that has names; None if there is none."""
+        classes = next(iter(self.classes.values()), ())
+        return classes[number] if 0 <= number < len(classes) else None
+
     def merged(self, other: DataRecord) -> DataRecord:
         """This record with the columns of another one added, or in place of its own."""
         return DataRecord({**self.columns, **other.columns})

@@ -106,7 +106,10 @@ def pictures_of(
     if white is None:
         white = white_of(samples)
     see_through = sum(has_alpha(sample) for sample in samples)
-    pictures = [as_picture(sample, white, f"a picture of {where}") for sample in samples]
+    pictures = [
+        as_picture(sample, white, sample.info.get("path") or f"{where}, picture {row + 1}")
+        for row, sample in zip(chosen, samples, strict=True)
+    ]
     _, how, note = preparation_of(wanted.program, pictures, reading.size, reading.mean, reading.std, reading.order, recorded)
     remarks.append(note)
     if see_through:
