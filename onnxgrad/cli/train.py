@@ -382,7 +382,7 @@ def _find_rate(trainer: Trainer, data: Any, settings: dict[str, Any], options: a
         print(json.dumps({"event": "rate", **result._asdict()}))
     else:
         drawn = f"; loss over rate is in {options.find_lr}" if options.find_lr else ""
-        print(f"the loss falls fastest at a learning rate of {result.suggestion:.2g} (--lr {result.suggestion:.2g}){drawn}")
+        print(f"suggested learning rate: {result.suggestion:.2g} (--lr {result.suggestion:.2g}){drawn}")
     return 0
 
 
