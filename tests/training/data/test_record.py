@@ -377,3 +377,32 @@ class Seen:
 
     def on_step(self, trainer, row):
         self.look()
+
+
+def test_a_model_that_is_quantised_before_training_takes_its_pictures_as_before(tmp_path):
+    """Its BatchNormalization, by whose statistics values were guessed, is folded"""
+    rng = np.random.default_rng(0)
+    net = parse_model("""<ir_version: 8, opset_import: ["": 17]> f (float[N, 3, 8, 8] x) => (float[N, 2] y)
+        <float[3] g = {1, 1, 1}, float[3] h = {0, 0, 0}, float[3] m0 = {0, 0, 0}, float[3] v0 = {1, 1, 1}, float[2] b = {0, 0}> {
+        k = Conv<pads = [1, 1, 1, 1]>(x, f)  c = BatchNormalization(k, g, h, m0, v0)  r = Relu(c)  m = GlobalAveragePool(r)
+        t = Flatten(m)  y = Gemm<transB = 1>(t, w, b) }""")
+    for name in ("a", "b"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for i in range(12):
+            pixels = np.clip(rng.normal([170, 110, 60 + 60 * (name == "b")], 40, (8, 8, 3)), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{i}.png")
+    stack = np.stack([np.asarray(Image.open(file)) for file in sorted((tmp_path / "photos").rglob("*.png"))])
+    feed = ((stack / 255 - 0.5) / 0.5).transpose(0, 3, 1, 2).astype("f4")
+    kernel = rng.normal(0, 0.3, (3, 3, 3, 3)).astype("f4")
+    net.graph.initializer.append(numpy_helper.from_array(kernel, "f"))
+    net.graph.initializer.append(numpy_helper.from_array(rng.normal(0, 1, (2, 3)).astype("f4"), "w"))
+    (seen,) = og.Executor().run(og.from_onnx(net), {"x": feed}, ["k"])
+    for name, value in (("m0", seen.mean(axis=(0, 2, 3))), ("v0", seen.var(axis=(0, 2, 3)))):
+        next(t for t in net.graph.initializer if t.name == name).CopyFrom(numpy_helper.from_array(value.astype("f4"), name))
+    onnx.save(net, tmp_path / "m.onnx")
+    what = ["--data", tmp_path / "photos", "--val", "0.25", "--loss", "cross_entropy", "--epochs", "1", "--qat", "int8"]
+    said = command("train", tmp_path / "m.onnx", *what, "--out", tmp_path / "run")
+    assert "values from -1 to 1, as the model was trained" in said
+    command("export", tmp_path / "run", "--inference", tmp_path / "out.onnx")
+    for file in (tmp_path / "run" / "quantized.onnx", tmp_path / "out.onnx"):
+        assert record_of(og.from_onnx(file)).columns["x"].mean == (0.5, 0.5, 0.5)
