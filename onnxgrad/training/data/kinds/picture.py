@@ -64,7 +64,7 @@ class PictureColumn(Column):
 
     @classmethod
     def recognises(cls, cells: Sequence[Any]) -> bool:
-        return all(isinstance(cell, str) and Path(cell.strip()).suffix.lower() in SUFFIXES for cell in cells)
+        return all(isinstance(cell, str) and cell.strip().lower().endswith(SUFFIXES) for cell in cells)
 
     @classmethod
     def found(
