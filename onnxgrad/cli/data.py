@@ -74,7 +74,7 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
         return path
     of_tables: dict[str, Any] = {
         "columns": _columns(settings.get("columns") or []),
-        "fill": _fill(settings.get("fill")),
+        "fill": _fill(settings.get("fill")) if name == "data" else None,  # as training data is filled
         "decimal": settings.get("decimal"),
     }
     if settings.get("tokenizer") is not None and _has_labels(Path(path), settings):

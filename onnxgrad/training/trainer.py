@@ -692,7 +692,7 @@ class Trainer(TrainingSteps):
         self.ranks.step.forget()
 
     def load(self, path: str | Path) -> None:
-        """Continue from a file that ``save`` wrote.
+        """Continue from a file that ``save`` wrote, with the record of the data in its folder if there is one.
 
         Raises:
             ModelError: if the file cannot be read, is damaged, or holds a position that no run can reach.
@@ -702,7 +702,7 @@ class Trainer(TrainingSteps):
 
     def _load(self, path: str | Path, batches: int | None = None, files: Fingerprints | None = None) -> None:
         """Look at everything first, then change; an epoch has so many ``batches``, from these ``files``, as far as that is known"""
-        tensors = read_tensors(path)
+        tensors, recorded = read_tensors(path), record_in(Path(path).parent)
         if tensors.metadata.get("graph") != graph_hash(self.program):
             raise TrainingError(f"{str(path)!r} was written for another model, loss or optimizer. Use the same arguments as then.")
         position = position_of(tensors.metadata, path)
@@ -724,7 +724,6 @@ class Trainer(TrainingSteps):
                     scope.follow(owner, **attributes)
 
         scope.change(go_to)
-        recorded = record_in(Path(path).parent)
         if recorded is not None:
             self.take_record(recorded)
 

@@ -15,7 +15,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.training.data.characters import characters
 from onnxgrad.training.data.kinds import KINDS
-from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading
+from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, contradiction
 from onnxgrad.training.data.kinds.numbers import unit_of
 from onnxgrad.training.data.kinds.text import text_inputs
 from onnxgrad.training.data.preparing import image_inputs
@@ -219,6 +219,9 @@ class _Plan:
             return "characters" if shown != ["number"] or characters(self.wanted.program) else "number"
         if loss in _NUMBERS:
             return "number"
+        if recorded is not None and recorded.kind == "number" and shown == ["words"]:
+            at = f"{self.where}, column {self.parts[name][0]!r}"
+            raise contradiction(at, "numbers", "a column of words", "Write numbers, or ignore the record (--ignore-record).")
         if recorded is not None and recorded.kind in ("words", "number"):
             return recorded.kind
         return "words" if shown in (["words"], ["picture"]) else "number"
