@@ -318,6 +318,14 @@ class TestRecord:
         write_table(regression / "other.csv", names=("c", "b", "a"))
         assert trainer.evaluate(regression / "other.csv")["loss"] < 0.1
 
+    def test_runs_of_older_versions_noted_their_classes_among_the_settings(self, pictures):
+        trained(pictures)
+        (pictures / "run" / "data.json").unlink()
+        settings = json.loads((pictures / "run" / "settings.json").read_text())
+        (pictures / "run" / "settings.json").write_text(json.dumps({**settings, "classes": {"target": ["red", "blue"]}}))
+        command("predict", pictures / "run", "--data", pictures / "photos" / "red", "--out", pictures / "s.csv")
+        assert {row["y.class"] for row in csv.DictReader((pictures / "s.csv").read_text().splitlines())} == {"blue"}
+
     def test_it_can_be_ignored(self, regression):
         write_table(regression / "other.csv", names=("c", "b", "a"))
         assert judged(regression / "run", regression / "other.csv", "--ignore-record")["r2"] < 0.9
