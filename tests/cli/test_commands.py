@@ -55,6 +55,20 @@ class TestHelp:
         assert "required" in command(code=2)
         assert "onnxgrad 0." in command("--version")
 
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["train", "--batchsize", "3"], "error: unrecognized arguments: --batchsize. Did you mean --batch-size? "),
+            (["info", "m.onnx", "\x1b[2J"], "error: unrecognized arguments: \\x1b[2J. "),
+            (["train", "--epochs", "x"], "error: argument --epochs: invalid int value: 'x'. "),
+            (["export"], "error: the following arguments are required: "),
+        ],
+    )
+    def test_wrong_options_are_one_line(self, words, said):
+        """Twenty-seven lines of usage stood before it."""
+        shown = command(*words, code=2)
+        assert shown.startswith(said) and shown.endswith(f"See onnxgrad {words[0]} --help.\n") and shown.count("\n") == 1
+
     def test_every_module_that_runs_is_a_command(self):
         shown = command("--help")
         for path in sorted((ROOT / "onnxgrad" / "cli").glob("*.py")):
