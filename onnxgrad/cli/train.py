@@ -47,6 +47,7 @@ from onnxgrad.training.metrics.epoch import EPOCH_METRICS
 from onnxgrad.training.optimizers import optimizer_names
 from onnxgrad.training.quantized.learned import MODES as QUANTIZED
 from onnxgrad.training.report.report import Report
+from onnxgrad.training.run.callbacks import Callback
 from onnxgrad.training.run.folder import LAST
 from onnxgrad.training.run.loggers import LOGGERS, loggers
 from onnxgrad.training.run.plan import check_fit_options
@@ -437,18 +438,30 @@ def _changed_options(options: argparse.Namespace) -> set[str]:
     return {name for name, default in vars(parser.parse_args([])).items() if getattr(options, name) != default}
 
 
+class _Rows(Callback):
+    """Prints the row of each epoch, and what validation gave before the first one."""
+
+    def __init__(self, epochs: int, as_json: bool) -> None:
+        self._epochs, self._json = epochs, as_json
+
+    def on_evaluate(self, trainer: Trainer, row: dict[str, Any]) -> None:
+        if row["epoch"] == 0:
+            self._print("before", "before training", row)
+
+    def on_epoch(self, trainer: Trainer, row: dict[str, Any]) -> None:
+        self._print("epoch", f"epoch {row['epoch']}/{self._epochs}", row)
+
+    def _print(self, event: str, title: str, row: dict[str, Any]) -> None:
+        if self._json:
+            print(json.dumps({"event": event, **row}), flush=True)
+        elif not (sys.stderr.isatty() and sys.stdout.isatty() and find_spec("tqdm")):  # where the progress prints it
+            values = "  ".join(f"{name} {value:.4g}" for name, value in row.items() if name not in ("epoch", "step"))
+            print(f"{title}  {values}", flush=True)
+
+
 def _fit(
     trainer: Trainer, data: Sequence[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace, report: Report | None
 ) -> list[dict[str, Any]]:
-    def show(_: Trainer, row: dict[str, Any]) -> None:
-        if sys.stderr.isatty() and sys.stdout.isatty() and not options.json and find_spec("tqdm"):
-            return  # the bar says it
-        values = "  ".join(f"{name} {value:.4g}" for name, value in row.items() if name not in ("epoch", "step"))
-        print(
-            json.dumps({"event": "epoch", **row}) if options.json else f"epoch {row['epoch']}/{settings['epochs']}  {values}",
-            flush=True,
-        )
-
     with trainer.ranks.folder(folder, settings["keep"]) as run:
         if options.resume is None and run is not None and trainer.ranks.is_first:
             settings["classes"] = {name: list(class_names) for name, class_names in data[0].classes.items()}
@@ -468,8 +481,9 @@ def _fit(
             evaluate_every=settings.get("evaluate_every"),
             checkpoint_every=settings["checkpoint_every"],
             curves=settings["curves"],
+            before=data[1] is not None,
             callbacks=[
-                show,
+                _Rows(settings["epochs"], options.json),
                 *loggers(options.log, folder),
                 *([] if report is None else [report]),
             ],

@@ -125,19 +125,18 @@ function table(rows, head = null) {
 
 const { history, steps, examples } = data, last = history.at(-1);
 document.querySelector("h1").textContent = `Run ${data.name}`;
-const judge = history.some((row) => "val_loss" in row) ? "val_loss" : "loss";
-const best = history.reduce((a, b) => (a === null || b[judge] < a[judge] ? b : a), null);
+const best = history.find((row) => row.epoch === data.kept);
 document.getElementById("said").textContent = last
-  ? `${history.length} of ${data.epochs} epochs, ${last.step.toLocaleString("en")} steps in ${clock(data.seconds)}; the lowest ${judge} is that of epoch ${best.epoch}.`
+  ? `${history.length} of ${data.epochs} epochs, ${last.step.toLocaleString("en")} steps in ${clock(data.seconds)}; epoch ${best.epoch} is the best and is what export writes.`
   : "no epoch has ended yet.";
 if (last) {
   const shown = Object.keys(last).filter((name) => !["epoch", "step", "learning_rate"].includes(name));
-  parts.append(make("div", { class: "tiles" }, ...shown.map((name) => make("div", { class: "tile" }, make("span", { class: "faint" }, name), make("b", {}, short(last[name])), make("span", { class: "faint" }, `epoch ${best.epoch}: ${short(best[name])}`)))));
+  parts.append(make("div", { class: "tiles" }, ...shown.map((name) => make("div", { class: "tile" }, make("span", { class: "faint" }, name), make("b", {}, short(best[name])), make("span", { class: "faint" }, [data.before && name in data.before ? `before: ${short(data.before[name])}` : "", best === last ? "" : `last epoch: ${short(last[name])}`].filter(Boolean).join(", "))))));
 }
 
 {
   const names = [...new Set(history.flatMap((row) => Object.keys(row)))].filter((name) => !["epoch", "step", "learning_rate"].includes(name) && !name.startsWith("val_"));
-  const judged = [...history, ...data.evaluations].sort((a, b) => a.step - b.step);
+  const judged = [...(data.before ? [data.before] : []), ...history, ...data.evaluations].sort((a, b) => a.step - b.step);
   const charts = names.map((name) => chart(name, [
     { name: "training", points: history.filter((row) => name in row).map((row) => [row.step, row[name]]), colour: COLOURS[0] },
     { name: "validation", points: judged.filter((row) => `val_${name}` in row).map((row) => [row.step, row[`val_${name}`]]), colour: COLOURS[1] },

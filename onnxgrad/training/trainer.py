@@ -367,6 +367,16 @@ class Trainer(TrainingSteps):
         return self.state.history
 
     @property
+    def before(self) -> Row | None:
+        """The row of epoch 0: what validation gave before the first step; None unless ``fit(before=True)`` evaluated it."""
+        return self.state.before
+
+    @property
+    def rows(self) -> list[Row]:
+        """``before``, where it is known, and ``history``."""
+        return [*([] if self.before is None else [self.before]), *self.history]
+
+    @property
     def evaluations(self) -> list[Row]:
         """A row for each evaluation within an epoch."""
         return self.state.evaluations
@@ -495,6 +505,7 @@ class Trainer(TrainingSteps):
         callbacks: Sequence[AnyCallback] = (),
         prefetch: int = 2,
         curves: bool = False,
+        before: bool = False,
         verbose: bool | Literal["json"] = True,
         accept_changed_data: bool = False,
     ) -> list[Row]:
@@ -525,6 +536,7 @@ class Trainer(TrainingSteps):
                 returns True ends the run.
             prefetch: batches prepared ahead by a background thread.
             curves: draw the history into ``curves.png`` in ``out`` after each epoch.
+            before: evaluate before the first step too: ``trainer.before``, and epoch 0 in the files, the curves and the report.
             verbose: show a progress line on a terminal, and elsewhere a line whenever two seconds have passed; ``"json"`` for lines
                 of JSON on stdout instead, False for nothing.
             accept_changed_data: resume although a data file, given by its path, is not what the run was trained on.
@@ -536,7 +548,12 @@ class Trainer(TrainingSteps):
         """
         if epochs is not None and total_epochs is not None:
             raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
-        counts = {"checkpoint_every": checkpoint_every, "max_steps": max_steps, "evaluate_every": evaluate_every}
+        counts = {
+            "checkpoint_every": checkpoint_every,
+            "max_steps": max_steps,
+            "evaluate_every": evaluate_every,
+            "before": 1 if before else None,
+        }
         check_fit_options(self, validation, monitor, patience=patience, keep=keep, prefetch=prefetch, **counts)
         count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
         if max_steps is not None and epochs is None and total_epochs is None:
@@ -557,7 +574,7 @@ class Trainer(TrainingSteps):
                         f"{message}. Shuffle by another source, or resume from a checkpoint of the end of an epoch."
                     )
                 if self.history:
-                    folder.write_history(self.history)
+                    folder.write_history(self.rows)
             elif folder is not None:
                 folder.check_new()
             begun = self.state.begun if folder is not None and resume else self.epoch
@@ -577,6 +594,7 @@ class Trainer(TrainingSteps):
                 callbacks=callbacks,
                 verbose=verbose,
                 curves=curves,
+                before=before,
             )
             if count and self.epoch >= goal:
                 message = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"

@@ -24,7 +24,7 @@ from onnxgrad.pages.page import asset, page
 from onnxgrad.training.report.examples import judge_examples
 from onnxgrad.training.run.callbacks import Callback
 from onnxgrad.training.run.folder import write_atomically
-from onnxgrad.training.run.plan import Row
+from onnxgrad.training.run.plan import Row, monitored_value
 from onnxgrad.version import __version__
 
 if TYPE_CHECKING:
@@ -160,6 +160,8 @@ class Report(Callback):
         return {
             "name": self.folder.resolve().name,
             "history": list(trainer.history),
+            "before": trainer.before,
+            "kept": _kept_epoch(trainer.history, self._plan["monitor"]),
             "evaluations": list(trainer.evaluations),
             "steps": [_rounded(row) for row in self.steps],
             "layers": self._layers,
@@ -174,6 +176,11 @@ class Report(Callback):
             "environment": _environment(trainer),
             "command": self.command,
         }
+
+
+def _kept_epoch(history: Sequence[Row], monitor: str | None) -> int | None:
+    """Return the epoch whose weights are exported: the first of the best ones"""
+    return min(history, key=lambda row: monitored_value(row, monitor))["epoch"] if history else None
 
 
 def _some(value: Any) -> np.ndarray[Any, Any]:

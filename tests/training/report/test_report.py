@@ -30,10 +30,16 @@ def run(folder, t=None, epochs=2, **more):
 
 
 class TestContents:
+    def test_the_epoch_of_the_large_numbers_is_the_exported_one(self, tmp_path):
+        t = run(tmp_path, trainer(learning_rate=0.3), epochs=4, monitor="val_accuracy")
+        best = max(row["val_accuracy"] for row in t.history)
+        assert held(tmp_path)["kept"] == next(row["epoch"] for row in t.history if row["val_accuracy"] == best)
+
     def test_history_steps_and_settings_are_those_of_the_run(self, tmp_path):
         t = run(tmp_path, trainer(freeze="body.bias"))
         found = held(tmp_path)
         assert found["history"] == t.history and [row["step"] for row in found["steps"]] == list(range(1, 9))
+        assert found["kept"] == min(t.history, key=lambda row: row["val_loss"])["epoch"] and found["before"] is None
         assert [p["name"] for p in found["trained"]] == [p.name for p in t.trained]
         assert [(p["name"], p["why"]) for p in found["frozen"]] == [("body.bias", "it was not chosen (trainable=, freeze=)")]
         assert found["command"] == "onnxgrad train" and dict(found["environment"])["optimizer"] == "AdamW"

@@ -16,8 +16,8 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxgrad.errors import OnnxGradError
-from onnxgrad.training import Callback, MLflow, TensorBoard, Trainer
+from onnxgrad.errors import ArgumentError, OnnxGradError
+from onnxgrad.training import Callback, MLflow, Report, TensorBoard, Trainer
 from onnxgrad.training.run import progress
 from tests.training import small
 from tests.training.small import data, model
@@ -212,6 +212,35 @@ class TestProgress:
         assert (
             rows[-1]["of"] == 40 and rows[-1]["examples_per_second"] > 0 and rows[-1]["seconds_left"] >= 0 and rows[-1]["loss"] > 0
         )
+
+    def test_what_was_before_is_epoch_0_everywhere(self, tmp_path, capsys):
+        told = []
+
+        class Listener(Callback):
+            def on_evaluate(self, trainer, row):
+                told.append(row)
+
+        t = trainer()
+        expected = {f"val_{name}": value for name, value in t.evaluate(data(40, seed=2), batch_size=10).items()}
+        history = t.fit(
+            data(), 2, data(40, seed=2), batch_size=10, before=True, out=tmp_path, curves=True, callbacks=[Listener(), Report()]
+        )
+        assert t.before == {"epoch": 0, "step": 0, **expected} == told[0]
+        assert [row["epoch"] for row in history] == [1, 2] and t.rows == [t.before, *history]
+        stored = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+        assert stored == t.rows and (tmp_path / "history.csv").read_text().splitlines()[1].startswith("0,0,")
+        assert json.dumps(t.before["val_loss"])[:6] in (tmp_path / "report.html").read_text()
+        resumed = trainer()
+        resumed.fit(data(), 3, data(40, seed=2), batch_size=10, before=True, out=tmp_path, resume=True, verbose=False)
+        assert resumed.before == t.before and len(told) == 3
+
+    def test_it_is_the_same_run(self):
+        rows = [trainer().fit(data(), 2, data(40, seed=2), batch_size=10, before=before, verbose=False) for before in (False, True)]
+        assert rows[0] == rows[1]
+
+    def test_before_needs_validation(self):
+        with pytest.raises(ArgumentError, match="before needs validation data"):
+            trainer().fit(data(), 1, before=True)
 
     def test_nothing_is_said_where_nothing_was_asked_for(self, capsys):
         trainer().fit(data(), 1, batch_size=10, callbacks=[Slow()], verbose=False)
