@@ -39,7 +39,9 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 
-def add_model(parser: argparse.ArgumentParser, what: str = "path of an .onnx file") -> None:
+def add_model(
+    parser: argparse.ArgumentParser, what: str = "path of an .onnx file, or folder of a run, whose best checkpoint is taken"
+) -> None:
     parser.add_argument("model", help=what)
     parser.add_argument(
         "--expand",
@@ -67,6 +69,18 @@ def add_lowering(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def load(options: argparse.Namespace) -> Program:
+    """The program of an .onnx file, or what ``export --inference`` writes of a run's best checkpoint.
+
+    Raises:
+        ArgumentError: if --expand is given with a run.
+    """
+    if Path(options.model).is_dir():
+        # Late: only a run needs the Trainer.
+        from onnxgrad.cli.evaluate import run_of
+
+        if getattr(options, "expand", None):
+            raise ArgumentError("a run was started with or without --expand. Leave it out.")
+        return run_of(options.model, "best")[0].to_inference()
     return from_onnx(options.model, expand=options.expand)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.autodiff.api import Checkpoints
+from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import program_guard
@@ -41,7 +42,7 @@ from onnxgrad.training.data.opening import open_both, open_data
 from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.splitting import class_counts
 from onnxgrad.training.evaluation import evaluated, predicted
-from onnxgrad.training.inference import save_inference
+from onnxgrad.training.inference import as_inference
 from onnxgrad.training.losses.distillation import Distillation, Teacher
 from onnxgrad.training.losses.formulas import LossName
 from onnxgrad.training.losses.loss_scale import LossScale
@@ -659,7 +660,15 @@ class Trainer(TrainingSteps):
             Lines on what was rounded.
         """
         scope = self.averaged()
-        return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised, scope)
+        if not self.ranks.is_first:
+            return []
+        program, notes = as_inference(self.inference, fold, observe, quantised, scope)
+        save_onnx(program, path)
+        return notes
+
+    def to_inference(self) -> Program:
+        """Return the program that ``export`` writes, with its weights."""
+        return as_inference(self.inference, scope=self.averaged())[0]
 
     def save_adapters(self, path: str | Path) -> None:
         """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""

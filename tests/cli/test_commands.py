@@ -44,6 +44,32 @@ def epochs_in(text):
     return [row for row in map(json.loads, text.splitlines()) if row["event"] == "epoch"]
 
 
+class TestRunsAsModels:
+    """What takes a model takes the folder of a run, and sees what export writes of it."""
+
+    @pytest.fixture
+    def trained(self, files):
+        train(files, "--lora", "2", "--epochs", "1", "--out", files / "run")
+        command("export", files / "run", "--inference", files / "tuned.onnx")
+        return files
+
+    @pytest.mark.parametrize("words", [["info"], ["check", "--seed", "1"]], ids=lambda words: words[0])
+    def test_sees_the_exported_model(self, trained, words):
+        shown = {name: command(words[0], trained / name, *words[1:]) for name in ("run", "tuned.onnx")}
+        assert shown["run"] == shown["tuned.onnx"]
+
+    def test_gradients_are_those_of_the_exported_weights(self, trained):
+        x = np.load(trained / "val.npz")["x"][:3]
+        results = []
+        for name in ("run", "tuned.onnx"):
+            command("grad", trained / name, "-o", trained / "g.onnx", "--wrt", "x")
+            results.append(onnxruntime.InferenceSession(trained / "g.onnx").run(None, {"x": x}))
+        assert all(np.array_equal(a, b) for a, b in zip(*results, strict=True))
+
+    def test_a_folder_without_a_run_is_named(self, tmp_path):
+        assert f"there is no settings.json in '{tmp_path}'" in command("info", tmp_path, code=2)
+
+
 class TestHelp:
     @pytest.mark.parametrize("name", ["info", "check", "grad", "train", "export"])
     def test_shows_examples(self, name):
