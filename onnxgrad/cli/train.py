@@ -14,6 +14,7 @@ examples:
       --max-length 256 --batch-size 4 --out run/
   onnxgrad train m.onnx --data photos/ --val 0.1 --loss cross_entropy --metric accuracy --teacher big.onnx --out run/
   onnxgrad train m.onnx --data photos/ --val 0.1 --loss cross_entropy --metric accuracy --qat int8 --out run/
+  onnxgrad train m.onnx --data photos/ --loss cross_entropy --preview first.html
   onnxgrad train m.onnx --data photos/ --loss cross_entropy --find-lr rates.png
   onnxgrad train --resume run/ --more-epochs 2
   mpiexec -n 4 onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
@@ -46,6 +47,7 @@ from onnxgrad.training.metrics.batch import METRICS
 from onnxgrad.training.metrics.epoch import EPOCH_METRICS
 from onnxgrad.training.optimizers import optimizer_names
 from onnxgrad.training.quantized.learned import MODES as QUANTIZED
+from onnxgrad.training.report.preview import write_preview
 from onnxgrad.training.report.report import Report
 from onnxgrad.training.run.callbacks import Callback
 from onnxgrad.training.run.folder import LAST
@@ -60,7 +62,9 @@ from onnxgrad.training.trainer import Trainer
 _STAGES = {"pipeline", "micro_batches", "cuts"}
 """What may be another with --resume, as ranks may be more or fewer."""
 
-_NOT_SETTINGS = (*("command", "find_lr", "run", "resume", "json", "log", "more_epochs", "accept_changed_data", "rank_timeout"),)
+_NOT_SETTINGS = (
+    *("command", "find_lr", "preview", "run", "resume", "json", "log", "more_epochs", "accept_changed_data", "rank_timeout"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +101,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_data(group: Any) -> None:
     add_data(group)
     group.add_argument("--target", help="array with the targets (default target, for causal_lm labels)")
+    group.add_argument(
+        "--preview", metavar="PAGE.html", help="train nothing: write a page with the first batch as the model reads it"
+    )
     group.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
     group.add_argument("--drop-last", action="store_true", help="drop the last batch if it is smaller")
     group.add_argument("--no-shuffle", action="store_true", help="do not shuffle the training data")
@@ -355,7 +362,15 @@ def run(options: argparse.Namespace) -> int:
             recomputed = f"{plan.recomputed} of {plan.operators} operators are recomputed"
             peak, without = human(plan.peak), human(plan.peak_without)
             print(f"activations and gradients take about {peak}, {without} without recomputation; {recomputed}")
-        print(f"training {len(trainer.trained)} of {len(trainer.program.parameters)} weights, {count:,} elements")
+        print(f"training {count:,} parameters in {len(trainer.trained)} of {len(trainer.program.parameters)} tensors")
+    if options.preview is not None:
+        shown = write_preview(trainer, data[0], options.preview, settings["batch_size"])
+        print(
+            json.dumps({"event": "preview", "file": options.preview, "examples": shown})
+            if options.json
+            else f"wrote {options.preview}: {shown} examples"
+        )
+        return 0
     if options.find_lr is not None:
         return _find_rate(trainer, data[0], settings, options)
     with warnings.catch_warnings():
@@ -416,7 +431,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     if options.term and (options.loss is not None or options.of is not None):
         raise ArgumentError("--term replaces --loss, --output and --target. Give one or the other.")
     for name in ("model", "data", "loss", "out"):
-        spared = (name == "loss" and options.term) or (name == "out" and options.find_lr is not None)
+        spared = (name == "loss" and options.term) or (name == "out" and (options.find_lr, options.preview) != (None, None))
         if getattr(options, name) is None and not spared:
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
     device = {"bf16": "openvino", "fast": "cpu"}.get(options.precision, options.device)

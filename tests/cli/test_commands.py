@@ -177,7 +177,7 @@ class TestInfo:
         shown = command("info", DIGITS, "--dim", "batch=64")
         for text in (
             "input   image: float32[batch, 1, 8, 8]",
-            "weights 10 (10 trainable), 151,402 elements, 605.6 kB",
+            "151,402 parameters in 10 tensors (10 trainable), 605.6 kB",
             "opset ai.onnx 21",
         ):
             assert text in shown
@@ -404,7 +404,7 @@ class TestTrain:
 
     def test_lora_with_a_new_head(self, files):
         what = ("--head", "3", "--lora", "2", "--on", "body.*", "--epochs", "3", "--out", files / "run")
-        assert "training 4 of" in train(files, *what)
+        assert "parameters in 4 of" in train(files, *what)
         command("export", files / "run", "--inference", files / "t.onnx", "--adapters", files / "a.safetensors")
         names = {i.name for i in onnx.load(files / "t.onnx").graph.initializer}
         assert not any("lora" in name for name in names) and (files / "a.safetensors").exists()
@@ -623,7 +623,7 @@ class TestQuantised:
             assert not np.array_equal(file["w1_quantized"], files[0]["w1_quantized"]) and file["w1_quantized"].dtype == np.int8
         assert not np.array_equal(files[1]["m1_scale"], files[2]["m1_scale"])
         fixed = command("train", path, *options, "--quantized", "fixed", "--out", tmp_path / "fixed")
-        assert "training 5 of 5 weights" in fixed
+        assert " parameters in 5 of 5 tensors" in fixed
         assert "is for --inference" in command("export", tmp_path / "run", "--adapters", "a", "--observe", "d.npz", code=2)
         operators = quantised.static("perceptron", tmp_path, qdq=False)
         assert "--quantized integers" in command("train", operators, *options, "--out", tmp_path / "other", code=2)

@@ -48,8 +48,13 @@ class TrainingLoop:
     def run(self) -> None:
         """Run epochs until the plan is done, patience ends, a callback returns True or Ctrl-C is pressed."""
         out = None if self.folder is None else self.folder.path
-        run_options = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "validation": self.held_out}
-        run_options["monitor"] = self.plan.monitor
+        run_options = {
+            "epochs": self.plan.epochs,
+            "batch_size": self.plan.batch_size,
+            "out": out,
+            "validation": self.held_out,
+            "monitor": self.plan.monitor,
+        }
         if any(getattr(callback, "watches_gradients", False) for callback in self.plan.callbacks):
             self.trainer.watch_gradients()  # on all ranks, whose programs are equal
         try:
