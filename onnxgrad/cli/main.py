@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from onnxgrad.cli.config import OPTION, config_path, read_config
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, OnnxGradError, UnknownName, escaped
 from onnxgrad.version import __version__
 
@@ -54,8 +55,16 @@ class _Parser(argparse.ArgumentParser):
         return options
 
 
-def parser(chosen: str | None) -> argparse.ArgumentParser:
-    """Build the parser of all commands; only the chosen one, whose module is imported, gets its arguments."""
+def parser(chosen: str | None, words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Build the parser of all commands; only the chosen one, whose module is imported, gets its arguments.
+
+    Args:
+        chosen: name of the command.
+        words: of the command line, whose --config sets defaults.
+
+    Raises:
+        ArgumentError: if that file is not sound.
+    """
     main_parser = _Parser(
         prog="onnxgrad",
         description="Inspect, differentiate, train and export .onnx files.",
@@ -77,6 +86,9 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
             module.add_arguments(command)
             command.add_argument("--debug", action="store_true", help="show where an error comes from")
             command.set_defaults(run=module.run)
+            config = config_path(words) if OPTION in command._option_string_actions else None
+            if config is not None:
+                command.set_defaults(**read_config(config, command))
             main_parser.command = command
     return main_parser
 
@@ -94,7 +106,10 @@ def _summary(command: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    options: Any = parser(next((word for word in words if not word.startswith("-")), None)).parse_args(words)
+    try:
+        options: Any = parser(next((word for word in words if not word.startswith("-")), None), words).parse_args(words)
+    except ArgumentError as error:
+        return _say(error, 2)
     warnings.simplefilter("ignore", UserWarning)
     shown: Any = _Shown(sys.stdout), _Shown(sys.stderr)
     with redirect_stdout(shown[0]), redirect_stderr(shown[1]):

@@ -16,6 +16,7 @@ examples:
   onnxgrad train m.onnx --data photos/ --val 0.1 --loss cross_entropy --metric accuracy --qat int8 --out run/
   onnxgrad train m.onnx --data photos/ --loss cross_entropy --preview first.html
   onnxgrad train m.onnx --data photos/ --loss cross_entropy --find-lr rates.png
+  onnxgrad train --config settings.toml --lr 1e-4 --out run2/
   onnxgrad train --resume run/ --more-epochs 2
   mpiexec -n 4 onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
 """
@@ -63,12 +64,27 @@ _STAGES = {"pipeline", "micro_batches", "cuts"}
 """What may be another with --resume, as ranks may be more or fewer."""
 
 _NOT_SETTINGS = (
-    *("command", "find_lr", "preview", "run", "resume", "json", "log", "more_epochs", "accept_changed_data", "rank_timeout"),
+    *(
+        "command",
+        "config",
+        "find_lr",
+        "preview",
+        "run",
+        "resume",
+        "json",
+        "log",
+        "more_epochs",
+        "accept_changed_data",
+        "rank_timeout",
+    ),
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", help="path of an .onnx file")
+    parser.add_argument(
+        "--config", metavar="FILE", help="options from a .toml or .json file, such as a run's settings.json; others overrule them"
+    )
     parser.add_argument("--out", metavar="FOLDER", help="folder for checkpoints and history; it must not hold a run yet")
     parser.add_argument(
         "--resume",
