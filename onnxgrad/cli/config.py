@@ -15,21 +15,24 @@ from typing import Any
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import read_whole
 
-__all__ = ["config_path", "read_config"]
+__all__ = ["read_config", "set_defaults"]
 
 OPTION = "--config"
 _OF_A_RUN = ("classes", "batch_norm_mode")
 """What a run's own settings.json holds besides options."""
 
 
-def config_path(words: Sequence[str]) -> str | None:
-    """Return the file that --config names on a command line."""
+def set_defaults(command: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Set the defaults of a command by the file that --config names on its command line.
+
+    Raises:
+        ArgumentError: as ``read_config`` does.
+    """
     for position, word in enumerate(words):
-        if word == OPTION and position + 1 < len(words):
-            return words[position + 1]
-        if word.startswith(f"{OPTION}="):
-            return word.partition("=")[2]
-    return None
+        following = words[position + 1] if word == OPTION and position + 1 < len(words) else None
+        path = word.partition("=")[2] if word.startswith(f"{OPTION}=") else following
+        if path is not None and OPTION in command._option_string_actions:
+            command.set_defaults(**read_config(path, command))
 
 
 def read_config(path: str, command: argparse.ArgumentParser) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from onnxgrad.cli.config import OPTION, config_path, read_config
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, OnnxGradError, UnknownName, escaped
 from onnxgrad.version import __version__
 
@@ -29,6 +28,9 @@ __all__ = ["main"]
 _COMMANDS = (
     *("info", "check", "view", "explain-image", "explain-text", "grad", "train", "evaluate", "predict", "export", "doctor"),
 )
+
+
+_CONFIG = "--config"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -86,9 +88,11 @@ def parser(chosen: str | None, words: Sequence[str] = ()) -> argparse.ArgumentPa
             module.add_arguments(command)
             command.add_argument("--debug", action="store_true", help="show where an error comes from")
             command.set_defaults(run=module.run)
-            config = config_path(words) if OPTION in command._option_string_actions else None
-            if config is not None:
-                command.set_defaults(**read_config(config, command))
+            if any(word == _CONFIG or word.startswith(f"{_CONFIG}=") for word in words):
+                # Late: --help reads no file.
+                from onnxgrad.cli.config import set_defaults
+
+                set_defaults(command, words)
             main_parser.command = command
     return main_parser
 

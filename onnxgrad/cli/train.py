@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli import quantized_run
-from onnxgrad.cli.common import add_sizes, human, parse_bytes
+from onnxgrad.cli.common import add_sizes, human, parse_bytes, print_notes
 from onnxgrad.cli.data import add_data, resolve_paths
 from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
@@ -64,20 +64,9 @@ _STAGES = {"pipeline", "micro_batches", "cuts"}
 """What may be another with --resume, as ranks may be more or fewer."""
 
 _NOT_SETTINGS = (
-    *(
-        "command",
-        "config",
-        "find_lr",
-        "preview",
-        "run",
-        "resume",
-        "json",
-        "log",
-        "more_epochs",
-        "accept_changed_data",
-        "rank_timeout",
-    ),
-)
+    "command", "config", "explain", "find_lr", "preview", "run", "resume", "json", "log", "more_epochs", "accept_changed_data",
+    "rank_timeout",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,6 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accept-changed-data", action="store_true", help="with --resume: although a data file is not what the run was trained on"
     )
+    parser.add_argument("--explain", action="store_true", help="print all notes on how model and data are understood")
     parser.add_argument("--json", action="store_true", help="print lines of JSON: progress every two seconds, and each epoch")
     parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite onnxruntime's own operators as standard ones")
     parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
@@ -370,8 +360,7 @@ def run(options: argparse.Namespace) -> int:
             quantized_run.measured(trainer, data[1], settings, folder)
     if not options.json and is_first:
         read = [note for source in data if isinstance(source, Text) for note in source.remarks]
-        for remark in [*trainer.remarks, *dict.fromkeys(read), *(warning.message for warning in caught)]:
-            print(f"note: {remark}")
+        print_notes([*(warning.message for warning in caught), *read, *trainer.remarks], options.explain)
         count = sum(p.get_value().size for p in trainer.trained)
         plan = trainer.program.memory_plan
         if plan is not None:
@@ -391,7 +380,8 @@ def run(options: argparse.Namespace) -> int:
         return _find_rate(trainer, data[0], settings, options)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr) if is_first else None
+        said: set[str] = set()
+        warnings.showwarning = lambda message, *_: _say_once(str(message), said) if is_first else None
         report = None if settings.get("no_report") else Report(shlex.join(["onnxgrad", *sys.argv[1:]]))
         history = _fit(trainer, data, settings, folder, options, report)
     if settings.get("qat") and not trainer.interrupt.stops:
@@ -404,6 +394,12 @@ def run(options: argparse.Namespace) -> int:
     if not options.json and history and is_first:
         print(f"the run is in {folder}; write the model with: onnxgrad export {folder} --inference FILE.onnx")
     return 0
+
+
+def _say_once(note: str, said: set[str]) -> None:
+    if note not in said:
+        said.add(note)
+        print(f"note: {note}", file=sys.stderr)
 
 
 def _find_rate(trainer: Trainer, data: Any, settings: dict[str, Any], options: argparse.Namespace) -> int:
@@ -424,7 +420,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         stages = _changed_options(options) & _STAGES
         others = (
             _changed_options(options)
-            - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log", "rank_timeout"}
+            - {"resume", "epochs", "more_epochs", "accept_changed_data", "explain", "json", "log", "rank_timeout"}
             - stages
         )
         if others:

@@ -14,6 +14,7 @@ import pytest
 from onnx import numpy_helper
 from onnx.parser import parse_model
 
+from onnxgrad.cli.common import print_notes
 from onnxgrad.cli.main import main
 from onnxgrad.core.step.split import files_of
 from tests.cli.command import command, start
@@ -67,7 +68,24 @@ class TestRunsAsModels:
         assert all(np.array_equal(a, b) for a, b in zip(*results, strict=True))
 
     def test_a_folder_without_a_run_is_named(self, tmp_path):
-        assert f"there is no settings.json in '{tmp_path}'" in command("info", tmp_path, code=2)
+        assert f"'{tmp_path}' is a folder" in command("info", tmp_path, code=1)
+
+
+class TestNotes:
+    def test_are_three_lines_at_most_unless_all_are_asked_for(self, capsys):
+        print_notes(["a", "b", "a", "c", "d"], False)
+        assert capsys.readouterr().out.splitlines() == [
+            *("note: a", "note: b", "note: 2 more on how model and data are understood (--explain)"),
+        ]
+        print_notes(["a", "b", "c", "a"], False)
+        print_notes(["a", "b", "c", "d", "d"], True)
+        assert capsys.readouterr().out.splitlines() == [f"note: {letter}" for letter in "abcabcd"]
+
+    def test_a_run_says_each_once(self, files):
+        what = ("--batch-norm", "train", "--metric", "accuracy", "--epochs", 1)
+        short, whole = (train(files, *what, *more, "--out", files / name) for more, name in (((), "a"), (("--explain",), "b")))
+        notes = [[line for line in said.splitlines() if line.startswith("note: ")] for said in (short, whole)]
+        assert len(notes[0]) <= 3 and len(set(notes[1])) == len(notes[1]) and set(notes[0][:2]) <= set(notes[1])
 
 
 class TestHelp:
