@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
 from onnxgrad.tensor.axes import dim, moved_order
-from onnxgrad.tensor.common import Shape, float_dtype, index_dtype, normal_axis, scalar, shape_of, shape_operand, sizes_of
+from onnxgrad.tensor.common import Number, Shape, float_dtype, index_dtype, normal_axis, scalar, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def full(shape: Shape, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
+def full(shape: Shape, fill_value: Number, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """A tensor of one value.
 
     Args:
@@ -39,17 +39,17 @@ def full(shape: Shape, fill_value: Any, dtype: Any = None, name: str | None = No
     return _filled("fill_constant", shape, fill_value, dtype, name)
 
 
-def zeros(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
+def zeros(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """A tensor of zeros, of the default floating-point type unless a dtype is given."""
     return _filled("fill_constant", shape, 0, dtype, name)
 
 
-def ones(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
+def ones(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """A tensor of ones, of the default floating-point type unless a dtype is given."""
     return _filled("fill_constant", shape, 1, dtype, name)
 
 
-def empty(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
+def empty(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """A tensor whose values do not matter: zeros."""
     return _filled("empty", shape, 0, dtype, name)
 
@@ -62,29 +62,31 @@ def _filled(layer_name: str, shape: Any, value: Any, dtype: Any, name: str | Non
     return layer.result("Expand", scalar(layer.op, value, element), shape_operand(layer.op, shape))
 
 
-def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
+def full_like(x: Variable, fill_value: Number, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """A tensor of one value, of the shape of ``x``, and of its dtype unless one is given."""
     layer = LayerHelper("full_like", x, *variables_in(fill_value), name=name)
     element: DType = x.dtype if dtype is None else dtype_of(dtype)
     return layer.result("Expand", scalar(layer.op, fill_value, element), shape_of(layer.op, x))
 
 
-def zeros_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
+def zeros_like(x: Variable, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Zeros of the shape of ``x``."""
     return full_like(x, 0, dtype, name)
 
 
-def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
+def ones_like(x: Variable, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Ones of the shape of ``x``."""
     return full_like(x, 1, dtype, name)
 
 
-def empty_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
+def empty_like(x: Variable, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """A tensor of the shape of ``x`` whose values do not matter: zeros."""
     return full_like(x, 0, dtype, name)
 
 
-def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None) -> Variable:
+def arange(
+    start: Number = 0, end: Number | None = None, step: Number = 1, dtype: DTypeLike | None = None, name: str | None = None
+) -> Variable:
     """Numbers from ``start`` up to, and without, ``end``.
 
     Args:
@@ -109,20 +111,22 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
     return layer.result("Range", *(scalar(layer.op, item, element) for item in bounds))
 
 
-def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | None = None) -> Variable:
+def linspace(
+    start: Number, stop: Number, num: int | np.integer[Any] | Variable, dtype: DTypeLike | None = None, name: str | None = None
+) -> Variable:
     """``num`` numbers at equal distances from ``start`` to ``stop``, both included.
 
     Example:
         >>> paddle.linspace(0, 1, 5).shape
         [5]
     """
-    operands = [start, stop, num]
+    operands: list[Any] = [start, stop, num]
     if any(isinstance(item, (list, tuple)) for item in operands) or isinstance(num, float):
         raise ArgumentTypeError(f"linspace: start and stop are numbers and num an int, not {start!r}, {stop!r} and {num!r}.")
     layer, op = open_layer("linspace", *variables_in(*operands), name=name)
     element = float_dtype(dtype, "linspace", or_integers=True)
     if not variables_in(*operands):
-        return layer.result("Identity", op.constant(np.linspace(start, stop, num), element))
+        return layer.result("Identity", op.constant(np.linspace(*operands), element))
     first, last = (scalar(op, item, dtype_of("float32")) for item in (start, stop))
     steps = scalar(op, num, dtype_of("int64"))
     numbers = op.Cast(op.Range(np.array(0), steps, np.array(1)), to=1)
@@ -131,7 +135,14 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
     return layer.result("Cast", line, to=element.number)
 
 
-def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = None, name: str | None = None) -> Variable:
+def logspace(
+    start: Number,
+    stop: Number,
+    num: int | np.integer[Any] | Variable,
+    base: float = 10.0,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+) -> Variable:
     """``base`` to the powers of ``linspace(start, stop, num)``."""
     exponents = linspace(start, stop, num)
     layer, op = open_layer("logspace", exponents, name=name)
@@ -139,7 +150,7 @@ def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = N
     return layer.result("Cast", powers, to=float_dtype(dtype, "logspace", or_integers=True).number)
 
 
-def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+def eye(num_rows: int, num_columns: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Ones on the diagonal of a matrix, zeros elsewhere.
 
     Example:
@@ -180,7 +191,7 @@ def clone(x: Variable, name: str | None = None) -> Variable:
     return LayerHelper("clone", x, name=name).result("Identity", x)
 
 
-def meshgrid(*args: Any, name: str | None = None) -> list[Variable]:
+def meshgrid(*args: Variable | Sequence[Variable], name: str | None = None) -> list[Variable]:
     """Each vector spread over a grid with one axis per vector.
 
     Example:
@@ -188,7 +199,8 @@ def meshgrid(*args: Any, name: str | None = None) -> list[Variable]:
         >>> a.shape, b.shape
         ((2, 3), (2, 3))
     """
-    vectors: list[Variable] = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else list(args)
+    chosen: Any = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+    vectors: list[Variable] = list(chosen)
     layer = LayerHelper("meshgrid", *vectors, name=name)
     op, rank = layer.op, len(vectors)
     if all(v.static_shape is not None for v in vectors):
@@ -270,12 +282,12 @@ def _cut(layer_name: str, x: Variable, diagonal: Any, upper: int, name: str | No
     return LayerHelper(layer_name, x, name=name).result("Trilu", x, np.array(diagonal), upper=upper)
 
 
-def tril_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
+def tril_indices(row: int, col: int | None = None, offset: int = 0, dtype: DTypeLike = "int64") -> Variable:
     """Row and column numbers of a lower triangle, as two rows."""
     return _triangle("tril_indices", np.tril_indices, row, row if col is None else col, offset, dtype)
 
 
-def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
+def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: DTypeLike = "int64") -> Variable:
     """Row and column numbers of an upper triangle, as two rows."""
     return _triangle("triu_indices", np.triu_indices, row, row if col is None else col, offset, dtype)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,7 +15,18 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
-from onnxgrad.tensor.common import as_dtype, extreme_of, known_value, normal_axis, open_layer_for, scalar, shape_of, shape_operand
+from onnxgrad.tensor.common import (
+    Number,
+    Shape,
+    as_dtype,
+    extreme_of,
+    known_value,
+    normal_axis,
+    open_layer_for,
+    scalar,
+    shape_of,
+    shape_operand,
+)
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 from onnxgrad.tensor.rows import summed_at, written_at
 
@@ -28,7 +39,7 @@ __all__ = [
 _END = np.iinfo(np.int64).max
 
 
-def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = None) -> Variable:
+def gather(x: Variable, index: Variable, axis: int | Variable | None = None, name: str | None = None) -> Variable:
     """Slices of ``x`` along ``axis`` (default 0), in the order of a vector of indices.
 
     Example:
@@ -203,7 +214,7 @@ def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | 
     return layer.result("Add", x, summed_at(op, as_dtype(op, index, "int64"), updates, shape_of(op, x)))
 
 
-def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Variable:
+def scatter_nd(index: Variable, updates: Variable, shape: Shape, name: str | None = None) -> Variable:
     """Zeros of ``shape`` with updates added at the positions in the last axis of ``index``.
 
     Example:
@@ -223,7 +234,7 @@ def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: st
     return layer.result("ScatterElements", x, positions, value, axis=axis, reduction="add")
 
 
-def index_fill(x: Variable, index: Variable, axis: int, value: Any, name: str | None = None) -> Variable:
+def index_fill(x: Variable, index: Variable, axis: int, value: Number, name: str | None = None) -> Variable:
     """``x`` with one value in all slices along ``axis`` at a vector of indices."""
     require_variables("index_fill", x, index)
     layer, op = open_layer_for("index_fill", x, index, value, name=name)
@@ -287,7 +298,7 @@ def _positions(op: Builder, x: Variable, indices: Sequence[Variable]) -> tuple[A
     return positions, op.Concat(common, op.Shape(x, start=len(indices)), axis=0)
 
 
-def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = None) -> Variable:
+def take(x: Variable, index: Variable, mode: Literal["raise", "wrap", "clip"] = "raise", name: str | None = None) -> Variable:
     """Elements of the flattened ``x``, in the shape of ``index``.
 
     Args:
@@ -339,7 +350,7 @@ def _both_expanded(op: Builder, x: Variable, mask: Variable) -> tuple[Variable, 
     return op.Expand(x, both), op.Expand(mask, both)
 
 
-def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
+def masked_fill(x: Variable, mask: Variable, value: Number, name: str | None = None) -> Variable:
     """``x`` with one value where a mask is true."""
     layer, op = open_layer_for("masked_fill", x, mask, value, name=name)
     return layer.result("Where", mask, scalar(op, value, x.dtype), x)

@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.tensor.common import Shape, integers, known_dim, known_value, normal_axis, positive, shape_operand
+from onnxgrad.tensor.common import Integers, Shape, integers, known_dim, known_value, normal_axis, positive, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
 
@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
+def concat(x: Sequence[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
     """Several tensors joined along ``axis``.
 
     Example:
@@ -182,7 +182,7 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
     return unstack(input, axis)
 
 
-def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Variable:
+def slice(input: Variable, axes: Sequence[int], starts: Integers, ends: Integers) -> Variable:
     """Elements from ``starts`` up to, and without, ``ends`` along ``axes``; negative numbers count from the end.
 
     Example:
@@ -193,14 +193,16 @@ def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Varia
     return layer.result("Slice", input, shape_operand(op, starts), shape_operand(op, ends), list(axes))
 
 
-def strided_slice(x: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any, name: str | None = None) -> Variable:
+def strided_slice(
+    x: Variable, axes: Sequence[int], starts: Integers, ends: Integers, strides: Integers, name: str | None = None
+) -> Variable:
     """``slice`` with steps, which may be negative."""
     layer, op = open_layer("strided_slice", x, name=name)
     lower, upper, steps = (shape_operand(op, item) for item in (starts, ends, strides))
     return layer.result("Slice", x, lower, upper, list(axes), steps)
 
 
-def crop(x: Variable, shape: Shape | None = None, offsets: Any = None, name: str | None = None) -> Variable:
+def crop(x: Variable, shape: Shape | None = None, offsets: Shape | None = None, name: str | None = None) -> Variable:
     """A block of size ``shape`` (-1: up to the end) that begins at ``offsets``.
 
     Example:

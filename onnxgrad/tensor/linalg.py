@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -142,7 +142,9 @@ def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return tensordot(x, y, ([-1], [-1]), name)
 
 
-def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) -> Variable:
+def tensordot(
+    x: Variable, y: Variable, axes: int | Sequence[int] | Sequence[Sequence[int]] | Variable = 2, name: str | None = None
+) -> Variable:
     """Sums of products over pairs of axes; the other axes of ``x``, then those of ``y``, remain.
 
     Args:
@@ -346,7 +348,13 @@ def matrix_transpose(x: Variable, name: str | None = None) -> Variable:
 # Norms and distances -------------------------------------------------------------------------------------------------
 
 
-def norm(x: Variable, p: Any = None, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
+def norm(
+    x: Variable,
+    p: float | Literal["fro", "inf", "-inf"] | None = None,
+    axis: Axes = None,
+    keepdim: bool = False,
+    name: str | None = None,
+) -> Variable:
     """Norm of vectors, or Frobenius norm of matrices.
 
     Args:
@@ -362,9 +370,9 @@ def norm(x: Variable, p: Any = None, axis: Any = None, keepdim: bool = False, na
         >>> paddle.norm(static.data("x", [None, 4]), p=1, axis=1).shape
         (-1,)
     """
-    if p == "nuc":
+    order: Any = 2.0 if p is None or p == "fro" else p
+    if order == "nuc":
         raise NotOffered("norm: the nuclear norm needs singular values, which ONNX cannot compute.")
-    order = 2.0 if p is None or p == "fro" else p
     if isinstance(order, (bool, list, tuple)) or (isinstance(order, str) and order not in ("inf", "-inf")):
         raise ArgumentError(f"norm: p is a number, 'fro' or 'nuc', not {p!r}.")
     return vector_norm(x, float(order), axis, keepdim, name)
@@ -387,7 +395,11 @@ def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = 
 
 
 def matrix_norm(
-    x: Variable, p: Any = "fro", axis: Sequence[int] = (-2, -1), keepdim: bool = False, name: str | None = None
+    x: Variable,
+    p: float | Literal["fro"] = "fro",
+    axis: Sequence[int] = (-2, -1),
+    keepdim: bool = False,
+    name: str | None = None,
 ) -> Variable:
     """Norm of matrices: 'fro', or the largest or smallest sum of absolute values of rows (inf, -inf) or columns (1, -1).
 

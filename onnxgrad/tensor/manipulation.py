@@ -7,17 +7,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped, Mismatch
 from onnxgrad.tensor.axes import dim, flat_if_none, moved_order, sizes_from
 from onnxgrad.tensor.common import (
     Axes,
+    Integers,
     Shape,
     as_dtype,
     axes_of,
@@ -65,7 +66,7 @@ def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     return layer.result("Reshape", x, target)
 
 
-def view(x: Variable, shape_or_dtype: Any, name: str | None = None) -> Variable:
+def view(x: Variable, shape_or_dtype: Sequence[int | Variable] | DTypeLike, name: str | None = None) -> Variable:
     """``x`` in another shape. Another element type would reinterpret bits, which is not offered.
 
     Raises:
@@ -138,7 +139,7 @@ def squeeze(x: Variable, axis: Axes = None, name: str | None = None) -> Variable
     return layer.result("Squeeze", x, axes) if axes else layer.result("Identity", x)
 
 
-def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
+def unsqueeze(x: Variable, axis: Integers, name: str | None = None) -> Variable:
     """With axes of size 1 inserted, at their positions in the result.
 
     Example:
@@ -173,7 +174,7 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
     return layer.result("Transpose", x, perm=order)
 
 
-def permute(x: Variable, *perm: Any, name: str | None = None) -> Variable:
+def permute(x: Variable, *perm: int | Sequence[int], name: str | None = None) -> Variable:
     """``transpose``, with the axes in a list or one by one.
 
     Example:
@@ -181,7 +182,8 @@ def permute(x: Variable, *perm: Any, name: str | None = None) -> Variable:
         >>> paddle.permute(x, [2, 0, 1]).shape, x.permute(2, 0, 1).shape
         ((4, 2, 3), (4, 2, 3))
     """
-    return transpose(x, list(perm[0]) if len(perm) == 1 and isinstance(perm[0], (list, tuple)) else list(perm), name)
+    order: Any = perm[0] if len(perm) == 1 and isinstance(perm[0], (list, tuple)) else perm
+    return transpose(x, list(order), name)
 
 
 def ravel(input: Variable, name: str | None = None) -> Variable:
@@ -232,17 +234,29 @@ def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Va
     return layer.result("Transpose", x, perm=order)
 
 
-def atleast_1d(*inputs: Variable, name: str | None = None) -> Any:
+@overload
+def atleast_1d(x: Variable, /, *, name: str | None = None) -> Variable: ...
+@overload
+def atleast_1d(x: Variable, y: Variable, /, *more: Variable, name: str | None = None) -> list[Variable]: ...
+def atleast_1d(*inputs: Variable, name: str | None = None) -> Variable | list[Variable]:
     """Each input with at least one axis."""
     return _at_least(1, inputs, name)
 
 
-def atleast_2d(*inputs: Variable, name: str | None = None) -> Any:
+@overload
+def atleast_2d(x: Variable, /, *, name: str | None = None) -> Variable: ...
+@overload
+def atleast_2d(x: Variable, y: Variable, /, *more: Variable, name: str | None = None) -> list[Variable]: ...
+def atleast_2d(*inputs: Variable, name: str | None = None) -> Variable | list[Variable]:
     """Each input with at least two axes; a vector becomes a row."""
     return _at_least(2, inputs, name)
 
 
-def atleast_3d(*inputs: Variable, name: str | None = None) -> Any:
+@overload
+def atleast_3d(x: Variable, /, *, name: str | None = None) -> Variable: ...
+@overload
+def atleast_3d(x: Variable, y: Variable, /, *more: Variable, name: str | None = None) -> list[Variable]: ...
+def atleast_3d(*inputs: Variable, name: str | None = None) -> Variable | list[Variable]:
     """Each input with at least three axes; a vector becomes [1, n, 1], a matrix [m, n, 1].
 
     Example:
@@ -252,7 +266,7 @@ def atleast_3d(*inputs: Variable, name: str | None = None) -> Any:
     return _at_least(3, inputs, name)
 
 
-def _at_least(rank: int, inputs: Sequence[Variable], name: str | None) -> Any:
+def _at_least(rank: int, inputs: Sequence[Variable], name: str | None) -> Variable | list[Variable]:
     outputs = []
     for x in inputs:
         layer = LayerHelper(f"atleast_{rank}d", x, name=name)
@@ -261,7 +275,7 @@ def _at_least(rank: int, inputs: Sequence[Variable], name: str | None) -> Any:
     return outputs[0] if len(outputs) == 1 else outputs
 
 
-def cast(x: Variable, dtype: Any) -> Variable:
+def cast(x: Variable, dtype: DTypeLike) -> Variable:
     """The same numbers in another element type; the gradient comes back in that of ``x``.
 
     Example:
@@ -355,7 +369,7 @@ def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> lis
     return [layer.result("Expand", v, target) for v in input]
 
 
-def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
+def tile(x: Variable, repeat_times: Integers, name: str | None = None) -> Variable:
     """``x`` repeated so many times along each axis; fewer numbers than axes count from the last.
 
     Example:
@@ -429,7 +443,7 @@ def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | Non
     return flip(swapaxes(x, first, second), second, name)
 
 
-def roll(x: Variable, shifts: Any, axis: Axes = None, name: str | None = None) -> Variable:
+def roll(x: Variable, shifts: Integers, axis: Axes = None, name: str | None = None) -> Variable:
     """Elements moved along axes; those that leave come in on the other side. Without ``axis``, as one long vector.
 
     Example:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.tensor.common import floating, scalar, unary
+from onnxgrad.tensor.common import Number, floating, scalar, unary
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 from onnxgrad.tensor.tables import of_one
 
@@ -199,7 +198,7 @@ def scale(
     return layer.activate(y, act)
 
 
-def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None) -> Variable:
+def clip(x: Variable, min: Number | None = None, max: Number | None = None, name: str | None = None) -> Variable:
     """Elements limited to [min, max]; the gradient passes at the limits.
 
     Args:

@@ -11,10 +11,10 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped
 from onnxgrad.internal import state
-from onnxgrad.tensor.common import Shape, as_dtype, float_dtype, index_dtype, shape_of, shape_operand, sizes_of
+from onnxgrad.tensor.common import Number, Shape, as_dtype, float_dtype, index_dtype, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
 __all__ = [
@@ -55,7 +55,7 @@ def _open(layer_name: str, shape: Any, name: str | None, *others: Any) -> tuple[
 
 
 def uniform(
-    shape: Shape, dtype: Any = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
+    shape: Shape, dtype: DTypeLike | None = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
     """Numbers equally likely anywhere in [min, max).
 
@@ -74,13 +74,13 @@ def uniform(
     return layer.result("Cast", numbers, to=element.number)
 
 
-def rand(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
+def rand(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Numbers equally likely anywhere in [0, 1)."""
     return uniform(shape, dtype, 0.0, 1.0, name=name)
 
 
 def gaussian(
-    shape: Shape, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = None, name: str | None = None
+    shape: Shape, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: DTypeLike | None = None, name: str | None = None
 ) -> Variable:
     """Normally distributed numbers."""
     (layer, op), element = _open("gaussian", shape, name), float_dtype(dtype, "gaussian")
@@ -88,7 +88,7 @@ def gaussian(
     return layer.result("Cast", numbers, to=element.number)
 
 
-def standard_normal(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
+def standard_normal(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Normally distributed numbers with mean 0 and deviation 1."""
     return gaussian(shape, dtype=dtype, name=name)
 
@@ -96,7 +96,7 @@ def standard_normal(shape: Shape, dtype: Any = None, name: str | None = None) ->
 randn = standard_normal
 
 
-def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:
+def normal(mean: Number = 0.0, std: Number = 1.0, shape: Shape | None = None, name: str | None = None) -> Variable:
     """Normally distributed numbers; ``mean`` and ``std`` may be variables, whose shape the result takes.
 
     Example:
@@ -104,21 +104,25 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
         (-1, 3)
     """
     if not is_variable(mean) and not is_variable(std):
-        return gaussian([1] if shape is None else shape, mean, std, name=name)
+        return gaussian([1] if shape is None else shape, mean, std, name=name)  # type: ignore[arg-type]
     layer, op = _open("normal", [], name, mean, std)
-    like = mean if is_variable(mean) else std
+    like: Any = mean if is_variable(mean) else std
     noise = as_dtype(op, sampled(op, "RandomNormal", shape_of(op, like)), like.dtype)
     return layer.result("Add", op.Mul(noise, std), mean)
 
 
-def log_normal(mean: Any = 1.0, std: Any = 2.0, shape: Any = None, dtype: Any = None, name: str | None = None) -> Variable:
+def log_normal(
+    mean: Number = 1.0, std: Number = 2.0, shape: Shape | None = None, dtype: DTypeLike | None = None, name: str | None = None
+) -> Variable:
     """Exponentials of normally distributed numbers."""
     sample = normal(mean, std, shape)
     layer = LayerHelper("log_normal", sample, name=name)
     return layer.result("Exp", as_dtype(layer.op, sample, dtype))
 
 
-def randint(low: int = 0, high: int | None = None, shape: Shape = (1,), dtype: Any = None, name: str | None = None) -> Variable:
+def randint(
+    low: int = 0, high: int | None = None, shape: Shape = (1,), dtype: DTypeLike | None = None, name: str | None = None
+) -> Variable:
     """Integers equally likely in [low, high), in [0, low) if only one bound is given.
 
     Raises:
@@ -141,7 +145,9 @@ def _integers(low: int, high: int | None, shape: Any, element: DType, name: str 
     return layer.result("Cast", op.Add(whole, np.array(low)), to=element.number)
 
 
-def randint_like(x: Variable, low: int = 0, high: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+def randint_like(
+    x: Variable, low: int = 0, high: int | None = None, dtype: DTypeLike | None = None, name: str | None = None
+) -> Variable:
     """``randint`` in the shape and, unless given, the dtype of ``x``."""
     op = LayerHelper("randint_like", x, name=name).op
     size = shape_of(op, x)
@@ -149,7 +155,7 @@ def randint_like(x: Variable, low: int = 0, high: int | None = None, dtype: Any 
     return _integers(low, high, shape, x.dtype if dtype is None else dtype_of(dtype), name)
 
 
-def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
+def randperm(n: int, dtype: DTypeLike = "int64", name: str | None = None) -> Variable:
     """The integers from 0 up to, and without, ``n`` in random order.
 
     Example:

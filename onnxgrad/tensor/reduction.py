@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError
 from onnxgrad.tensor.axes import flat_if_none, neighbours, prefix_scan, without_axes_too
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, index_dtype, log_add_exp, normal_axis
@@ -70,12 +71,14 @@ def mean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None
     return reduce("mean", "ReduceMean", x, axis, keepdim, name, of_integers="float32")
 
 
-def sum(x: Variable, axis: Axes = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
+def sum(x: Variable, axis: Axes = None, dtype: DTypeLike | None = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Sum over ``axis``, or of all elements; integers and booleans add up in int64 unless ``dtype`` is given."""
     return reduce("sum", "ReduceSum", x, axis, keepdim, name, dtype, of_integers="int64")
 
 
-def prod(x: Variable, axis: Axes = None, keepdim: bool = False, dtype: Any = None, name: str | None = None) -> Variable:
+def prod(
+    x: Variable, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None, name: str | None = None
+) -> Variable:
     """Product over ``axis``, or of all elements."""
     return reduce("reduce_prod", "ReduceProd", x, axis, keepdim, name, dtype, of_integers="int64")
 
@@ -115,7 +118,9 @@ def count_nonzero(x: Variable, axis: Axes = None, keepdim: bool = False, name: s
     return sum(layer.op.Cast(as_dtype(layer.op, x, "bool"), to=7), axis, keepdim=keepdim, name=name)
 
 
-def nansum(x: Variable, axis: Axes = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
+def nansum(
+    x: Variable, axis: Axes = None, dtype: DTypeLike | None = None, keepdim: bool = False, name: str | None = None
+) -> Variable:
     """Sum over ``axis`` of the elements that are not NaN."""
     op = LayerHelper("nansum", x).op
     return sum(op.Where(op.IsNaN(x), op.constant(0.0, x.dtype), x), axis, dtype, keepdim, name)
@@ -146,7 +151,7 @@ def reduce_as(x: Variable, target: Variable, name: str | None = None) -> Variabl
 
 
 @without_axes_too
-def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+def cumsum(x: Variable, axis: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Sums of all elements up to each one along ``axis``; of the flattened tensor without one.
 
     Example:
@@ -159,7 +164,7 @@ def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | 
 
 
 @without_axes_too
-def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+def cumprod(x: Variable, dim: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Products of all elements up to each one along ``dim``, which must have a known size."""
     layer, op = open_layer("cumprod", x, name=name)
     x, axis = flat_if_none(layer, as_dtype(op, x, "int64" if dtype is None and not x.is_float else dtype), dim)
@@ -167,7 +172,7 @@ def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | 
 
 
 @without_axes_too
-def cummax(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str | None = None) -> tuple[Variable, Variable]:
+def cummax(x: Variable, axis: int | None = None, dtype: DTypeLike = "int64", name: str | None = None) -> tuple[Variable, Variable]:
     """The largest element so far along ``axis``, and the position of its last occurrence so far.
 
     Returns:
@@ -182,7 +187,7 @@ def cummax(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str
 
 
 @without_axes_too
-def cummin(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str | None = None) -> tuple[Variable, Variable]:
+def cummin(x: Variable, axis: int | None = None, dtype: DTypeLike = "int64", name: str | None = None) -> tuple[Variable, Variable]:
     """The smallest element so far along ``axis``, and the position of its last occurrence so far."""
     return _running_extreme("cummin", "Min", "LessOrEqual", x, axis, dtype, name)
 
@@ -202,7 +207,7 @@ def _running_extreme(
 
 
 @without_axes_too
-def logcumsumexp(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+def logcumsumexp(x: Variable, axis: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """log(cumsum(exp(x))) along ``axis``, computed stably."""
     layer, op = open_layer("logcumsumexp", x, name=name)
     x, axis = flat_if_none(layer, as_dtype(op, x, dtype), axis)

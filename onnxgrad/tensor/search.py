@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
 from onnxgrad.tensor.axes import dim, flat_if_none, neighbours, without_axes_too
 from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promote_operands
@@ -21,7 +22,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def argmax(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None) -> Variable:
+def argmax(
+    x: Variable, axis: int | None = None, keepdim: bool = False, dtype: DTypeLike = "int64", name: str | None = None
+) -> Variable:
     """Index of the largest element along ``axis``, of the flattened tensor without one; the first of equal ones.
 
     Example:
@@ -31,7 +34,9 @@ def argmax(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: A
     return _extreme_index("arg_max", "ArgMax", x, axis, keepdim, dtype, name)
 
 
-def argmin(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None) -> Variable:
+def argmin(
+    x: Variable, axis: int | None = None, keepdim: bool = False, dtype: DTypeLike = "int64", name: str | None = None
+) -> Variable:
     """Index of the smallest element along ``axis``, of the flattened tensor without one; the first of equal ones."""
     return _extreme_index("arg_min", "ArgMin", x, axis, keepdim, dtype, name)
 
@@ -77,7 +82,7 @@ def argsort(x: Variable, axis: int = -1, descending: bool = False, stable: bool 
 
 @without_axes_too
 def topk(
-    x: Variable, k: Any, axis: int | None = None, largest: bool = True, sorted: bool = True, name: str | None = None
+    x: Variable, k: int | Variable, axis: int | None = None, largest: bool = True, sorted: bool = True, name: str | None = None
 ) -> tuple[Variable, Variable]:
     """The ``k`` largest (or smallest) elements along ``axis`` (the last), and their indices.
 
@@ -137,7 +142,13 @@ def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = 
     return layer.result("Squeeze", values, [axis]), layer.result("Squeeze", index, [axis])
 
 
-def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = None) -> Any:
+@overload
+def where(condition: Variable, x: None = None, y: None = None, name: str | None = None) -> tuple[Variable, ...]: ...
+@overload
+def where(condition: Variable, x: Variable | float, y: Variable | float, name: str | None = None) -> Variable: ...
+def where(
+    condition: Variable, x: Variable | float | None = None, y: Variable | float | None = None, name: str | None = None
+) -> Variable | tuple[Variable, ...]:
     """``x`` where the condition holds, else ``y``; with the condition alone, the indices where it holds, one vector per axis.
 
     Raises:
@@ -160,7 +171,11 @@ def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = 
     return layer.result("Where", as_dtype(op, condition, "bool"), a, b)
 
 
-def nonzero(x: Variable, as_tuple: bool = False) -> Any:
+@overload
+def nonzero(x: Variable, as_tuple: Literal[False] = False) -> Variable: ...
+@overload
+def nonzero(x: Variable, as_tuple: Literal[True]) -> tuple[Variable, ...]: ...
+def nonzero(x: Variable, as_tuple: bool = False) -> Variable | tuple[Variable, ...]:
     """Positions of the elements that are not 0, as rows of int64; with ``as_tuple``, one column per axis.
 
     Example:
@@ -215,6 +230,48 @@ def bucketize(
     return searchsorted(sorted_sequence, x, out_int32, right, name)
 
 
+@overload
+def unique(
+    x: Variable,
+    return_index: Literal[False] = False,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> Variable: ...
+@overload
+def unique(
+    x: Variable,
+    return_index: Literal[True],
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> tuple[Variable, ...]: ...
+@overload
+def unique(
+    x: Variable,
+    return_index: bool = False,
+    *,
+    return_inverse: Literal[True],
+    return_counts: bool = False,
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> tuple[Variable, ...]: ...
+@overload
+def unique(
+    x: Variable,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    *,
+    return_counts: Literal[True],
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> tuple[Variable, ...]: ...
 def unique(
     x: Variable,
     return_index: bool = False,
@@ -223,7 +280,7 @@ def unique(
     axis: int | None = None,
     dtype: Any = "int64",
     name: str | None = None,
-) -> Any:
+) -> Variable | tuple[Variable, ...]:
     """The different elements in ascending order (of the flattened tensor, or slices along ``axis``).
 
     Returns:
@@ -249,6 +306,34 @@ def unique(
     return (values, *extra) if extra else values
 
 
+@overload
+def unique_consecutive(
+    x: Variable,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> Variable: ...
+@overload
+def unique_consecutive(
+    x: Variable,
+    return_inverse: Literal[True],
+    return_counts: bool = False,
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> tuple[Variable, ...]: ...
+@overload
+def unique_consecutive(
+    x: Variable,
+    return_inverse: bool = False,
+    *,
+    return_counts: Literal[True],
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> tuple[Variable, ...]: ...
 def unique_consecutive(
     x: Variable,
     return_inverse: bool = False,
@@ -256,7 +341,7 @@ def unique_consecutive(
     axis: int | None = None,
     dtype: Any = "int64",
     name: str | None = None,
-) -> Any:
+) -> Variable | tuple[Variable, ...]:
     """``x`` without the elements (slices along ``axis``) that equal the one before."""
     layer, op = open_layer("unique_consecutive", x, name=name)
     x, axis = flat_if_none(layer, x, axis)

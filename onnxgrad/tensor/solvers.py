@@ -8,7 +8,7 @@ known size and suits small ones.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -182,7 +182,13 @@ def cholesky_inverse(x: Variable, upper: bool = False, name: str | None = None) 
     return cholesky_solve(layer.op.constant(np.eye(_square_size(x, "cholesky_inverse")), x.dtype), x, upper, name)
 
 
-def qr(x: Variable, mode: str = "reduced", name: str | None = None) -> Any:
+@overload
+def qr(x: Variable, mode: Literal["reduced", "complete"] = "reduced", name: str | None = None) -> tuple[Variable, Variable]: ...
+@overload
+def qr(x: Variable, mode: Literal["r"], name: str | None = None) -> Variable: ...
+def qr(
+    x: Variable, mode: Literal["reduced", "complete", "r"] = "reduced", name: str | None = None
+) -> Variable | tuple[Variable, Variable]:
     """An orthogonal and an upper triangular factor of matrices of known size, by Householder's reflections.
 
     Args:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -80,7 +80,21 @@ def _restored(layer: LayerHelper, y: Variable, axes: list[int], keepdim: bool) -
     return layer.result("Unsqueeze", y, axes) if keepdim and axes else layer.result("Identity", y)
 
 
-def median(x: Variable, axis: int | None = None, keepdim: bool = False, mode: str = "avg", name: str | None = None) -> Any:
+@overload
+def median(
+    x: Variable, axis: int | None = None, keepdim: bool = False, mode: Literal["avg"] = "avg", name: str | None = None
+) -> Variable: ...
+@overload
+def median(x: Variable, axis: None = None, keepdim: bool = False, *, mode: Literal["min"], name: str | None = None) -> Variable: ...
+@overload
+def median(
+    x: Variable, axis: int, keepdim: bool = False, *, mode: Literal["min"], name: str | None = None
+) -> tuple[Variable, Variable]: ...
+@overload
+def median(x: Variable, axis: int, keepdim: bool, mode: Literal["min"], name: str | None = None) -> tuple[Variable, Variable]: ...
+def median(
+    x: Variable, axis: int | None = None, keepdim: bool = False, mode: Literal["avg", "min"] = "avg", name: str | None = None
+) -> Variable | tuple[Variable, Variable]:
     """The middle element over ``axis``, or of all; NaN if there is one.
 
     Args:
@@ -96,10 +110,29 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, mode: st
         >>> paddle.median(static.data("x", [None, 5]), axis=1).shape
         (-1,)
     """
-    return _median("median", x, axis, keepdim, mode, name)
+    result: Variable | tuple[Variable, Variable] = _median("median", x, axis, keepdim, mode, name)
+    return result
 
 
-def nanmedian(x: Variable, axis: Axes = None, keepdim: bool = False, mode: str = "avg", name: str | None = None) -> Any:
+@overload
+def nanmedian(
+    x: Variable, axis: Axes = None, keepdim: bool = False, mode: Literal["avg"] = "avg", name: str | None = None
+) -> Variable: ...
+@overload
+def nanmedian(
+    x: Variable, axis: None = None, keepdim: bool = False, *, mode: Literal["min"], name: str | None = None
+) -> Variable: ...
+@overload
+def nanmedian(
+    x: Variable, axis: int | Sequence[int], keepdim: bool = False, *, mode: Literal["min"], name: str | None = None
+) -> tuple[Variable, Variable]: ...
+@overload
+def nanmedian(
+    x: Variable, axis: int | Sequence[int], keepdim: bool, mode: Literal["min"], name: str | None = None
+) -> tuple[Variable, Variable]: ...
+def nanmedian(
+    x: Variable, axis: Axes = None, keepdim: bool = False, mode: Literal["avg", "min"] = "avg", name: str | None = None
+) -> Variable | tuple[Variable, Variable]:
     """``median`` of the elements over ``axis`` that are not NaN; NaN if there are none, with index 0.
 
     Example:
@@ -107,7 +140,8 @@ def nanmedian(x: Variable, axis: Axes = None, keepdim: bool = False, mode: str =
         >>> index.shape
         (-1,)
     """
-    return _median("nanmedian", x, axis, keepdim, mode, name)
+    result: Variable | tuple[Variable, Variable] = _median("nanmedian", x, axis, keepdim, mode, name)
+    return result
 
 
 def _median(layer_name: str, x: Variable, axis: Axes, keepdim: bool, mode: str, name: str | None) -> Any:

@@ -54,7 +54,7 @@ def of_two(
 ) -> OfTwo:
     """The same of two operands, which are promoted to one element type; one of them may be a number if ``numbers``."""
 
-    def function(x: Any, y: Any, name: str | None = None) -> Variable:
+    def function(x: Variable | float, y: Variable | float, name: str | None = None) -> Variable:
         layer, op = (open_layer_for if numbers else open_layer)(layer_name, x, y, name=name)
         a, b = promote_operands(op, x, y)
         if floats:

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
 
@@ -27,7 +27,7 @@ class finfo:  # noqa: N801
         3.4028234663852886e+38
     """
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: DTypeLike) -> None:
         element = dtype_of(dtype)
         if not element.is_float:
             raise ArgumentTypeError(f"finfo takes a floating-point type, not {element.name}. Use iinfo.")
@@ -49,7 +49,7 @@ class iinfo:  # noqa: N801
         -128
     """
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: DTypeLike) -> None:
         element = dtype_of(dtype)
         if not element.is_integer:
             raise ArgumentTypeError(f"iinfo takes an integer type, not {element.name}. Use finfo.")
@@ -57,7 +57,7 @@ class iinfo:  # noqa: N801
         self.dtype, self.bits, self.min, self.max = element.name, int(limits.bits), int(limits.min), int(limits.max)
 
 
-def set_default_dtype(d: Any) -> None:
+def set_default_dtype(d: DTypeLike) -> None:
     """Set the element type of layers' parameters and of floating-point tensors made without one.
 
     Raises:
