@@ -9,12 +9,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from onnxgrad.distributed.mpi import MpiTransport
-from onnxgrad.distributed.transport import Alone, Transport
+from onnxgrad.distributed.transport import Alone, Operation, Transport
 from onnxgrad.distributed.watch import Watch, WatchedTransport
 from onnxgrad.errors import ArgumentError
 
@@ -131,7 +131,7 @@ def barrier() -> None:
     current().barrier()
 
 
-def all_reduce(value: _Value, op: Literal["sum", "max", "min"] = "sum") -> _Value:
+def all_reduce(value: _Value, op: Operation = "sum") -> _Value:
     """Replace an array, or an eager tensor, by the sum (``"max"``, ``"min"``) over all ranks; returns it.
 
     Raises:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
@@ -25,7 +26,7 @@ from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.core.step.make import StepTarget, applied_phases, make_exchanged, step_of
 from onnxgrad.core.step.pipeline_plan import Cuts, plan_pipeline
 from onnxgrad.core.step.shards import Shards, make_shards
-from onnxgrad.core.step.split import check_batch_norm
+from onnxgrad.core.step.split import Statistics, check_batch_norm
 from onnxgrad.core.step.step import Step, phase_of
 from onnxgrad.core.step.synchronise import Synchronised
 from onnxgrad.distributed.agreement import StepCheck, check_step
@@ -109,8 +110,8 @@ class PipelineStep:
         scope: Scope | None = None,
         fetch: Sequence[Variable | str] = (),
         loss_weight: Variable | str | None = None,
-        batch_norm: str | None = None,
-        lowering: str | None = "cpu",
+        batch_norm: Statistics | None = None,
+        lowering: Lowering | None = "cpu",
         place: Place | None = None,
         threads: int | None = None,
         in_scope: bool = False,

@@ -19,7 +19,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.core.step.loss_terms import loss_of
 from onnxgrad.core.step.shards import Shards
-from onnxgrad.core.step.split import Fetch
+from onnxgrad.core.step.split import Fetch, Statistics
 from onnxgrad.core.step.step import Step
 from onnxgrad.distributed.exchange import GradientExchange, StateExchange, distribute
 from onnxgrad.distributed.strategy import Strategy
@@ -90,7 +90,7 @@ class ShardedStep:
         *,
         loss: Variable | str | None = None,
         loss_weight: Variable | str | None = None,
-        batch_norm: Literal["local", "sync", "frozen"] | None = None,
+        batch_norm: Statistics | None = None,
         shards: Literal["state", "gradients"] | None = "state",
         place: Place | None = None,
         threads: int | None = None,

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ __all__ = [
     "OPERATIONS",
     "Alone",
     "LocalTransport",
+    "Operation",
     "PointToPoint",
     "ReduceOp",
     "Transport",
@@ -30,14 +31,17 @@ __all__ = [
 
 T = TypeVar("T")
 
-OPERATIONS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+Operation: TypeAlias = Literal["sum", "max", "min"]
+OPERATIONS: dict[Operation, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 """What may be done with the buffers of all ranks, element by element."""
 
 
 class ReduceOp:
     """Paddle's names of the operations."""
 
-    SUM, MAX, MIN = "sum", "max", "min"
+    SUM: Literal["sum"] = "sum"
+    MAX: Literal["max"] = "max"
+    MIN: Literal["min"] = "min"
 
 
 class Transport(Protocol):
@@ -53,7 +57,7 @@ class Transport(Protocol):
     rank: int
     world_size: int
 
-    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: Operation = "sum") -> None:
         """Replace a buffer, in place, by the sum (``"max"``, ``"min"``) over all ranks; all get the same bits.
 
         Args:
@@ -81,7 +85,7 @@ class PointToPoint(Transport, Protocol):
         """Replace a buffer, in place, by the next one that the rank ``source`` has sent here, of the same length and dtype."""
 
 
-def writable_buffer(buffer: np.ndarray[Any, Any], op: str = "sum") -> np.ndarray[Any, Any]:
+def writable_buffer(buffer: np.ndarray[Any, Any], op: Operation = "sum") -> np.ndarray[Any, Any]:
     """A buffer that a transport may write to.
 
     Raises:
@@ -149,7 +153,7 @@ class Alone:
 
     rank, world_size = 0, 1
 
-    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: Operation = "sum") -> None:
         writable_buffer(buffer, op)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
@@ -218,7 +222,7 @@ class LocalTransport:
         self.rank, self.world_size, self._group = rank, len(group.buffers), group
         self._groups: dict[tuple[int, ...], int] = {}
 
-    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: Operation = "sum") -> None:
         operation = OPERATIONS.get(op, np.add)
         self._group.buffers[self.rank] = writable_buffer(buffer, op)
         self._group.meet()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -32,7 +32,13 @@ def _flower() -> Any:
 
 
 def client(
-    step: Any, data: Data, *, loss: Any = None, optimizer: str = "reset", secure: bool = False, mods: tuple[Any, ...] = ()
+    step: Any,
+    data: Data,
+    *,
+    loss: Any = None,
+    optimizer: Literal["reset", "kept"] = "reset",
+    secure: bool = False,
+    mods: tuple[Any, ...] = (),
 ) -> Any:
     """A Flower ClientApp that trains and evaluates on its own data.
 

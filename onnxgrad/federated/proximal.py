@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
@@ -84,7 +85,7 @@ def _gradients(program: Program, applied: list[Variable], trained: list[Paramete
     return grads
 
 
-def save_step(program: Program, path: str | Path, fetch: Fetch, *, lowering: str | None = None) -> dict[str, Any]:
+def save_step(program: Program, path: str | Path, fetch: Fetch, *, lowering: Lowering | None = None) -> dict[str, Any]:
     """``save_training_step`` of the program with the proximal term, for participants that know files only.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from onnx import ModelProto
@@ -138,7 +138,7 @@ class Worker:
         *,
         epochs: int = 1,
         batch_size: int = 32,
-        sampling: str = "shuffle",
+        sampling: Literal["shuffle", "poisson"] = "shuffle",
         seed: int | None = None,
         proximal: float = 0.0,
         learning_rate: float | None = None,

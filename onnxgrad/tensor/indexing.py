@@ -132,7 +132,7 @@ def put_along_axis(
     indices: Variable,
     values: Variable | float,
     axis: int,
-    reduce: str = "assign",
+    reduce: Literal["assign", "add", "mul", "multiply", "mean", "amax", "amin"] = "assign",
     include_self: bool = True,
     broadcast: bool = True,
 ) -> Variable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -31,6 +31,8 @@ __all__ = [
     "matrix_norm", "matrix_transpose", "mm", "multi_dot", "mv", "norm", "outer", "pdist", "renorm", "tensordot", "vecdot",
     "vector_norm",
 ]  # fmt: skip
+
+DistanceMode: TypeAlias = Literal["use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"]
 
 # Products ------------------------------------------------------------------------------------------------------------
 
@@ -423,18 +425,31 @@ def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Var
     return vector_norm(LayerHelper("dist", x, y, name=name).op.Sub(x, y), float(p))
 
 
+def _check_mode(function: str, mode: str) -> None:
+    """Refuse a word that Paddle has not; which one it is changes nothing here."""
+    if mode not in get_args(DistanceMode):
+        raise ArgumentError(f"{function}: compute_mode is one of {get_args(DistanceMode)}, not {mode!r}.")
+
+
 def pdist(
-    x: Variable, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary", name: str | None = None
+    x: Variable, p: float = 2.0, compute_mode: DistanceMode = "use_mm_for_euclid_dist_if_necessary", name: str | None = None
 ) -> Variable:
     """Distances between all pairs of rows of [n, m], the first with the second first: n (n - 1) / 2 numbers.
 
+    Args:
+        x: a matrix.
+        p: order of the norm.
+        compute_mode: a word of Paddle's, which changes nothing: differences are taken, not products.
+
     Raises:
+        ArgumentError: for another word.
         Mismatch: if ``x`` is not a matrix or its number of rows is not known.
 
     Example:
         >>> paddle.pdist(static.data("x", [4, 3])).shape
         (6,)
     """
+    _check_mode("pdist", compute_mode)
     if x.ndim != 2 or x.shape[0] < 0:
         raise Mismatch(f"pdist takes a matrix with a known number of rows, not {x!r}.")
     op = LayerHelper("pdist", x, name=name).op
@@ -446,15 +461,24 @@ def cdist(
     x: Variable,
     y: Variable,
     p: float = 2.0,
-    compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
+    compute_mode: DistanceMode = "use_mm_for_euclid_dist_if_necessary",
     name: str | None = None,
 ) -> Variable:
     """Distance of every row of ``x`` to every row of ``y``; gradient 0 where they coincide.
+
+    Args:
+        x, y: of shape [..., rows, n] and [..., other rows, n].
+        p: order of the norm.
+        compute_mode: a word of Paddle's, which changes nothing: differences are taken, not products.
+
+    Raises:
+        ArgumentError: for another word.
 
     Example:
         >>> paddle.cdist(static.data("x", [3, 4]), static.data("y", [2, 4])).shape
         (3, 2)
     """
+    _check_mode("cdist", compute_mode)
     op = LayerHelper("cdist", x, y, name=name).op
     return vector_norm(op.Sub(op.Unsqueeze(x, [-2]), op.Unsqueeze(y, [-3])), float(p), -1)
 

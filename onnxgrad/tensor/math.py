@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.tensor.common import Number, floating, scalar, unary
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
+from onnxgrad.tensor.layer import ActivationName, LayerHelper, is_variable, open_layer, variables_in
 from onnxgrad.tensor.tables import of_one
 
 __all__ = [
@@ -183,7 +183,7 @@ def scale(
     scale: float | Variable = 1.0,
     bias: float = 0.0,
     bias_after_scale: bool = True,
-    act: str | None = None,
+    act: ActivationName | None = None,
     name: str | None = None,
 ) -> Variable:
     """``scale * x + bias``, or ``scale * (x + bias)``; then an activation by its name."""

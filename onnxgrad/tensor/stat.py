@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeAlias, get_args, overload
 
 import numpy as np
 
@@ -185,11 +185,12 @@ def _nan_where_one_is(op: Builder, x: Variable, result: Variable, keepdims: int)
     return op.Where(broken, op.constant(np.nan, x.dtype), result)
 
 
-_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+Interpolation: TypeAlias = Literal["linear", "lower", "higher", "midpoint", "nearest"]
+_INTERPOLATIONS = get_args(Interpolation)
 
 
 def quantile(
-    x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: str = "linear"
+    x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: Interpolation = "linear"
 ) -> Variable:
     """The value below which a fraction ``q`` of the elements over ``axis`` lies; NaN if there is one.
 
@@ -205,7 +206,7 @@ def quantile(
 
 
 def nanquantile(
-    x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: str = "linear"
+    x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: Interpolation = "linear"
 ) -> Variable:
     """``quantile`` of the elements that are not NaN."""
     return _quantiles("nanquantile", x, q, axis, keepdim, interpolation)

@@ -7,7 +7,7 @@ The oracle is onnx.reference in float64, an engine independent of the one that r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto
@@ -311,7 +311,7 @@ def check_gradient(
     op_type: str | None = None,
     symbolic: bool = False,
     order: int = 1,
-    form: str = "",
+    form: Literal["", "symbolic", "unranked", "runtime"] = "",
     reference: Reference | None = None,
 ) -> None:
     """Compare the gradient of a sample with central differences in float64.

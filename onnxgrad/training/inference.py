@@ -6,6 +6,7 @@ Tests: tests/training/test_trainer.py.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.ir.program import Program
@@ -24,7 +25,7 @@ def save_inference(
     path: str | Path,
     fold: bool = False,
     observe: Data | None = None,
-    quantised: str = "branch",
+    quantised: Literal["branch", "float", "again"] = "branch",
     scope: Scope | None = None,
 ) -> list[str]:
     """Write a program with LoRA branches in their weights, without what training added, and with integers where the file had some.

@@ -31,7 +31,7 @@ class WeightOptions:
 
     trainable: str | Sequence[str] | None
     freeze: str | Sequence[str] | None
-    batch_norm: str | None
+    batch_norm: Literal["frozen", "train", "insert"] | None
     sample: Data | None
     quantized: str | None
     frozen: str | None

@@ -623,7 +623,13 @@ class Trainer(TrainingSteps):
         scope, targets = self.averaged(), [v.name for v in self.targets]
         return predicted(self.executor, self.inference, data, batch_size, self.model.derived, targets, scope)
 
-    def export(self, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch") -> list[str]:
+    def export(
+        self,
+        path: str | Path,
+        fold: bool = False,
+        observe: Data | None = None,
+        quantised: Literal["branch", "float", "again"] = "branch",
+    ) -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
 
         Names, metadata and dynamic dimensions are those of the model that was loaded. LoRA branches are added to their

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import onnx
@@ -28,6 +28,7 @@ from onnx import (
 
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.graph import verify
+from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.interop.external_data import embed, is_external
 from onnxgrad.core.interop.messages import renamed_devices, unread
 from onnxgrad.core.interop.model_file import Stored, bytes_of_array, write_model_file
@@ -53,7 +54,7 @@ __all__ = ["Values", "save_graph", "save_onnx", "to_onnx", "write_model"]
 Values: TypeAlias = Mapping[Variable, np.ndarray[Any, Any]]
 
 
-def to_onnx(program: Program, outputs: Named | None = None, *, lowering: str | None = None) -> ModelProto:
+def to_onnx(program: Program, outputs: Named | None = None, *, lowering: Lowering | None = None) -> ModelProto:
     """Write a program as an ONNX model that runs as it is: newest weights as initializers.
 
     Args:
@@ -81,8 +82,8 @@ def save_onnx(
     path: str | Path,
     outputs: Named | None = None,
     *,
-    lowering: str | None = None,
-    external_data: str | None = None,
+    lowering: Lowering | None = None,
+    external_data: Literal["keep"] | None = None,
 ) -> None:
     """Write ``to_onnx(program, outputs, lowering=lowering)`` to a file, under a temporary name first.
 

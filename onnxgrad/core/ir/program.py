@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -276,7 +276,7 @@ class Program:
         scope: Scope = state.current.make_once("scope", Scope)
         return scope
 
-    def state_dict(self, mode: str = "all", scope: Scope | None = None) -> dict[str, Any]:
+    def state_dict(self, mode: Literal["all", "param", "opt"] = "all", scope: Scope | None = None) -> dict[str, Any]:
         """Values of persistable variables by name: those of parameters ('param'), of the others ('opt'), or 'all'.
 
         Raises:
@@ -331,7 +331,7 @@ class Program:
 
     # Modes -----------------------------------------------------------------------------------------------------------
 
-    def train(self, batch_norm: str = "train") -> Program:
+    def train(self, batch_norm: Literal["train", "frozen"] = "train") -> Program:
         """Switch Dropout and BatchNormalization to training, in place; returns the program.
 
         Args:

@@ -91,7 +91,13 @@ class TensorMethods:
     def cast_(self, dtype: DTypeLike) -> Self: ...
     def cauchy_(self, loc: float = 0.0, scale: float = 1.0, name: str | None = None) -> Self: ...
     def cdist(
-        self, y: Variable, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary", name: str | None = None
+        self,
+        y: Variable,
+        p: float = 2.0,
+        compute_mode: Literal[
+            "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
+        ] = "use_mm_for_euclid_dist_if_necessary",
+        name: str | None = None,
     ) -> Self: ...
     def ceil(self, name: str | None = None) -> Self: ...
     def ceil_(self, name: str | None = None) -> Self: ...
@@ -361,7 +367,7 @@ class TensorMethods:
         q: float | Sequence[float],
         axis: int | Sequence[int] | None = None,
         keepdim: bool = False,
-        interpolation: str = "linear",
+        interpolation: Literal["linear", "lower", "higher", "midpoint", "nearest"] = "linear",
     ) -> Self: ...
     def nansum(
         self,
@@ -407,7 +413,7 @@ class TensorMethods:
         indices: Variable,
         values: Variable | float,
         axis: int,
-        reduce: str = "assign",
+        reduce: Literal["assign", "add", "mul", "multiply", "mean", "amax", "amin"] = "assign",
         include_self: bool = True,
         broadcast: bool = True,
     ) -> Self: ...
@@ -416,7 +422,7 @@ class TensorMethods:
         indices: Variable,
         values: Variable | float,
         axis: int,
-        reduce: str = "assign",
+        reduce: Literal["assign", "add", "mul", "multiply", "mean", "amax", "amin"] = "assign",
         include_self: bool = True,
         broadcast: bool = True,
     ) -> Self: ...
@@ -429,7 +435,7 @@ class TensorMethods:
         q: float | Sequence[float],
         axis: int | Sequence[int] | None = None,
         keepdim: bool = False,
-        interpolation: str = "linear",
+        interpolation: Literal["linear", "lower", "higher", "midpoint", "nearest"] = "linear",
     ) -> Self: ...
     def rad2deg(self, name: str | None = None) -> Self: ...
     def randint_like(
@@ -461,7 +467,23 @@ class TensorMethods:
         scale: float | Variable = 1.0,
         bias: float = 0.0,
         bias_after_scale: bool = True,
-        act: str | None = None,
+        act: Literal[
+            "abs",
+            "elu",
+            "exp",
+            "gelu",
+            "hard_sigmoid",
+            "hard_swish",
+            "leaky_relu",
+            "relu",
+            "selu",
+            "sigmoid",
+            "softmax",
+            "softplus",
+            "sqrt",
+            "tanh",
+        ]
+        | None = None,
         name: str | None = None,
     ) -> Self: ...
     def scale_(
@@ -469,7 +491,23 @@ class TensorMethods:
         scale: float | Variable = 1.0,
         bias: float = 0.0,
         bias_after_scale: bool = True,
-        act: str | None = None,
+        act: Literal[
+            "abs",
+            "elu",
+            "exp",
+            "gelu",
+            "hard_sigmoid",
+            "hard_swish",
+            "leaky_relu",
+            "relu",
+            "selu",
+            "sigmoid",
+            "softmax",
+            "softplus",
+            "sqrt",
+            "tanh",
+        ]
+        | None = None,
         name: str | None = None,
     ) -> Self: ...
     def scatter(self, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None) -> Self: ...

@@ -12,6 +12,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
+from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.state.values import room_of, value_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 from onnxgrad.internal import state
@@ -25,7 +26,7 @@ class Place:
 
     device = "cpu"
     index = 0
-    lowering = "cpu"
+    lowering: Lowering = "cpu"
     """The forms of graphs that train there."""
     leaves: tuple[str, ...] = ()
     """Operators with which a program is left to the CPU provider as a whole."""
@@ -137,7 +138,8 @@ class CUDAPlace(Place):
         Place(cuda:1)
     """
 
-    device = lowering = "cuda"
+    device = "cuda"
+    lowering = "cuda"
 
     def __init__(self, index: int = 0, **options: Unpack[CUDAOptions]) -> None:
         if not isinstance(index, int):

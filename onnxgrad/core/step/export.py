@@ -11,6 +11,7 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.graph.order import peak_of_run
 from onnxgrad.core.interop.model_file import bytes_of_array
 from onnxgrad.core.interop.onnx_export import Values, save_graph, write_model
@@ -35,7 +36,7 @@ METADATA_KEY = "onnxgrad.training_step"
 
 
 def to_training_step(
-    program: Program, fetch: Fetch, scope: Any = None, *, lowering: str | None = None
+    program: Program, fetch: Fetch, scope: Any = None, *, lowering: Lowering | None = None
 ) -> tuple[ModelProto, Manifest]:
     """One training step as a model: state in, state out.
 
@@ -68,7 +69,7 @@ def to_training_step(
 
 
 def save_training_step(
-    program: Program, path: str | Path, fetch: Fetch, scope: Any = None, *, lowering: str | None = None
+    program: Program, path: str | Path, fetch: Fetch, scope: Any = None, *, lowering: Lowering | None = None
 ) -> Manifest:
     """Write one training step as ``<path>.onnx``, its manifest ``<path>.json`` and the first values ``<path>.bin``.
 
@@ -98,7 +99,7 @@ def save_training_step(
     return manifest
 
 
-def _described(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> tuple[Graph, Values, Manifest]:
+def _described(program: Program, fetch: Fetch, scope: Any, lowering: Lowering | None) -> tuple[Graph, Values, Manifest]:
     names = [v.name for v in as_variables(program, fetch)]
     program = accumulated_step(program)
     graph = compile(program, as_variables(program, names), lowering, state_as_inputs=True, ordered=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from onnx import GraphProto, ModelProto, NodeProto, TrainingInfoProto
 
@@ -149,7 +149,12 @@ def _write_initialization(info: TrainingInfoProto, startup: Program, names: list
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
-def from_training_info(source: str | Path | bytes | ModelProto, index: int = 0, *, expand: str | None = None) -> Training:
+def from_training_info(
+    source: str | Path | bytes | ModelProto,
+    index: int = 0,
+    *,
+    expand: Literal["com.microsoft", "ai.onnx.preview.training"] | None = None,
+) -> Training:
     """Read a model that holds its training: a program whose runs are training steps, and its initialisation.
 
     Args:

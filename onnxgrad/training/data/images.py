@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Images:
         size: Sequence[int] | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
-        order: str | None = None,
+        order: Literal["rgb", "bgr"] | None = None,
         flip: bool = False,
         crop: bool = False,
         color: float = 0.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -54,9 +54,9 @@ class Term:
         *,
         dtype: DTypeLike | None = None,
         shape: Sequence[int | str | None] | None = None,
-        layout: str | None = None,
+        layout: Literal["NTC", "TNC", "NCT"] | None = None,
         label_smoothing: float = 0.0,
-        class_weights: Sequence[float] | str | None = None,
+        class_weights: Sequence[float] | Literal["balanced"] | None = None,
         sample_weight: str | None = None,
     ) -> None:
         if isinstance(loss, str) and loss not in LOSSES:

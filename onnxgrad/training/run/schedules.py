@@ -33,7 +33,7 @@ class Planned(LRScheduler):
         [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
 
-    def __init__(self, learning_rate: float, shape: str = "constant", warmup: int = 0, total: int | None = None) -> None:
+    def __init__(self, learning_rate: float, shape: ScheduleName = "constant", warmup: int = 0, total: int | None = None) -> None:
         if shape not in SHAPES or shape == "plateau":
             raise ArgumentError(f"there is no schedule {shape!r}. Use one of {list(SHAPES)}, or a scheduler as learning_rate=.")
         if warmup < 0:
@@ -73,7 +73,7 @@ class Planned(LRScheduler):
         return end + (self.base_lr - end) * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def planned(learning_rate: float | LRScheduler, shape: str, warmup: int) -> float | LRScheduler:
+def planned(learning_rate: float | LRScheduler, shape: ScheduleName, warmup: int) -> float | LRScheduler:
     """A number with its schedule; a scheduler, and a number that stays, as they are."""
     if isinstance(learning_rate, LRScheduler) or (shape == "constant" and not warmup):
         return learning_rate
