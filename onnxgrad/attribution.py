@@ -5,10 +5,12 @@ All take a model as ``onnxgrad.func`` does, and explain the score before a Softm
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from onnx import ModelProto
 
 from onnxgrad import func
@@ -19,6 +21,7 @@ from onnxgrad.core.ir.traverse import dependent_operators, substitute
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.state.inputs import Given
 from onnxgrad.errors import ArgumentError, UnknownName
 from onnxgrad.training.surgery.activations import Activation
 from onnxgrad.training.surgery.heads import insert_after
@@ -138,7 +141,7 @@ class _Score:
 
 def saliency(
     model: _Model,
-    feeds: dict[str, Any],
+    feeds: Mapping[str, Given],
     about: str | Variable,
     *,
     label: int | None = None,
@@ -174,10 +177,10 @@ def saliency(
 
 def integrated_gradients(
     model: _Model,
-    feeds: dict[str, Any],
+    feeds: Mapping[str, Given],
     about: str | Variable,
     *,
-    baseline: Any = 0.0,
+    baseline: npt.ArrayLike = 0.0,
     steps: int = 32,
     label: int | None = None,
     output: str | Variable | None = None,
@@ -221,7 +224,7 @@ def integrated_gradients(
 
 def grad_cam(
     model: _Model,
-    feeds: dict[str, Any],
+    feeds: Mapping[str, Given],
     *,
     layer: str | Variable | None = None,
     label: int | None = None,
@@ -267,7 +270,12 @@ def token_table(program: Program, ids: str = "input_ids") -> str:
 
 
 def _begin(
-    model: _Model, feeds: dict[str, Any], about: str | Variable, label: int | None, output: str | Variable | None, position: int
+    model: _Model,
+    feeds: Mapping[str, Given],
+    about: str | Variable,
+    label: int | None,
+    output: str | Variable | None,
+    position: int,
 ) -> tuple[_Score, dict[str, _Array], _Array, list[int], _Array]:
     score = _Score(model, about, output, position)
     arrays = {name: np.asarray(array) for name, array in feeds.items()}
@@ -280,7 +288,7 @@ def _of(scores: _Array, labels: list[int]) -> list[float]:
     return [float(row[label]) for row, label in zip(scores, labels, strict=True)]
 
 
-def _last_maps(program: Program, feeds: dict[str, Any], output: str | None) -> str:
+def _last_maps(program: Program, feeds: Mapping[str, Given], output: str | None) -> str:
     """The result of the last convolution with maps larger than 1 x 1, behind what keeps its shape"""
     operators = program.global_block().ops
     feature_maps = [op.outputs[0] for op in operators if op.type in _MAPS and op.outputs[0] is not None]

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from onnxgrad.errors import ArgumentTypeError, UnknownDType
 
@@ -40,7 +41,7 @@ class DType:
 
     __slots__ = ("is_float", "name", "number", "numpy")
 
-    def __init__(self, name: str, number: int, numpy: Any, is_float: builtins.bool) -> None:
+    def __init__(self, name: str, number: int, numpy: npt.DTypeLike, is_float: builtins.bool) -> None:
         self.name = name
         self.number = number
         self.numpy = np.dtype(numpy)
@@ -56,7 +57,7 @@ class DType:
         if isinstance(other, DType):
             return self.number == other.number
         try:
-            return self.number == dtype_of(other).number
+            return self.number == dtype_of(other).number  # type: ignore[arg-type]
         except ArgumentTypeError:
             return NotImplemented
 
@@ -125,7 +126,7 @@ def from_onnx_number(number: int) -> DType:
         raise ArgumentTypeError(f"ONNX element type {number} is not known; the known ones are 1 to 28.") from None
 
 
-def dtype_of(value: Any) -> DType:
+def dtype_of(value: str | DType | np.dtype[Any] | type[Any]) -> DType:
     """Element type for a name (``"float32"``), a numpy dtype or type, or a DType.
 
     Raises:

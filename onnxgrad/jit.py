@@ -189,7 +189,7 @@ def _input_names(call: Any, owner: Any) -> list[str]:
 
 
 def save(
-    layer: Layer | Callable[..., object], path: str, input_spec: Sequence[InputSpec | Tensor] | None = None, **configs: Any
+    layer: Layer | Callable[..., object], path: str, input_spec: Sequence[InputSpec | Tensor] | None = None, **configs: object
 ) -> None:
     """Write ``<path>.onnx``: the program of a Layer's ``forward``, or of a function, with its weights.
 
@@ -207,7 +207,7 @@ def save(
     program, outputs = traced(layer, input_spec)
     file = _file(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    chosen = configs.get("output_spec")
+    chosen: Any = configs.get("output_spec")
     save_onnx(program, file, outputs if chosen is None else [outputs[at] for at in range(len(outputs)) if at < len(chosen)])
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from onnxgrad.core.ir.tensor import TensorValue as Array
 from onnxgrad.core.ir.types import Entries, TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
-from onnxgrad.core.state.inputs import Door, as_array, converted
-from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.core.state.inputs import Door, Given, as_array, converted
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.eager.entering import enter
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import HookHandle, Meta, TapeNode, kind_of_array
@@ -78,7 +79,13 @@ class Tensor(Variable):
     metadata = None
     place: Place = CPUPlace()
 
-    def __init__(self, value: Any = None, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> None:
+    def __init__(
+        self,
+        value: Given | Variable | None = None,
+        dtype: DTypeLike | None = None,
+        place: Place | None = None,
+        stop_gradient: bool = True,
+    ) -> None:
         self._node = _leaf_node(np.zeros(0, np.float32) if value is None else value, dtype)
         self._own()
         self._node.stop = bool(stop_gradient)
@@ -89,8 +96,8 @@ class Tensor(Variable):
     # What a Variable has ---------------------------------------------------------------------------------------------
 
     @property
-    def type(self) -> Any:  # type: ignore[override]
-        return self._node.kind.type
+    def type(self) -> TensorType:  # type: ignore[override]
+        return self._node.kind.type  # type: ignore[return-value]
 
     @property
     def dtype(self) -> DType:
@@ -98,12 +105,12 @@ class Tensor(Variable):
         return self._node.kind.type.dtype  # type: ignore[union-attr]
 
     @property
-    def dims(self) -> Any:
+    def dims(self) -> tuple[int, ...]:
         type = self._node.kind.type
-        return type.dims if isinstance(type, TensorType) else None
+        return type.dims if isinstance(type, TensorType) else None  # type: ignore[return-value]
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> list[int]:  # type: ignore[override]
         """Dimensions as a list."""
         return Shape(self.dims)
 
@@ -326,7 +333,7 @@ class Tensor(Variable):
         """The elements as nested lists."""
         return self._array().tolist()
 
-    def get_value(self, scope: Any = None) -> Any:
+    def get_value(self, scope: Scope | None = None) -> np.ndarray[Any, Any]:
         return self.numpy()
 
     def numel(self, name: str | None = None) -> Tensor:
@@ -415,7 +422,7 @@ class Tensor(Variable):
 
     # Changing --------------------------------------------------------------------------------------------------------
 
-    def set_value(self, value: Any, scope: Any = None) -> None:
+    def set_value(self, value: Given, scope: Scope | None = None) -> None:
         """Take another value of the same shape and element type.
 
         Raises:
@@ -424,7 +431,7 @@ class Tensor(Variable):
         """
         self.hold(self.fitting(value))
 
-    def fitting(self, value: Any) -> np.ndarray[Any, Any]:
+    def fitting(self, value: Given) -> np.ndarray[Any, Any]:
         """What ``set_value`` takes, as an array; raises what it raises."""
         array: np.ndarray[Any, Any] = value.numpy() if isinstance(value, Tensor) else as_array(value, self.name, _VALUE)
         if not isinstance(value, (Tensor, np.ndarray)):
@@ -512,7 +519,7 @@ class Tensor(Variable):
         """This tensor, which is in main memory already."""
         return self
 
-    def cuda(self, device_id: Any = None, blocking: bool = False) -> Tensor:
+    def cuda(self, device_id: int | None = None, blocking: bool = False) -> Tensor:
         """Refused: eager tensors live in main memory.
 
         Raises:
@@ -520,7 +527,11 @@ class Tensor(Variable):
         """
         raise ProviderError("eager tensors live in main memory. Run a program with Executor(CUDAPlace(0)) instead.")
 
-    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+    def to(
+        self,
+        *args: DTypeLike | Place | Tensor | Literal["cpu"] | bool | None,
+        **kwargs: DTypeLike | Place | Tensor | Literal["cpu"] | bool | None,
+    ) -> Tensor:
         """This tensor in another element type; it is on the CPU always.
 
         Args:
@@ -537,7 +548,7 @@ class Tensor(Variable):
                 item = item.dtype
             if isinstance(item, CUDAPlace) or (isinstance(item, str) and item.startswith(("gpu", "cuda"))):
                 return self.cuda()
-            result = result.astype(item)
+            result = result.astype(item)  # type: ignore[arg-type]
         return result
 
     def is_contiguous(self) -> bool:

@@ -207,7 +207,7 @@ def enable_static() -> None:
     current.static_mode = True
 
 
-def disable_static(place: Any = None) -> None:
+def disable_static(place: object = None) -> None:
     """Let functions without tensor arguments compute eagerly, which is how it starts; on the CPU, whatever ``place`` says."""
     current.static_mode = False
 

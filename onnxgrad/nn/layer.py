@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, cast,
 import numpy as np
 
 from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.state.inputs import Given
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.node import HookHandle
 from onnxgrad.eager.parameter import EagerParameter
@@ -90,7 +91,7 @@ class Layer:
             result = result if changed is None else changed
         return cast(Result, result)
 
-    def register_forward_pre_hook(self, hook: Callable[[Any, Any], Any]) -> HookHandle:
+    def register_forward_pre_hook(self, hook: Callable[[Self, tuple[Any, ...]], object]) -> HookHandle:
         """Call a function before each ``forward``.
 
         Args:
@@ -101,7 +102,7 @@ class Layer:
         """
         return HookHandle(self._pre_hooks, hook)
 
-    def register_forward_post_hook(self, hook: Callable[[Any, Any, Any], Any]) -> HookHandle:
+    def register_forward_post_hook(self, hook: Callable[[Self, tuple[Any, ...], Any], object]) -> HookHandle:
         """Call a function after each ``forward``.
 
         Args:
@@ -381,7 +382,7 @@ class Layer:
 
     to_static_state_dict = state_dict
 
-    def set_state_dict(self, state_dict: Mapping[str, Any], use_structured_name: bool = True) -> tuple[list[str], list[str]]:
+    def set_state_dict(self, state_dict: Mapping[str, Given], use_structured_name: bool = True) -> tuple[list[str], list[str]]:
         """Set parameters and buffers.
 
         Args:
@@ -426,7 +427,7 @@ class Layer:
             layer.__dict__["training"] = training
         return self
 
-    def apply(self, fn: Callable[[Layer], Any]) -> Self:
+    def apply(self, fn: Callable[[Layer], object]) -> Self:
         """Call a function on each layer inside, then on this one.
 
         Args:

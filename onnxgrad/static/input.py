@@ -6,7 +6,7 @@ Tests: tests/static/test_static.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -47,8 +47,8 @@ def create_parameter(
         Parameter(table: float32[2, 3])
     """
     with state.guard(static_mode=True):
-        created: Parameter = parameter.create_parameter(shape, dtype, name, attr, is_bias, default_initializer)
-    return created
+        created: Any = parameter.create_parameter(shape, dtype, name, attr, is_bias, default_initializer)
+    return cast(Parameter, created)
 
 
 def data(name: str, shape: Sequence[int | str | None], dtype: DTypeLike | None = None, lod_level: int = 0) -> Variable:

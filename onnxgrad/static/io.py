@@ -37,7 +37,7 @@ __all__ = [
 # Parameters and optimizer state -------------------------------------------------------------------------------------------
 
 
-def save(program: Program, model_path: str, protocol: int = 4, **configs: Any) -> None:
+def save(program: Program, model_path: str, protocol: int = 4, **configs: object) -> None:
     """Write ``<model_path>.pdparams``, ``.pdopt`` (accumulators, learning rates, statistics) and ``.pdmodel`` (the program).
 
     Args:
@@ -50,9 +50,9 @@ def save(program: Program, model_path: str, protocol: int = 4, **configs: Any) -
         NotInitialized: if a parameter has no value yet.
     """
     _check_prefix("save", model_path)
-    protocol = configs.get("pickle_protocol", protocol)
-    if not isinstance(protocol, int) or not 2 <= protocol <= 4:
-        raise ArgumentError(f"save: the protocol is 2, 3 or 4, not {protocol!r}.")
+    chosen = configs.get("pickle_protocol", protocol)
+    if not isinstance(chosen, int) or not 2 <= chosen <= 4:
+        raise ArgumentError(f"save: the protocol is 2, 3 or 4, not {chosen!r}.")
     parameters = {p.name: p for p in program.all_parameters()}
     others = {v.name: v for v in _persistable(program) if not isinstance(v, Parameter)}
     scope = program.active_scope()

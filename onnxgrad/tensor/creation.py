@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, DTypeLike, dtype_of
@@ -165,7 +166,7 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: DTypeLike | None =
     return layer.result("EyeLike", square, dtype=element.number)
 
 
-def assign(x: Any, output: Variable | None = None) -> Variable:
+def assign(x: Variable | ArrayLike, output: Variable | None = None) -> Variable:
     """A copy of a variable, or the values of a list or an array as a variable.
 
     Raises:

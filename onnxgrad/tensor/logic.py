@@ -227,7 +227,7 @@ def is_empty(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Equal", layer.op.Size(x), np.array(0))
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: object) -> bool:
     """Whether ``x`` is a variable.
 
     Example:

@@ -6,14 +6,18 @@ Tests: tests/static/test_initializers.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_flag, as_int, as_number, as_text, wrong_kind
 from onnxgrad.tensor.initializer import Initializer
+
+if TYPE_CHECKING:
+    from onnxgrad.eager.parameter import EagerParameter
+
 
 __all__ = ["ParamAttr", "WeightNormParamAttr"]
 
@@ -70,7 +74,7 @@ class ParamAttr:
         self.need_clip = as_flag(self, "need_clip", need_clip)
 
     @staticmethod
-    def of(attr: Any) -> ParamAttr | None:
+    def of(attr: ParamAttr | Initializer | str | bool | None) -> ParamAttr | None:
         """Read the ParamAttr of a layer: None for the default, a name, an initializer, or False for no parameter."""
         if attr is None or attr is True:
             return ParamAttr()
@@ -102,7 +106,7 @@ class ParamAttr:
             self.need_clip,
         )
 
-    def describe(self, parameter: Any) -> None:
+    def describe(self, parameter: Parameter | EagerParameter) -> None:
         """Let a parameter know how it is to be trained."""
         parameter.optimize_attr = {"learning_rate": self.learning_rate}
         parameter.regularizer, parameter.need_clip = self.regularizer, self.need_clip

@@ -20,7 +20,7 @@ from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer
 from onnxgrad.training.data.rows import Data
 from onnxgrad.training.optimizers import clipping, grouped, make_optimizer
-from onnxgrad.training.run.schedules import planned
+from onnxgrad.training.run.schedules import ScheduleName, planned
 
 __all__ = ["EngineOptions", "RecomputeOptions", "UpdateOptions", "WeightOptions"]
 
@@ -47,7 +47,7 @@ class UpdateOptions:
 
     optimizer: str | Optimizer
     learning_rate: float | LRScheduler
-    schedule: str
+    schedule: ScheduleName
     warmup: int
     weight_decay: float | None
     clip_norm: float | None

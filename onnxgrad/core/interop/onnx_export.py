@@ -44,7 +44,7 @@ from onnxgrad.core.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.core.ir.opset import NEWEST, NEWEST_IR
 from onnxgrad.core.ir.program import Function, Program
 from onnxgrad.core.ir.types import shown_type
-from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, NotInitialized
@@ -313,7 +313,7 @@ class _Writer:
         shape = present.value.shape() if isinstance(present, Buffer) else present.shape
         header = TensorProto(name=v.name, data_type=v.dtype.number, dims=shape)
         header.MergeFromString(_unread_of(v))
-        stored.append(Stored(header, bytes_needed(v.dtype, shape), lambda: bytes_of_array(self.scope.get(v.name))))
+        stored.append(Stored(header, bytes_needed(v.dtype, shape), lambda: bytes_of_array(present_value(self.scope, v))))
         return True
 
     def _write_node(self, node: NodeProto, op: Operator) -> None:

@@ -6,9 +6,9 @@ Tests: tests/core/ir/test_builder.py, tests/static/test_static.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,11 +24,17 @@ from onnxgrad.core.ir.summary import Summary, headline, summarize
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable, set_values
+from onnxgrad.core.state.inputs import Given
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, UnknownName
 from onnxgrad.internal import state
 from onnxgrad.internal.late import late
+
+if TYPE_CHECKING:
+    from onnxgrad.core.autodiff.memory import MemoryPlan
+    from onnxgrad.core.runtime.exchange import Exchange
+
 
 __all__ = ["Function", "Program"]
 
@@ -276,7 +282,9 @@ class Program:
         scope: Scope = state.current.make_once("scope", Scope)
         return scope
 
-    def state_dict(self, mode: Literal["all", "param", "opt"] = "all", scope: Scope | None = None) -> dict[str, Any]:
+    def state_dict(
+        self, mode: Literal["all", "param", "opt"] = "all", scope: Scope | None = None
+    ) -> dict[str, np.ndarray[Any, Any]]:
         """Values of persistable variables by name: those of parameters ('param'), of the others ('opt'), or 'all'.
 
         Raises:
@@ -289,7 +297,7 @@ class Program:
         chosen = [v for v in states if mode == "all" or isinstance(v, Parameter) == (mode == "param")]
         return {v.name: v.get_value(scope) for v in chosen}
 
-    def set_state_dict(self, state_dict: dict[str, Any], scope: Scope | None = None) -> None:
+    def set_state_dict(self, state_dict: Mapping[str, Given], scope: Scope | None = None) -> None:
         """Set the persistable variables that a dictionary names; other names are ignored.
 
         Raises:
@@ -320,12 +328,12 @@ class Program:
     # Runs ------------------------------------------------------------------------------------------------------------
 
     @property
-    def memory_plan(self) -> Any:
+    def memory_plan(self) -> MemoryPlan | None:
         """The tensors that the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes."""
         return self.plan.memory
 
     @property
-    def exchange(self) -> Any:
+    def exchange(self) -> Exchange | None:
         """The exchange of this program's gradients between ranks, after ``distribute``; None without one."""
         return self.plan.exchange
 

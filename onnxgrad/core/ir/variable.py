@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
     from onnxgrad.core.ir.operator import Operator
     from onnxgrad.core.ir.tensor_methods import TensorMethods
+    from onnxgrad.core.state.inputs import Given
     from onnxgrad.core.state.scope import Scope
 else:
 
@@ -223,7 +224,7 @@ class Variable(Arithmetic, TensorMethods):
         """Whether the flag was set here, so that a path through this variable ends."""
         return self._stop is True
 
-    def get_value(self, scope: Any = None) -> Any:
+    def get_value(self, scope: Scope | None = None) -> np.ndarray[Any, Any]:
         """The value in a scope (default: the one the program uses) as a numpy array of its own.
 
         Raises:
@@ -233,7 +234,7 @@ class Variable(Arithmetic, TensorMethods):
         held = scope.get(self.name)
         return np.array(present_value(scope, self)) if held is None else held
 
-    def set_value(self, value: Any, scope: Any = None) -> None:
+    def set_value(self, value: Given, scope: Scope | None = None) -> None:
         """Set the value in a scope; the shape and dtype must be the variable's."""
         (scope or self.block.program.active_scope()).set(self.name, value, like=self)
 
@@ -264,7 +265,7 @@ class Variable(Arithmetic, TensorMethods):
     __hash__ = object.__hash__
 
 
-def set_values(values: Iterable[tuple[Variable, Any]], scope: Any = None) -> None:
+def set_values(values: Iterable[tuple[Variable, Given]], scope: Scope | None = None) -> None:
     """Set several variables at once, after all of them are checked: where one is refused, none is set.
 
     Args:

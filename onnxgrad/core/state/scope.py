@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from onnxgrad.core.state.buffers import BUFFER_OF, LOCK, Buffer
-from onnxgrad.core.state.inputs import Door, as_array, converted
+from onnxgrad.core.state.inputs import Door, Given, as_array, converted
 from onnxgrad.core.state.values import array_of, view_of
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
@@ -71,7 +71,7 @@ class Scope:
         self._kept: tuple[Mapping[str, Value], ...] = ()
         """The present values from before each ``change`` that is under way, which holds them."""
 
-    def get(self, name: str) -> Any:
+    def get(self, name: str) -> np.ndarray[Any, Any] | None:
         """The value as a numpy array of its own, or None when there is none."""
         with self.lock:
             value = self.present(name)
@@ -80,7 +80,7 @@ class Scope:
             return array_of(value.value) if isinstance(value, Buffer) else value.copy()
 
     @contextmanager
-    def viewed(self, name: str) -> Iterator[Any]:
+    def viewed(self, name: str) -> Iterator[np.ndarray[Any, Any] | None]:
         """What ``get`` gives, without a copy where it lies in main memory, for the length of a ``with`` block."""
         with self.lock:
             value = self.present(name)
@@ -92,7 +92,7 @@ class Scope:
             if isinstance(value, Buffer):
                 value.release()
 
-    def set(self, name: str, value: Any, like: Like | None = None) -> None:
+    def set(self, name: str, value: Given, like: Like | None = None) -> None:
         """Store a value.
 
         Raises:
@@ -100,7 +100,7 @@ class Scope:
         """
         self.put(name, _as_value(name, value, like))
 
-    def set_all(self, values: Iterable[tuple[str, Any, Like | None]]) -> None:
+    def set_all(self, values: Iterable[tuple[str, Given, Like | None]]) -> None:
         """Store several values at once: names, what ``set`` takes, and variables. Where one is refused, none is stored.
 
         Raises:

@@ -22,6 +22,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of, substitute
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import exchanged_gradients, is_applied, is_graded
 from onnxgrad.core.step.export import (
     Fetch,
@@ -58,7 +59,7 @@ Statistics: TypeAlias = Literal["local", "sync", "frozen"]
 def to_split_training_step(
     program: Program,
     fetch: Fetch,
-    scope: Any = None,
+    scope: Scope | None = None,
     *,
     lowering: Lowering | None = None,
     loss: Variable | str | None = None,
@@ -113,7 +114,7 @@ def save_split_training_step(
     program: Program,
     path: str | Path,
     fetch: Fetch,
-    scope: Any = None,
+    scope: Scope | None = None,
     *,
     lowering: Lowering | None = None,
     loss: Variable | str | None = None,
@@ -184,7 +185,7 @@ class Split(NamedTuple):
 def split_step(
     original: Program,
     fetch: Fetch,
-    scope: Any = None,
+    scope: Scope | None = None,
     lowering: Lowering | None = None,
     loss: Variable | str | None = None,
     loss_weight: Variable | str | None = None,

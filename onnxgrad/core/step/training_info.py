@@ -19,6 +19,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import LEARNING_RATE, Variable
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.export import Fetch, to_training_step
 from onnxgrad.errors import ArgumentError, ModelError
 
@@ -39,7 +40,7 @@ class Training(NamedTuple):
 
 
 def to_training_info(
-    program: Program, fetch: Fetch, outputs: Fetch | None = None, startup: Program | None = None, scope: Any = None
+    program: Program, fetch: Fetch, outputs: Fetch | None = None, startup: Program | None = None, scope: Scope | None = None
 ) -> ModelProto:
     """The inference model with its training step beside it, in ``ModelProto.training_info``.
 
