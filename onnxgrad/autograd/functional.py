@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from onnxgrad.autograd.backward_mode import grad
+from onnxgrad.core.ir.arithmetic import Index
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor, full_like, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
@@ -219,7 +220,7 @@ class Jacobian:
         """``[outputs, inputs]``, with the batch first if there is one."""
         return list(self._matrix.shape)
 
-    def __getitem__(self, item: Any) -> Tensor:
+    def __getitem__(self, item: Index) -> Tensor:
         return self._matrix[item]
 
 

@@ -52,7 +52,7 @@ class PyLayerContext:
         self._apart: list[Tensor] = []
         self.materialize_grads = True
 
-    def save_for_backward(self, *tensors: Any) -> None:
+    def save_for_backward(self, *tensors: Tensor) -> None:
         """Keep tensors for ``saved_tensor``; once per forward."""
         hooks = saved_tensors_hooks.active[-1] if saved_tensors_hooks.active else None
         if hooks is None:
@@ -61,7 +61,7 @@ class PyLayerContext:
             self._saved = tuple(hooks.pack_hook(item) for item in tensors)
             self._unpack = hooks.unpack_hook
 
-    def saved_tensor(self) -> tuple[Any, ...]:
+    def saved_tensor(self) -> tuple[Tensor, ...]:
         """The tensors that ``save_for_backward`` kept."""
         return self._saved if self._unpack is None else tuple(self._unpack(item) for item in self._saved)
 

@@ -29,6 +29,11 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 Columns: TypeAlias = Mapping[str, Any]
 
 
+Exported: TypeAlias = "str | Path | tuple[ModelProto, dict[str, Any]]"
+"""A step as ``save_step`` wrote it, or as ``to_training_step`` gives it."""
+Source: TypeAlias = "Exported | Trainer | Program"
+
+
 class Worker:
     """One participant: takes the weights of all, trains on data of its own, and gives its weights back.
 
@@ -58,10 +63,10 @@ class Worker:
 
     def __init__(
         self,
-        step: Any,
+        step: Source,
         *,
         loss: Variable | str | None = None,
-        evaluation: Any = None,
+        evaluation: Exported | None = None,
         proximal: bool = False,
         threads: int | None = None,
         place: Place | None = None,

@@ -226,7 +226,7 @@ class Optimizer(EagerSteps):
         startup_program: Program | None = None,
         parameters: Sequence[Variable | str] | None = None,
         no_grad_set: Names = None,
-        callbacks: Sequence[Callable[..., Any]] | None = None,
+        callbacks: Sequence[Callable[..., object]] | None = None,
         *,
         checkpoints: Checkpoints = None,
         memory_budget: int | None = None,

@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from onnx import ModelProto
+
 from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
@@ -34,7 +36,7 @@ class TrainingSteps:
         """The progress of the run."""
         raise NotImplementedError
 
-    def to_training_step(self, lowering: Lowering | None = None) -> tuple[Any, dict[str, Any]]:
+    def to_training_step(self, lowering: Lowering | None = None) -> tuple[ModelProto, dict[str, Any]]:
         """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
 
         Its fetches are the loss and the outputs that the loss reads. With gradient accumulation the step counts the

@@ -13,7 +13,7 @@ Tests: tests/core/rules/test_table.py, tests/core/rules/test_custom_rule.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
@@ -72,6 +72,8 @@ class Entry:
         return (self.function.__doc__ or "").strip() if self.function is not None else self.because
 
 
+Rule = TypeVar("Rule", bound=Callable[..., object])
+
 TABLE: dict[tuple[str, str], list[Entry]] = {}
 
 
@@ -92,11 +94,11 @@ def gradient(
     domain: str = "",
     since: int = 0,
     until: int = _NEWEST,
-    prepare: Callable[..., Any] | None = None,
-    segments: Callable[..., Any] | None = None,
+    prepare: Callable[..., object] | None = None,
+    segments: Callable[..., object] | None = None,
     moves: bool = False,
     quantizes: bool = False,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Rule], Rule]:
     """Declare the vector-Jacobian product of operators.
 
     The function takes ``(op, node, *gradients of the outputs)`` and returns one gradient per input; None means that the
@@ -125,7 +127,7 @@ def gradient(
         ...     return op.Mul(gy, op.Mul(op.Mul(x, x), 3.0))
     """
 
-    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def enter(function: Rule) -> Rule:
         entry = Entry("rule", function, "", broadcasts, since, until, prepare, segments, moves, quantizes)
         _enter(names, domain, entry)
         return function
@@ -141,7 +143,7 @@ def expansion(
     beside: bool = False,
     quantizes: bool = False,
     moves: bool = False,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Rule], Rule]:
     """Declare that operators are differentiated as the operators that this function ``(op, node)`` writes.
 
     It returns one variable per output of the node (None for those it leaves out). The expansion also replaces the forward
@@ -150,7 +152,7 @@ def expansion(
     ``moves`` are as for ``gradient``.
     """
 
-    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def enter(function: Rule) -> Rule:
         entry = Entry("expands", function, "", False, since, until, moves=moves, quantizes=quantizes, beside=beside)
         _enter(names, domain, entry)
         return function

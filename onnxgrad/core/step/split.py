@@ -65,7 +65,7 @@ def to_split_training_step(
     loss: Variable | str | None = None,
     loss_weight: Variable | str | None = None,
     batch_norm: Statistics | None = None,
-) -> tuple[Any, ModelProto, Manifest]:
+) -> tuple[ModelProto | list[ModelProto], ModelProto, Manifest]:
     """One training step as two models, so that gradients may be averaged, summed or sent elsewhere in between.
 
     The first model computes gradients (and what running statistics become) from weights and a batch; the second applies gradients

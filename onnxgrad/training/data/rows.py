@@ -11,18 +11,44 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from onnxgrad.core.state.inputs import COLUMN, as_array
+from onnxgrad.core.state.inputs import COLUMN, Given, as_array
 from onnxgrad.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    from onnxgrad.training.data.spec import DataSpec
+
 
 __all__ = ["Array", "Batch", "Columns", "Data", "RowSubset", "Rows", "Stream", "prefetched"]
 
 Array = np.ndarray[Any, Any]
 Batch: TypeAlias = "dict[str, Array]"
-Data: TypeAlias = "Mapping[str, Any] | str | Path | Sequence[Any] | Iterable[Any] | Callable[[int], Iterable[Any]] | Any"
+Piece: TypeAlias = "Mapping[str, Given] | Sequence[Given]"
+"""Some examples: a dict of arrays by column, or arrays in the order of the columns."""
+
+
+class Opens(Protocol):
+    """A description of data: ``Images``, ``Table``, ``Text``, ``Texts``."""
+
+    def opened(self, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream: ...
+
+
+class Examples(Protocol):
+    """A dataset of another package: examples by number."""
+
+    def __getitem__(self, number: Any, /) -> Any: ...
+
+    def __len__(self) -> int: ...
+
+
+Data: TypeAlias = (
+    "str | Path | Mapping[str, Given] | tuple[Array, ...] | Rows | Stream | Opens | Examples | Iterable[Piece] | "
+    "Callable[[int], Iterable[Piece]]"
+)
+"""Whatever the user has as data; ``open_data`` says what each means."""
 
 
 class Rows:
@@ -158,8 +184,8 @@ class Stream:
     decoders: Mapping[str, Callable[[Array], str]] = MappingProxyType({})
     resumes: str = ""
 
-    def __init__(self, source: Any, names: Sequence[str]) -> None:
-        self.source = source
+    def __init__(self, source: Iterable[Piece] | Callable[[int], Iterable[Piece]], names: Sequence[str]) -> None:
+        self.source: Any = source
         self.names = list(names)
 
     def count(self, batch_size: int, drop_last: bool = False) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError
-from onnxgrad.training.data.rows import Batch, Stream
+from onnxgrad.training.data.rows import Batch, Piece, Stream
 
 __all__ = ["Shuffled"]
 
@@ -46,7 +46,7 @@ class Shuffled(Stream):
 
     def __init__(
         self,
-        source: Iterable[Any] | Callable[[int], Iterable[Any]],
+        source: Iterable[Piece] | Callable[[int], Iterable[Piece]],
         *,
         buffer: int = 10_000,
         length: int | None = None,

@@ -16,6 +16,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.data.rows import Data
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
 from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, LossName, alignment_loss, class_loss, takes_logits
@@ -74,7 +75,7 @@ class Term:
         self.dtype = None if dtype is None else dtype_of(dtype)
         self.dims: tuple[Dim, ...] | None = None if shape is None else tuple(None if d == -1 else d for d in shape)
 
-    def typed_by(self, sample: Any) -> Term:
+    def typed_by(self, sample: Data | None) -> Term:
         """The same term, whose function gets its target in the shape of the column of a sample, and in its type: of numbers with a
         fraction in that of the output.
         """

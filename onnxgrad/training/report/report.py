@@ -113,7 +113,7 @@ class Report(Callback):
         self._found = self._described(trainer, seconds)
         self._render()
 
-    def add(self, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def add(self, title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Put a table under the curves of the page that was written last."""
         self._tables.append({"title": title, "head": list(head), "rows": [list(row) for row in rows]})
         if self._found:
