@@ -5,7 +5,6 @@ All take a model as ``onnxgrad.func`` does, and explain the score before a Softm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,7 +20,7 @@ from onnxgrad.core.ir.traverse import dependent_operators, substitute
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.core.state.inputs import Given
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.errors import ArgumentError, UnknownName
 from onnxgrad.training.surgery.activations import Activation
 from onnxgrad.training.surgery.heads import insert_after
@@ -141,7 +140,7 @@ class _Score:
 
 def saliency(
     model: _Model,
-    feeds: Mapping[str, Given],
+    feeds: GivenByName,
     about: str | Variable,
     *,
     label: int | None = None,
@@ -177,7 +176,7 @@ def saliency(
 
 def integrated_gradients(
     model: _Model,
-    feeds: Mapping[str, Given],
+    feeds: GivenByName,
     about: str | Variable,
     *,
     baseline: npt.ArrayLike = 0.0,
@@ -224,7 +223,7 @@ def integrated_gradients(
 
 def grad_cam(
     model: _Model,
-    feeds: Mapping[str, Given],
+    feeds: GivenByName,
     *,
     layer: str | Variable | None = None,
     label: int | None = None,
@@ -271,7 +270,7 @@ def token_table(program: Program, ids: str = "input_ids") -> str:
 
 def _begin(
     model: _Model,
-    feeds: Mapping[str, Given],
+    feeds: GivenByName,
     about: str | Variable,
     label: int | None,
     output: str | Variable | None,
@@ -288,7 +287,7 @@ def _of(scores: _Array, labels: list[int]) -> list[float]:
     return [float(row[label]) for row, label in zip(scores, labels, strict=True)]
 
 
-def _last_maps(program: Program, feeds: Mapping[str, Given], output: str | None) -> str:
+def _last_maps(program: Program, feeds: GivenByName, output: str | None) -> str:
     """The result of the last convolution with maps larger than 1 x 1, behind what keeps its shape"""
     operators = program.global_block().ops
     feature_maps = [op.outputs[0] for op in operators if op.type in _MAPS and op.outputs[0] is not None]

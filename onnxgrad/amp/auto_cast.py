@@ -5,7 +5,7 @@ Tests: tests/amp/test_eager.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from onnxgrad.autograd.modes import _Switch
@@ -76,7 +76,7 @@ class auto_cast(_Switch):  # noqa: N801
     def __exit__(self, *error: Any) -> None:
         state.leave_guard()
 
-    def cast(self, op_type: str, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def cast(self, op_type: str, args: Sequence[object], kwargs: dict[str, object]) -> tuple[Sequence[object], dict[str, object]]:
         """The arguments of an operator in the type that it is to compute in."""
         present = [item for item in (*args, *kwargs.values()) if isinstance(item, Tensor) and item._node.kind.is_float]
         wanted = self._type_of(op_type, {item.dtype for item in present})

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["Hessian", "Jacobian", "hessian", "jacobian", "jvp", "vjp"]
 
-Function = Callable[..., Any]
+Function: TypeAlias = Callable[..., "Tensor | Sequence[Tensor]"]
 _Outputs = TypeVar("_Outputs")
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.distributed.agreement import Subject, check_equal, versions
 from onnxgrad.distributed.environment import all_reduce, broadcast, current, world_size
 from onnxgrad.eager.creation import to_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from onnxgrad.core.state.inputs import Given
     from onnxgrad.eager.parameter import EagerParameter
     from onnxgrad.eager.tensor import Tensor
     from onnxgrad.nn.layer import Layer
@@ -97,9 +97,7 @@ class DataParallel(Generic[P, Result]):
 
         def state_dict(self) -> dict[str, Tensor]: ...
 
-        def set_state_dict(
-            self, state_dict: Mapping[str, Given], use_structured_name: bool = True
-        ) -> tuple[list[str], list[str]]: ...
+        def set_state_dict(self, state_dict: GivenByName, use_structured_name: bool = True) -> tuple[list[str], list[str]]: ...
 
         def train(self) -> Layer: ...
 

@@ -20,7 +20,7 @@ from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.runner import OpenPhase
 from onnxgrad.core.runtime.scope_state import ScopeState
 from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, own_array
-from onnxgrad.core.state.inputs import Given
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.core.step.cut import Cut, is_small
@@ -189,7 +189,7 @@ class PipelineStep:
 
     # One step --------------------------------------------------------------------------------------------------------
 
-    def run(self, feed: Mapping[str, Given]) -> float:
+    def run(self, feed: GivenByName) -> float:
         """Take a step; gives the loss of the whole batch, on every rank.
 
         Args:
@@ -205,7 +205,7 @@ class PipelineStep:
             self.apply()
         return float(results[self._plan.names[0]])
 
-    def compute(self, feed: Mapping[str, Given], part: Part | None = None) -> dict[str, Array]:
+    def compute(self, feed: GivenByName, part: Part | None = None) -> dict[str, Array]:
         """The first half of ``run``: gradients of this row's part of the batch; running statistics are replaced.
 
         Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, copy_state
-from onnxgrad.core.state.inputs import Given
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.core.step.loss_terms import loss_of
@@ -134,7 +134,7 @@ class ShardedStep:
 
     # One step --------------------------------------------------------------------------------------------------------
 
-    def run(self, feed: Mapping[str, Given]) -> dict[str, Array]:
+    def run(self, feed: GivenByName) -> dict[str, Array]:
         """Take a step on this rank's part of the batch; where gradients are added up, every so many-th ``run`` applies them.
 
         Args:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["client", "run", "run_secure", "strategy"]
 
 Row: TypeAlias = "dict[str, float]"
-Data: TypeAlias = "Columns | tuple[Columns, Columns] | Callable[[Any], Any]"
+Data: TypeAlias = "Columns | tuple[Columns, Columns] | Callable[[Context], Columns | tuple[Columns, Columns]]"
 
 _KEPT = "optimizer"
 
@@ -174,7 +174,7 @@ class _Node:
         worker.set(arrays)
         columns = self.columns(context)[1]
         if _is_private(worker):
-            return {"examples": len(next(iter(columns.values())))}
+            return {"examples": len(np.asarray(next(iter(columns.values()))))}
         row: Row = worker.evaluate(columns)
         return row
 

@@ -15,8 +15,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import DROPOUT_SEED
 from onnxgrad.core.runtime.exported_step import WrittenStep
 from onnxgrad.core.runtime.places import Place, place_of
-from onnxgrad.core.state.inputs import COLUMN, as_input
-from onnxgrad.core.step.export import to_training_step
+from onnxgrad.core.state.inputs import COLUMN, GivenByName, as_input
+from onnxgrad.core.step.export import Manifest, to_training_step
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, TrainingError
 from onnxgrad.federated.privacy import SEED as NOISE_SEED
@@ -26,10 +26,10 @@ from onnxgrad.training.trainer import Trainer
 __all__ = ["Array", "Columns", "Worker"]
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-Columns: TypeAlias = Mapping[str, Any]
+Columns: TypeAlias = "GivenByName"
 
 
-Exported: TypeAlias = "str | Path | tuple[ModelProto, dict[str, Any]]"
+Exported: TypeAlias = "str | Path | tuple[ModelProto, Manifest]"
 """A step as ``save_step`` wrote it, or as ``to_training_step`` gives it."""
 Source: TypeAlias = "Exported | Trainer | Program"
 
@@ -202,7 +202,7 @@ class Worker:
         if self.trainer is not None:
             self.trainer.program.set_state_dict(dict(zip(self.names, self.get(), strict=True)))
             metrics = self.trainer.evaluate(dict(data), batch_size=batch_size)
-            return {"examples": len(next(iter(data.values()))), **metrics}
+            return {"examples": len(np.asarray(next(iter(data.values())))), **metrics}
         if self._evaluation is None:
             raise ArgumentError("a step in files does not say how to evaluate. Pass evaluation=, the manifest of such a step.")
         step = self._evaluation

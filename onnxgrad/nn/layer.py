@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import numpy as np
 
 from onnxgrad.core.runtime.places import Place
-from onnxgrad.core.state.inputs import Given
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.node import HookHandle
 from onnxgrad.eager.parameter import EagerParameter
@@ -382,7 +382,7 @@ class Layer:
 
     to_static_state_dict = state_dict
 
-    def set_state_dict(self, state_dict: Mapping[str, Given], use_structured_name: bool = True) -> tuple[list[str], list[str]]:
+    def set_state_dict(self, state_dict: GivenByName, use_structured_name: bool = True) -> tuple[list[str], list[str]]:
         """Set parameters and buffers.
 
         Args:

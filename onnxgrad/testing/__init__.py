@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from onnx import ModelProto, NodeProto, TensorProto
 from onnx.reference.op_run import OpRun
 
@@ -81,11 +82,11 @@ class Sample:
 
     def __init__(
         self,
-        *inputs: Any,
+        *inputs: ArrayLike | None,
         outputs: int = 1,
         opset: int = OLDEST_WITH_RULES,
         only: Sequence[int] | None = None,
-        build: Callable[..., Any] | None = None,
+        build: Callable[..., Variable | tuple[Variable, ...]] | None = None,
         second: bool = True,
         runs: bool = True,
         tolerance: float = 1e-5,

@@ -52,7 +52,7 @@ class UpdateOptions:
     weight_decay: float | None
     clip_norm: float | None
     clip_value: float | None
-    groups: Mapping[str, Mapping[str, Any]] | None
+    groups: Mapping[str, Mapping[str, float]] | None
     accumulate: int
     loss_scale: float | None
     ema: float | None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from onnx import ModelProto
 
 from onnxgrad.core.autodiff.api import Checkpoints
@@ -24,6 +25,7 @@ from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
 from onnxgrad.distributed.strategy import Strategy
@@ -73,8 +75,8 @@ from onnxgrad.training.surgery.ties import find_ties
 __all__ = ["Trainer"]
 
 Loss: TypeAlias = "LossName | Callable[[Variable, Variable], Variable] | Term | Sequence[Term]"
-Metric: TypeAlias = "str | Callable[[Any, Any], Any]"
-AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], Any]"
+Metric: TypeAlias = "str | Callable[[np.ndarray[Any, Any], np.ndarray[Any, Any]], ArrayLike]"
+AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], object]"
 
 
 class Trainer(TrainingSteps):
@@ -160,7 +162,7 @@ class Trainer(TrainingSteps):
         metrics: Sequence[Metric] = (),
         clip_norm: float | None = None,
         clip_value: float | None = None,
-        groups: Mapping[str, Mapping[str, Any]] | None = None,
+        groups: Mapping[str, Mapping[str, float]] | None = None,
         accumulate: int = 1,
         loss_scale: float | None = None,
         ema: float | None = None,
@@ -385,7 +387,7 @@ class Trainer(TrainingSteps):
 
     # One step --------------------------------------------------------------------------------------------------------
 
-    def step(self, batch: dict[str, Any]) -> Row:
+    def step(self, batch: GivenByName) -> Row:
         """Train on one batch and return its loss and metrics.
 
         Raises:
@@ -394,11 +396,11 @@ class Trainer(TrainingSteps):
                 weights are those before the step. On all ranks, if they differ in the number of the step, the rows of the batch
                 that the Trainer cuts, or the learning rate.
         """
-        feed = self.model.feed_of(batch, self.executor)
+        feed = self.model.feed_of(batch, self.executor)  # type: ignore[arg-type]
         examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
         if not self.ranks.has_agreed:
             self.ranks.agree(trainer_subjects(self))
-        self.ranks.feed(batch)
+        self.ranks.feed(batch)  # type: ignore[arg-type]
         watched = [v for v in (self._loss_weight, self._norms) if v is not None]
         fetches = [self._step_loss, *self.model.reads, *watched]
         self.ranks.begin(self.executor, feed, fetches)
@@ -614,7 +616,7 @@ class Trainer(TrainingSteps):
         self.model.name_unused(opened.unused)
         return evaluated(self, opened, batch_size, scope)
 
-    def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
+    def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, np.ndarray[Any, Any]]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
 
         Raises:

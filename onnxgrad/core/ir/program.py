@@ -6,7 +6,7 @@ Tests: tests/core/ir/test_builder.py, tests/static/test_static.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +24,7 @@ from onnxgrad.core.ir.summary import Summary, headline, summarize
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable, set_values
-from onnxgrad.core.state.inputs import Given
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, UnknownName
@@ -297,7 +297,7 @@ class Program:
         chosen = [v for v in states if mode == "all" or isinstance(v, Parameter) == (mode == "param")]
         return {v.name: v.get_value(scope) for v in chosen}
 
-    def set_state_dict(self, state_dict: Mapping[str, Given], scope: Scope | None = None) -> None:
+    def set_state_dict(self, state_dict: GivenByName, scope: Scope | None = None) -> None:
         """Set the persistable variables that a dictionary names; other names are ignored.
 
         Raises:

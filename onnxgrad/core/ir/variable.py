@@ -265,7 +265,7 @@ class Variable(Arithmetic, TensorMethods):
     __hash__ = object.__hash__
 
 
-def set_values(values: Iterable[tuple[Variable, Given]], scope: Scope | None = None) -> None:
+def set_values(values: Iterable[tuple[Variable, object]], scope: Scope | None = None) -> None:
     """Set several variables at once, after all of them are checked: where one is refused, none is set.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
@@ -19,7 +19,7 @@ from onnxgrad.core.runtime.places import Place, place_of
 from onnxgrad.core.runtime.prepared import AppliesGradients, Prepared, in_memory
 from onnxgrad.core.runtime.session_cache import SessionCache, prepare
 from onnxgrad.core.state.buffers import Buffer
-from onnxgrad.core.state.inputs import Given, as_input, check_classes
+from onnxgrad.core.state.inputs import GivenByName, as_input, check_classes
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of, is_plain, value_of
 from onnxgrad.core.step.step import Step
@@ -158,7 +158,7 @@ class Executor:
     def run(
         self,
         program: Program | HoldsProgram | None = None,
-        feed: Mapping[str, Given] | None = None,
+        feed: GivenByName | None = None,
         fetch_list: Fetches = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
@@ -171,7 +171,7 @@ class Executor:
     def run(
         self,
         program: Program | HoldsProgram | None = None,
-        feed: Mapping[str, Given] | None = None,
+        feed: GivenByName | None = None,
         fetch_list: Fetches = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
@@ -185,7 +185,7 @@ class Executor:
     def run(
         self,
         program: Program | HoldsProgram | None = None,
-        feed: Mapping[str, Given] | None = None,
+        feed: GivenByName | None = None,
         fetch_list: Fetches = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
@@ -198,7 +198,7 @@ class Executor:
     def run(
         self,
         program: Program | HoldsProgram | None = None,
-        feed: Mapping[str, Given] | None = None,
+        feed: GivenByName | None = None,
         fetch_list: Fetches = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
@@ -263,7 +263,7 @@ class Executor:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
         return [values[v] if v in values else v.get_value() if v.is_eager else v.get_value(scope) for v in fetches]
 
-    def meet(self, program: Program, feed: Mapping[str, Given], fetch_list: Fetches, scope: Scope | None = None) -> None:
+    def meet(self, program: Program, feed: GivenByName, fetch_list: Fetches, scope: Scope | None = None) -> None:
         """Let ranks come to an agreement about what they train before their first run, which may be undone where this is not.
 
         Args:

@@ -12,7 +12,7 @@ Tests: tests/core/state/test_inputs.py.
 from __future__ import annotations
 
 import array as buffers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Number
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -29,6 +29,7 @@ __all__ = [
     "FEED",
     "Door",
     "Given",
+    "GivenByName",
     "Input",
     "as_array",
     "as_input",
@@ -49,6 +50,9 @@ class HoldsArray(Protocol):
 
 Given: TypeAlias = "npt.ArrayLike | HoldsArray"
 """What may be given as a value: an array, a number, nested lists of numbers or of texts, an OrtValue, a tensor."""
+
+GivenByName: TypeAlias = "Mapping[str, object]"
+"""Such values by name. A dict of arrays of several element types that is made beforehand is one of ``object`` to a checker."""
 
 _SATURATING = ("float4e2m1", "float6e2m3", "float6e3m2", "float8_e8m0")
 """Types without infinity, whose casts give another finite number for what they do not hold."""

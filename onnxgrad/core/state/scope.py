@@ -248,7 +248,7 @@ class Scope:
             if not depth:
                 self.finish()
 
-    def follow(self, owner: object, **attributes: Any) -> None:
+    def follow(self, owner: object, **attributes: object) -> None:
         """Set attributes of an object together with the values of a ``change``: counters, which stand where the values do."""
         with self.lock:
             present, spare, queue, follows, depth, back = self._now

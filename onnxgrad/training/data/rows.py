@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from onnxgrad.core.state.inputs import COLUMN, Given, as_array
+from onnxgrad.core.state.inputs import COLUMN, Given, GivenByName, as_array
 from onnxgrad.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ __all__ = ["Array", "Batch", "Columns", "Data", "RowSubset", "Rows", "Stream", "
 
 Array = np.ndarray[Any, Any]
 Batch: TypeAlias = "dict[str, Array]"
-Piece: TypeAlias = "Mapping[str, Given] | Sequence[Given]"
+Piece: TypeAlias = "GivenByName | Sequence[Given]"
 """Some examples: a dict of arrays by column, or arrays in the order of the columns."""
 
 
@@ -45,7 +45,7 @@ class Examples(Protocol):
 
 
 Data: TypeAlias = (
-    "str | Path | Mapping[str, Given] | tuple[Array, ...] | Rows | Stream | Opens | Examples | Iterable[Piece] | "
+    "str | Path | GivenByName | tuple[Array, ...] | Rows | Stream | Opens | Examples | Iterable[Piece] | "
     "Callable[[int], Iterable[Piece]]"
 )
 """Whatever the user has as data; ``open_data`` says what each means."""
