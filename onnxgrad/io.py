@@ -68,7 +68,7 @@ class Dataset(Generic[Sample]):
         [0, 1, 4]
     """
 
-    def __getitem__(self, idx: int) -> Sample:
+    def __getitem__(self, idx: int, /) -> Sample:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__.")
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class IterableDataset(Dataset[Sample]):
     def __iter__(self) -> Iterator[Sample]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__.")
 
-    def __getitem__(self, idx: int) -> Sample:
+    def __getitem__(self, idx: int, /) -> Sample:
         raise RuntimeError("an IterableDataset has no samples by number.")
 
     def __len__(self) -> int:
@@ -122,7 +122,7 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
             raise ArgumentError("TensorDataset: the tensors do not have the same first dimension.")
         self.tensors = tensors
 
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
+    def __getitem__(self, index: int, /) -> tuple[Any, ...]:
         return tuple(tensor[index] for tensor in self.tensors)
 
     def __len__(self) -> int:
@@ -153,7 +153,7 @@ class ComposeDataset(Dataset[tuple[Any, ...]]):
     def __len__(self) -> int:
         return len(self.datasets[0])
 
-    def __getitem__(self, idx: int) -> tuple[Any, ...]:
+    def __getitem__(self, idx: int, /) -> tuple[Any, ...]:
         return tuple(field for one in self.datasets for field in _fields(one[idx]))
 
 
@@ -182,7 +182,7 @@ class ConcatDataset(Dataset[Sample]):
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
 
-    def __getitem__(self, idx: int) -> Sample:
+    def __getitem__(self, idx: int, /) -> Sample:
         if not -len(self) <= idx < len(self):
             raise ValueError(f"index {idx} lies outside the {len(self)} samples.")
         idx %= len(self)
@@ -236,7 +236,7 @@ class Subset(Dataset[Sample]):
             raise wrong_kind(self, "indices", "a list of numbers", indices)
         self.dataset, self.indices = dataset, indices
 
-    def __getitem__(self, idx: int) -> Sample:
+    def __getitem__(self, idx: int, /) -> Sample:
         return self.dataset[self.indices[idx]]
 
     def __len__(self) -> int:

@@ -53,7 +53,7 @@ class Metric:
         """Forget all batches."""
         raise NotImplementedError(f"{type(self).__name__} has no reset().")
 
-    def update(self, *args: Any) -> Any:
+    def update(self, *args: Any, **kwargs: Any) -> Any:
         """Count a batch."""
         raise NotImplementedError(f"{type(self).__name__} has no update().")
 
@@ -65,7 +65,7 @@ class Metric:
         """Return the name of the metric."""
         return self._name
 
-    def compute(self, *args: Any) -> Any:
+    def compute(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the arguments of ``update`` from predictions and labels."""
         return args
 

@@ -6,7 +6,7 @@ Tests: tests/eager/test_backward.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import Call, Signature, TapeNode
@@ -81,6 +81,24 @@ class PyLayerContext:
         self.materialize_grads = bool(value)
 
 
+P = ParamSpec("P")
+Result = TypeVar("Result", covariant=True)
+
+
+class _HasForward(Protocol[P, Result]):
+    """A PyLayer, as a checker sees it."""
+
+    @property
+    def forward(self) -> Callable[Concatenate[PyLayerContext, P], Result]: ...
+
+
+class _Applied:
+    """``apply`` of a PyLayer, as a checker sees it: what ``forward`` is, without the context."""
+
+    def __get__(self, instance: object, owner: type[_HasForward[P, Result]]) -> Callable[P, Result]:
+        raise NotImplementedError("only checkers read this")
+
+
 class PyLayer:
     """Base of operators whose gradient is written in Python.
 
@@ -109,36 +127,43 @@ class PyLayer:
         raise NotImplementedError("a PyLayer needs a static method forward(ctx, ...).")
 
     @staticmethod
-    def backward(ctx: PyLayerContext, *args: Any) -> Any:
+    def backward(ctx: PyLayerContext, *args: Any, **kwargs: Any) -> Any:
         """Compute the gradients of the tensors that ``forward`` took from those of its outputs."""
         raise NotImplementedError("a PyLayer needs a static method backward(ctx, *gradients).")
 
-    @classmethod
-    def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Run ``forward`` and record it for backward passes.
+    if TYPE_CHECKING:
+        apply = _Applied()
+        """Run ``forward`` and record it for backward passes; takes and gives what ``forward`` does, but for the context."""
+    else:
 
-        Raises:
-            ArgumentError: if ``forward`` returns no tensor.
-            InPlaceOnLeaf: if it returns a leaf that it was given, and that is not marked as not in place.
-        """
-        ctx = PyLayerContext()
-        with state.guard(gradients=False):
-            returned = cls.forward(ctx, *args, **kwargs)
-        outputs = list(returned) if isinstance(returned, (list, tuple)) else [returned]
-        tensors = [item for item in outputs if isinstance(item, Tensor)]
-        if not tensors:
-            raise ArgumentError(f"{cls.__name__}.forward returns no Tensor, but {type(returned).__name__}.")
-        taken = [item for item in [*args, *kwargs.values()] if isinstance(item, Tensor)]
-        if state.current.gradients and any(not item.stop_gradient for item in taken):
-            call = _recorded(cls, ctx, taken, tensors)
-            nodes = [
-                TapeNode(item._node.kind, item._node.array, call, at, _is_in(ctx._fixed, item)) for at, item in enumerate(tensors)
-            ]
-            results = [wrap(node) for node in nodes]
-            kept = [_is_in(taken, item) and not _is_in(ctx._apart, item) for item in tensors]
-            replaced = iter([old.become(new) if same else new for old, new, same in zip(tensors, results, kept, strict=True)])
-            outputs = [next(replaced) if isinstance(item, Tensor) else item for item in outputs]
-        return type(returned)(outputs) if isinstance(returned, (list, tuple)) else outputs[0]
+        @classmethod
+        def apply(cls, *args: Any, **kwargs: Any) -> Any:
+            """Run ``forward`` and record it for backward passes.
+
+            Raises:
+                ArgumentError: if ``forward`` returns no tensor.
+                InPlaceOnLeaf: if it returns a leaf that it was given, and that is not marked as not in place.
+            """
+            return _applied(cls, args, kwargs)
+
+
+def _applied(cls: type[PyLayer], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    ctx = PyLayerContext()
+    with state.guard(gradients=False):
+        returned = cls.forward(ctx, *args, **kwargs)
+    outputs = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+    tensors = [item for item in outputs if isinstance(item, Tensor)]
+    if not tensors:
+        raise ArgumentError(f"{cls.__name__}.forward returns no Tensor, but {type(returned).__name__}.")
+    taken = [item for item in [*args, *kwargs.values()] if isinstance(item, Tensor)]
+    if state.current.gradients and any(not item.stop_gradient for item in taken):
+        call = _recorded(cls, ctx, taken, tensors)
+        nodes = [TapeNode(item._node.kind, item._node.array, call, at, _is_in(ctx._fixed, item)) for at, item in enumerate(tensors)]
+        results = [wrap(node) for node in nodes]
+        kept = [_is_in(taken, item) and not _is_in(ctx._apart, item) for item in tensors]
+        replaced = iter([old.become(new) if same else new for old, new, same in zip(tensors, results, kept, strict=True)])
+        outputs = [next(replaced) if isinstance(item, Tensor) else item for item in outputs]
+    return type(returned)(outputs) if isinstance(returned, (list, tuple)) else outputs[0]
 
 
 def _is_in(tensors: list[Tensor], tensor: Tensor) -> bool:
