@@ -58,18 +58,33 @@ def in_place(function: Callable[Given, Variable]) -> Callable[Given, Variable]:
 
 
 def where_(condition: Variable, x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """In-place form of ``where``, on ``x``."""
+    """In-place form of ``where``, on ``x``.
+
+    Args:
+        condition: booleans of a shape that broadcasts with ``x``.
+        x: variable of any shape.
+        y: of a shape that broadcasts with ``x``, or a number.
+    """
     require_variables("where_", condition, x, y)
     return in_place_result("where_", x, search.where(condition, x, y, name))
 
 
 def zero_(x: Variable, name: str | None = None) -> Variable:
-    """Zeros in place of all elements."""
+    """Zeros in place of all elements.
+
+    Args:
+        x: variable of any shape.
+    """
     return in_place_result("zero_", x, creation.zeros_like(x))
 
 
 def fill_(x: Variable, value: Number, name: str | None = None) -> Variable:
-    """One value in place of all elements."""
+    """One value in place of all elements.
+
+    Args:
+        x: variable of any shape.
+        value: a number, or a variable of one element.
+    """
     if isinstance(value, (list, tuple)):
         raise ArgumentTypeError(f"fill_ takes a number or a variable of one element, not {value!r}.")
     return in_place_result("fill_", x, creation.full_like(x, value))
@@ -78,7 +93,15 @@ def fill_(x: Variable, value: Number, name: str | None = None) -> Variable:
 def fill_diagonal_tensor(
     x: Variable, y: Variable, offset: int = 0, dim1: int = 0, dim2: int = 1, name: str | None = None
 ) -> Variable:
-    """``x`` with a diagonal replaced by ``y``; the same as ``diagonal_scatter``."""
+    """``x`` with a diagonal replaced by ``y``; the same as ``diagonal_scatter``.
+
+    Args:
+        x: of two axes or more.
+        y: of the shape of that diagonal.
+        offset: the number of the diagonal: above the main one if positive.
+        dim1: the first of the two axes.
+        dim2: the second.
+    """
     return creation.diagonal_scatter(x, y, offset, dim1, dim2, name)
 
 
@@ -87,6 +110,12 @@ fill_diagonal_tensor_ = in_place(fill_diagonal_tensor)
 
 def fill_diagonal_(x: Variable, value: float, offset: int = 0, wrap: bool = False, name: str | None = None) -> Variable:
     """One value in place of the elements whose indices are equal; with ``wrap``, a high matrix begins anew below each square.
+
+    Args:
+        x: a matrix, or axes of one size.
+        value: a number.
+        offset: the number of the diagonal: above the main one if positive.
+        wrap: whether a high matrix begins anew below each square.
 
     Raises:
         ArgumentError: for one axis, or for more than two of different sizes.
@@ -109,32 +138,67 @@ def _sampled(function: str, x: Variable, of_uniform: Callable[[Variable], Variab
 
 
 def uniform_(x: Variable, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None) -> Variable:
-    """Numbers equally likely anywhere in [min, max) in place of all elements."""
+    """Numbers equally likely anywhere in [min, max) in place of all elements.
+
+    Args:
+        x: floats of any shape.
+        min: the lower bound.
+        max: the upper bound, not included.
+        seed: 0 for other numbers each time.
+    """
     return _sampled("uniform_", x, lambda u: u * (max - min) + min, seed)
 
 
 def exponential_(x: Variable, lam: float = 1.0, name: str | None = None) -> Variable:
-    """Exponentially distributed numbers of mean 1 / lam in place of all elements."""
+    """Exponentially distributed numbers of mean 1 / lam in place of all elements.
+
+    Args:
+        x: floats of any shape.
+        lam: the rate.
+    """
     return _sampled("exponential_", x, lambda u: math.log(u) / -lam)
 
 
 def cauchy_(x: Variable, loc: float = 0.0, scale: float = 1.0, name: str | None = None) -> Variable:
-    """Cauchy distributed numbers in place of all elements."""
+    """Cauchy distributed numbers in place of all elements.
+
+    Args:
+        x: floats of any shape.
+        loc: the median.
+        scale: half of the distance between the quartiles.
+    """
     return _sampled("cauchy_", x, lambda u: math.tan((u - 0.5) * np.pi) * scale + loc)
 
 
 def geometric_(x: Variable, probs: float, name: str | None = None) -> Variable:
-    """How many trials until the first success of probability ``probs``, in place of all elements: 1, 2, ..."""
+    """How many trials until the first success of probability ``probs``, in place of all elements: 1, 2, ...
+
+    Args:
+        x: floats of any shape.
+        probs: the probability of success, between 0 and 1.
+    """
     return _sampled("geometric_", x, lambda u: math.floor(math.log(u) / float(np.log1p(-probs))) + 1.0)
 
 
 def normal_(x: Variable, mean: float = 0.0, std: float = 1.0, name: str | None = None) -> Variable:
-    """Normally distributed numbers in place of all elements."""
+    """Normally distributed numbers in place of all elements.
+
+    Args:
+        x: floats of any shape.
+        mean: the mean.
+        std: the deviation.
+    """
     return in_place_result("normal_", x, manipulation.cast(random.gaussian(manipulation.shape(x), mean, std), x.dtype))
 
 
 def log_normal_(x: Variable, mean: float = 1.0, std: float = 2.0, name: str | None = None) -> Variable:
-    """Exponentials of normally distributed numbers in place of all elements."""
+    """Exponentials of normally distributed numbers in place of all elements.
+
+    Args:
+        x: floats of any shape.
+        mean: of the logarithms.
+        std: their deviation.
+    """
     return in_place_result(
         "log_normal_", x, manipulation.cast(math.exp(random.gaussian(manipulation.shape(x), mean, std)), x.dtype)
     )

@@ -75,7 +75,11 @@ class ParamAttr:
 
     @staticmethod
     def of(attr: ParamAttr | Initializer | str | bool | None) -> ParamAttr | None:
-        """Read the ParamAttr of a layer: None for the default, a name, an initializer, or False for no parameter."""
+        """Read the ParamAttr of a layer: None for the default, a name, an initializer, or False for no parameter.
+
+        Args:
+            attr: a ParamAttr, a name, an initializer, None or True for the default, or False.
+        """
         if attr is None or attr is True:
             return ParamAttr()
         if attr is False:
@@ -91,11 +95,22 @@ class ParamAttr:
         )
 
     def name_in(self, layer: str, suffix: str, generate: Callable[[str], str] = state.generate_name) -> str:
-        """The name given, or else the next of the layer, such as ``fc_0.w_0``."""
+        """The name given, or else the next of the layer, such as ``fc_0.w_0``.
+
+        Args:
+            layer: the name of the layer.
+            suffix: what kind of parameter it is, ``w`` or ``b``.
+            generate: makes a counted name of its stem.
+        """
         return self.name if self.name is not None else generate(f"{layer}.{suffix}")
 
     def under(self, name: str, initializer: Initializer | None = None) -> ParamAttr:
-        """The same attributes under another name, and with another initializer if one is given."""
+        """The same attributes under another name, and with another initializer if one is given.
+
+        Args:
+            name: the other name.
+            initializer: the other initializer; the same unless given.
+        """
         return ParamAttr(
             name,
             initializer or self.initializer,
@@ -107,7 +122,11 @@ class ParamAttr:
         )
 
     def describe(self, parameter: Parameter | EagerParameter) -> None:
-        """Let a parameter know how it is to be trained."""
+        """Let a parameter know how it is to be trained.
+
+        Args:
+            parameter: what is to be trained by these attributes.
+        """
         parameter.optimize_attr = {"learning_rate": self.learning_rate}
         parameter.regularizer, parameter.need_clip = self.regularizer, self.need_clip
         parameter.do_model_average = self.do_model_average

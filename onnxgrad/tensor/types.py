@@ -19,6 +19,9 @@ __all__ = ["finfo", "get_default_dtype", "iinfo", "set_default_dtype", "set_prin
 class finfo:  # noqa: N801
     """Limits of a floating-point type: ``min``, ``max``, ``eps``, ``tiny``, ``smallest_normal``, ``resolution``, ``bits``.
 
+    Args:
+        dtype: a floating-point type.
+
     Raises:
         ArgumentTypeError: if it is no floating-point type.
 
@@ -41,6 +44,9 @@ class finfo:  # noqa: N801
 class iinfo:  # noqa: N801
     """Limits of an integer type: ``min``, ``max`` and ``bits``.
 
+    Args:
+        dtype: an integer type.
+
     Raises:
         ArgumentTypeError: if it is no integer type.
 
@@ -59,6 +65,9 @@ class iinfo:  # noqa: N801
 
 def set_default_dtype(d: DTypeLike) -> None:
     """Set the element type of layers' parameters and of floating-point tensors made without one.
+
+    Args:
+        d: float16, bfloat16, float32 or float64.
 
     Raises:
         ArgumentTypeError: if it is none of float16, bfloat16, float32, float64.

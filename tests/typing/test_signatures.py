@@ -53,7 +53,8 @@ def callables():
     done = set()
     for name, value in public():
         if not inspect.isclass(value):
-            if callable(value) and str(getattr(value, "__module__", "")).startswith("onnxgrad"):
+            if callable(value) and str(getattr(value, "__module__", "")).startswith("onnxgrad") and value not in done:
+                done.add(value)
                 yield name, value
             continue
         for base in value.__mro__:
