@@ -53,8 +53,14 @@ def in_place(function: Callable[Given, Variable]) -> Callable[Given, Variable]:
         return in_place_result(name, args[0] if args else kwargs[first], result, reshapes)
 
     form.__name__ = form.__qualname__ = name
-    form.__doc__ = f"In-place form of ``{function.__name__}``."
+    form.__doc__ = f"In-place form of ``{function.__name__}``.\n\n{_arguments(function)}".rstrip()
     return form
+
+
+def _arguments(function: Callable[..., object]) -> str:
+    """The part of a docstring that lists the arguments"""
+    text = inspect.getdoc(function) or ""
+    return text[text.index("Args:") :].split("\n\n")[0] if "Args:" in text else ""
 
 
 def where_(condition: Variable, x: Variable, y: Variable | float, name: str | None = None) -> Variable:

@@ -164,6 +164,10 @@ def isreal(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Expand", np.array(True), layer.op.Shape(x))
 
 
+_BOTH = "x, y: {}; they broadcast to one shape, and one may be a number."
+_NO_OUT = "out: must be None: nothing is overwritten."
+
+
 class _OfBits(Protocol):
     __name__: str
 
@@ -187,7 +191,9 @@ def _of_bits(layer_name: str, op_type: str, logical: str, doc: str) -> _OfBits:
             raise ArgumentTypeError(f"{layer_name} takes integers or booleans, not {a.dtype.name}.")
         return layer.result(logical if a.dtype == "bool" else op_type, a, b)
 
-    return named_function(function, layer_name, doc)
+    return named_function(
+        function, layer_name, doc, _BOTH.format("integers or booleans" if op_type else "of any element type"), _NO_OUT
+    )
 
 
 def _refuse_out(layer_name: str, out: Any) -> None:
@@ -202,7 +208,9 @@ def _of_one_bit(layer_name: str, op_type: str, doc: str) -> _OfOneBit:
         y = x if op_type else as_dtype(layer.op, x, "bool")
         return layer.result("Not" if y.dtype == "bool" else op_type, y)
 
-    return named_function(function, layer_name, doc)
+    return named_function(
+        function, layer_name, doc, "x: integers or booleans." if op_type else "x: of any shape and element type.", _NO_OUT
+    )
 
 
 logical_and = _of_bits("logical_and", "", "And", "Whether both elements are true (not 0).")

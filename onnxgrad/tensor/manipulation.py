@@ -410,6 +410,10 @@ def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]
 def expand(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     """``x`` repeated to ``shape``; -1 keeps a dimension.
 
+    Args:
+        x: of a shape that broadcasts to ``shape``.
+        shape: ints, an integer variable, or a list that mixes ints and variables of one element.
+
     Example:
         >>> paddle.expand(static.data("x", [None, 1]), [2, -1, 3]).shape
         (2, -1, 3)

@@ -114,7 +114,10 @@ def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Re
         flags = op.Cast(as_dtype(op, x, "bool"), to=6)
         return layer.result("Cast", reduce(layer_name, op_type, flags, axis, keepdim, name), to=9)
 
-    return named_function(function, name, doc)
+    x = "of any shape and element type" if of_bools else "variable of any shape"
+    return named_function(
+        function, name, doc, f"x: {x}.", "axis: an axis, several, or None for all.", "keepdim: keep the axes with size 1."
+    )
 
 
 max = _reduction("max", "ReduceMax", "Largest element over ``axis``; the gradient is shared evenly over ties.")
