@@ -256,6 +256,10 @@ def grad_cam(
 def token_table(program: Program, ids: str = "input_ids") -> str:
     """The tensor that holds the vectors of tokens: what the first Gather makes of the ids.
 
+    Args:
+        program: of a language model.
+        ids: name of the input that holds the tokens.
+
     Raises:
         ArgumentError: if no Gather of a table reads them.
     """

@@ -34,6 +34,12 @@ DTypeLike: TypeAlias = "DTypeName | DType | np.dtype[Any] | type[Any]"
 class DType:
     """Element type of a tensor; equal to its name, its numpy dtype and its ONNX number's other views.
 
+    Args:
+        name: what users write.
+        number: of ONNX.
+        numpy: the dtype of arrays.
+        is_float: whether it holds floating-point numbers.
+
     Example:
         >>> dtype_of("float32") == np.float32
         True
@@ -119,7 +125,11 @@ _BY_NUMPY = {entry.numpy: entry for entry in _TABLE}
 
 
 def from_onnx_number(number: int) -> DType:
-    """Element type for a value of ``TensorProto.DataType``."""
+    """Element type for a value of ``TensorProto.DataType``.
+
+    Args:
+        number: of ``TensorProto.DataType``.
+    """
     try:
         return _BY_NUMBER[number]
     except KeyError:
@@ -128,6 +138,9 @@ def from_onnx_number(number: int) -> DType:
 
 def dtype_of(value: str | DType | np.dtype[Any] | type[Any]) -> DType:
     """Element type for a name (``"float32"``), a numpy dtype or type, or a DType.
+
+    Args:
+        value: a name, a DType, or a dtype or type of numpy.
 
     Raises:
         UnknownDType: if there is no ONNX element type for it.

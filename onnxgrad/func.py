@@ -89,6 +89,10 @@ class NumpyFunction(Generic[_Result]):
     def __call__(self, feeds: Mapping[str, ArrayLike], directions: Mapping[str, ArrayLike] | None = None) -> _Result:
         """Evaluate on arrays by name.
 
+        Args:
+            feeds: arrays by input name.
+            directions: cotangents, tangents or vectors by name, of a function that takes them.
+
         Raises:
             FeedError: if a name is unknown or missing, or an array does not fit.
             ExecutionError: if onnxruntime fails.

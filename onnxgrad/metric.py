@@ -54,7 +54,12 @@ class Metric:
         raise NotImplementedError(f"{type(self).__name__} has no reset().")
 
     def update(self, *args: Any, **kwargs: Any) -> Any:
-        """Count a batch."""
+        """Count a batch.
+
+        Args:
+            args: what ``compute`` gave.
+            kwargs: likewise, by name.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no update().")
 
     def accumulate(self) -> float | Sequence[float]:
@@ -66,7 +71,12 @@ class Metric:
         return self._name
 
     def compute(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the arguments of ``update`` from predictions and labels."""
+        """Compute the arguments of ``update`` from predictions and labels.
+
+        Args:
+            args: tensors of a batch, such as predictions and labels.
+            kwargs: likewise, by name.
+        """
         return args
 
 
@@ -101,7 +111,13 @@ class Accuracy(Metric):
         self.total, self.count = [0.0] * len(self.topk), [0] * len(self.topk)
 
     def compute(self, pred: Variable, label: Variable, *args: object) -> Variable:
-        """Return [rows, k]: whether the k-th best class is the label, which is a class or one-hot."""
+        """Return [rows, k]: whether the k-th best class is the label, which is a class or one-hot.
+
+        Args:
+            pred: scores [rows, classes].
+            label: classes [rows] or [rows, 1], or one-hot [rows, classes].
+            args: ignored.
+        """
         best = argsort(pred, descending=True)[:, : self.maxk]
         if label.ndim == 1:
             label = label.reshape([-1, 1])

@@ -227,6 +227,11 @@ class Jacobian:
 class Hessian(Jacobian):
     """The Hessian of a function of one output, as one matrix.
 
+    Args:
+        func: a function of tensors that gives one number (per example).
+        xs: where to evaluate it.
+        is_batched: keep the first axis, which counts independent examples.
+
     Example:
         >>> H = paddle.incubate.autograd.Hessian(lambda x: paddle.sum(x * x), paddle.to_tensor([1.0, 2.0]))
         >>> H[:].numpy()

@@ -53,7 +53,11 @@ class PyLayerContext:
         self.materialize_grads = True
 
     def save_for_backward(self, *tensors: Tensor) -> None:
-        """Keep tensors for ``saved_tensor``; once per forward."""
+        """Keep tensors for ``saved_tensor``; once per forward.
+
+        Args:
+            tensors: of any shapes.
+        """
         hooks = saved_tensors_hooks.active[-1] if saved_tensors_hooks.active else None
         if hooks is None:
             self._saved = tensors
@@ -69,15 +73,26 @@ class PyLayerContext:
         """Let the result be another tensor where the forward function returns one of these as it is.
 
         Without the mark, a tensor that it was given and returns counts as changed in place.
+
+        Args:
+            tensors: what the forward function was given.
         """
         self._apart.extend(tensors)
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Let gradients stop at these outputs."""
+        """Let gradients stop at these outputs.
+
+        Args:
+            tensors: outputs of the forward function.
+        """
         self._fixed.extend(tensors)
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether the backward function gets zeros, rather than None, for outputs that received no gradient."""
+        """Whether the backward function gets zeros, rather than None, for outputs that received no gradient.
+
+        Args:
+            value: True for zeros.
+        """
         self.materialize_grads = bool(value)
 
 
@@ -123,12 +138,24 @@ class PyLayer:
 
     @staticmethod
     def forward(ctx: PyLayerContext, *args: Any, **kwargs: Any) -> Any:
-        """Compute the outputs: a tensor, or a tuple that holds at least one."""
+        """Compute the outputs: a tensor, or a tuple that holds at least one.
+
+        Args:
+            ctx: carries what ``backward`` needs.
+            args: the arguments of ``apply``.
+            kwargs: those that it was given by name.
+        """
         raise NotImplementedError("a PyLayer needs a static method forward(ctx, ...).")
 
     @staticmethod
     def backward(ctx: PyLayerContext, *args: Any, **kwargs: Any) -> Any:
-        """Compute the gradients of the tensors that ``forward`` took from those of its outputs."""
+        """Compute the gradients of the tensors that ``forward`` took from those of its outputs.
+
+        Args:
+            ctx: what ``forward`` had.
+            args: one gradient for each tensor that ``forward`` returned.
+            kwargs: none.
+        """
         raise NotImplementedError("a PyLayer needs a static method backward(ctx, *gradients).")
 
     if TYPE_CHECKING:
@@ -139,6 +166,10 @@ class PyLayer:
         @classmethod
         def apply(cls, *args: Any, **kwargs: Any) -> Any:
             """Run ``forward`` and record it for backward passes.
+
+            Args:
+                args: the arguments of ``forward``, without the context.
+                kwargs: likewise, by name.
 
             Raises:
                 ArgumentError: if ``forward`` returns no tensor.

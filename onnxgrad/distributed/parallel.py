@@ -87,6 +87,12 @@ class DataParallel(Generic[P, Result]):
         return to_tensor(all_reduce(array) / array.dtype.type(world_size()))
 
     def __call__(self, *inputs: P.args, **kwargs: P.kwargs) -> Result:
+        """Call the layer.
+
+        Args:
+            inputs: what the layer takes.
+            kwargs: likewise, by name.
+        """
         return self._layers(*inputs, **kwargs)
 
     if TYPE_CHECKING:  # what it hands on, so that a checker knows a misspelt member

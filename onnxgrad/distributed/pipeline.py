@@ -447,6 +447,10 @@ class PipelineStep:
         """Write the state of all ranks to a scope on each; called by all. A rank that shall hold nothing more passes None.
 
         ``only`` names what is wanted, if not all is.
+
+        Args:
+            scope: where the state is; the program's own unless given.
+            only: the rank that gets it; all unless given.
         """
         self._shared().gather(self._scope, scope, only)
 

@@ -106,5 +106,9 @@ def _without_tensors(data: Any) -> Any:
 
 
 def is_tensor(x: object) -> bool:
-    """Whether ``x`` is a tensor, eager or static."""
+    """Whether ``x`` is a tensor, eager or static.
+
+    Args:
+        x: anything.
+    """
     return isinstance(x, Variable)

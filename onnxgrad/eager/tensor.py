@@ -59,6 +59,12 @@ class Tensor(Variable):
     Operators on it are recorded, and computed together by onnxruntime when a value is read: by ``numpy``, printing,
     ``bool``, ``float``, ``item`` or ``backward``. Make one with ``to_tensor``.
 
+    Args:
+        value: a number, nested lists, an array or a tensor; no elements unless given.
+        dtype: element type; that of the value unless given.
+        place: accepted for compatibility.
+        stop_gradient: set False to compute gradients with respect to it.
+
     Example:
         >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]], stop_gradient=False)
         >>> (x * x).backward()
@@ -234,7 +240,11 @@ class Tensor(Variable):
         return None if self.grad is None else self.grad.numpy()
 
     def clear_gradient(self, set_to_zero: bool = True) -> None:
-        """Fill the gradient with zeros, or with ``set_to_zero=False`` forget it."""
+        """Fill the gradient with zeros, or with ``set_to_zero=False`` forget it.
+
+        Args:
+            set_to_zero: whether zeros remain, or None.
+        """
         meta = self._holder()
         if meta is None or meta.grad is None:
             return
@@ -260,6 +270,9 @@ class Tensor(Variable):
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
         """Call ``hook`` with the gradient of this tensor in each backward pass; what it returns replaces the gradient.
+
+        Args:
+            hook: takes the gradient; gives another in its place, or None.
 
         Raises:
             HookOnStopped: if gradients stop at this tensor.
@@ -301,6 +314,9 @@ class Tensor(Variable):
         """Add this tensor to a static program: a parameter with its value, one for all uses, if it is persistable, as
         the parameters of layers are; else a constant.
 
+        Args:
+            program: where it is added.
+
         Raises:
             ArgumentTypeError: if it is not persistable, but trained.
         """
@@ -315,7 +331,11 @@ class Tensor(Variable):
         return node.array  # type: ignore[return-value]
 
     def numpy(self, blocking: bool = True) -> np.ndarray[Any, Any]:
-        """The elements, as an array of their own."""
+        """The elements, as an array of their own.
+
+        Args:
+            blocking: accepted for compatibility.
+        """
         return np.array(self._array())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -323,7 +343,11 @@ class Tensor(Variable):
         return array if dtype is None else array.astype(dtype)
 
     def item(self, *args: int) -> Any:
-        """One element as a Python number: the only one, or the one at an index."""
+        """One element as a Python number: the only one, or the one at an index.
+
+        Args:
+            args: the index: one number into the flattened tensor, or one for each axis.
+        """
         array = self._array()
         if not args and array.size != 1:
             raise ArgumentError(f"item() needs a tensor of one element, or an index; this one has shape {self.shape}.")
@@ -425,6 +449,10 @@ class Tensor(Variable):
     def set_value(self, value: Given, scope: Scope | None = None) -> None:
         """Take another value of the same shape and element type.
 
+        Args:
+            value: an array, a number, nested lists or a tensor.
+            scope: accepted for compatibility.
+
         Raises:
             ArgumentError: if the shape or element type differs.
             FeedError: if the element type does not hold a number that was given.
@@ -432,7 +460,11 @@ class Tensor(Variable):
         self.hold(self.fitting(value))
 
     def fitting(self, value: Given) -> np.ndarray[Any, Any]:
-        """What ``set_value`` takes, as an array; raises what it raises."""
+        """What ``set_value`` takes, as an array; raises what it raises.
+
+        Args:
+            value: an array, a number, nested lists or a tensor.
+        """
         array: np.ndarray[Any, Any] = value.numpy() if isinstance(value, Tensor) else as_array(value, self.name, _VALUE)
         if not isinstance(value, (Tensor, np.ndarray)):
             array = converted(array, self.dtype, self.name, _VALUE)
@@ -444,16 +476,28 @@ class Tensor(Variable):
         return array
 
     def hold(self, array: np.ndarray[Any, Any]) -> None:
-        """Take a value of any shape and element type."""
+        """Take a value of any shape and element type.
+
+        Args:
+            array: of any shape and element type.
+        """
         self._replace(TapeNode(kind_of_array(array), np.array(array, order="C"), stop=self.stop_gradient))
 
     def copy_(self, other: Tensor, blocking: bool = True) -> Tensor:
-        """Take the value of another tensor."""
+        """Take the value of another tensor.
+
+        Args:
+            other: of this tensor's shape and element type.
+            blocking: accepted for compatibility.
+        """
         self.set_value(other)
         return self
 
     def apply(self, func: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply a Python function to the array of this tensor.
+
+        Args:
+            func: takes this tensor and gives another.
 
         Raises:
             UnsupportedGradient: if gradients are recorded for it.
@@ -465,11 +509,19 @@ class Tensor(Variable):
         return func(self)
 
     def apply_(self, func: Callable[[Tensor], Tensor]) -> Tensor:
-        """Take what a function of Python makes of this tensor, as ``apply``."""
+        """Take what a function of Python makes of this tensor, as ``apply``.
+
+        Args:
+            func: takes this tensor and gives one of its shape.
+        """
         return self.become(self.apply(func))
 
     def become(self, result: Tensor, reshapes: bool = False) -> Tensor:
         """Turn into the result of an operator, in place; its shape may differ where the operator ``reshapes``.
+
+        Args:
+            result: the tensor.
+            reshapes: whether it may have another shape.
 
         Raises:
             InPlaceOnLeaf: if this is a leaf that gradients are recorded for.
@@ -521,6 +573,10 @@ class Tensor(Variable):
 
     def cuda(self, device_id: int | None = None, blocking: bool = False) -> Tensor:
         """Refused: eager tensors live in main memory.
+
+        Args:
+            device_id: of no effect.
+            blocking: of no effect.
 
         Raises:
             ProviderError: always. Run a program with ``Executor(CUDAPlace(0))`` instead.

@@ -56,12 +56,20 @@ class ProcessWorker:
         raise OnnxGradError("a ProcessWorker resets its optimizer in each call of fit. Use optimizer='reset'.")
 
     def set_local_state(self, state: Mapping[str, Array] | None) -> None:
-        """Nothing, for None; else as ``local_state``."""
+        """Nothing, for None; else as ``local_state``.
+
+        Args:
+            state: None, or what ``local_state`` would give.
+        """
         if state:
             self.local_state()
 
     def fit(self, data: Columns, **options: float | str | None) -> dict[str, float]:
         """Train in the program from the present weights; arguments and result are as for ``Worker.fit``.
+
+        Args:
+            data: arrays by column.
+            options: the arguments of ``Worker.fit`` by name.
 
         Raises:
             ExecutionError: if the program cannot be started, or ends without an answer.

@@ -105,6 +105,9 @@ class Worker:
     def set(self, arrays: Sequence[Array]) -> None:
         """Take over weights and statistics; they are converted to the types of the step.
 
+        Args:
+            arrays: weights and statistics, in the order of ``names``.
+
         Raises:
             DataError: if their number or a shape differs, or one is not finite, of another kind or too large for its type.
         """
@@ -126,6 +129,9 @@ class Worker:
 
     def set_local_state(self, state: Mapping[str, Array] | None) -> None:
         """Load the state that ``local_state`` returned; None for the state of a new run.
+
+        Args:
+            state: what ``local_state`` gave; None for that of the step.
 
         Raises:
             DataError: if it holds what is no state of this step; nothing is changed then.
@@ -196,6 +202,10 @@ class Worker:
     def evaluate(self, data: Columns, *, batch_size: int = 256) -> dict[str, float]:
         """Mean loss and metrics of the present weights in inference mode, and ``examples``.
 
+        Args:
+            data: arrays by column.
+            batch_size: examples at a time.
+
         Raises:
             ArgumentError: if the step came from files without ``evaluation``.
         """
@@ -218,6 +228,9 @@ class Worker:
 
     def columns(self, data: Columns) -> tuple[dict[str, Array], int]:
         """The columns that the step takes, in its element types, and their length.
+
+        Args:
+            data: arrays by column.
 
         Raises:
             DataError: if one is missing, of another kind, shape or range, or lengths differ.

@@ -41,6 +41,9 @@ class DataFeeder:
     def feed(self, iterable: Iterable[Sequence[Given]]) -> dict[str, np.ndarray[Any, Any]]:
         """Arrays by input name.
 
+        Args:
+            iterable: one sequence for each example, with a value for each variable.
+
         Raises:
             ArgumentError: if a sample has another number of entries.
         """

@@ -382,7 +382,13 @@ def smooth_l1(
 
 
 def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Variable:
-    """1 at each index and 0 elsewhere; a last axis of size 1 is replaced. Indices outside are all zeros."""
+    """1 at each index and 0 elsewhere; a last axis of size 1 is replaced. Indices outside are all zeros.
+
+    Args:
+        input: integers of any shape.
+        depth: how many classes.
+        allow_out_of_range: accepted for compatibility.
+    """
     layer = LayerHelper("one_hot", input)
     op = layer.op
     index = op.Squeeze(input, [-1]) if input.ndim > 1 and input.shape[-1] == 1 else input

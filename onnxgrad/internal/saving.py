@@ -72,6 +72,11 @@ def _described(item: Any, arrays: dict[str, np.ndarray[Any, Any]], at: str) -> A
 def load(path: str | Path, return_numpy: bool = False, **configs: object) -> Any:
     """Load the object that ``save`` wrote; tensors are eager, or arrays with ``return_numpy``.
 
+    Args:
+        path: of the file.
+        return_numpy: whether tensors become arrays.
+        configs: accepted for compatibility.
+
     Raises:
         ModelError: if it is another file, or a damaged one.
     """

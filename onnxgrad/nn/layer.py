@@ -75,7 +75,12 @@ class Layer:
         own["_full_name"] = state.generate_name(name_scope or _in_snake_case(type(self).__name__))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Compute the result of the layer."""
+        """Compute the result of the layer.
+
+        Args:
+            inputs: what the layer takes.
+            kwargs: likewise, by name.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no forward().")
 
     def __call__(self: _Forward[P, Result], *inputs: P.args, **kwargs: P.kwargs) -> Result:
@@ -482,11 +487,19 @@ class Layer:
         return self._cast("float32", excluded_layers)
 
     def float16(self, excluded_layers: type[Layer] | Sequence[type[Layer]] | None = None) -> Self:
-        """As ``float``, in float16."""
+        """As ``float``, in float16.
+
+        Args:
+            excluded_layers: classes of layers that stay as they are.
+        """
         return self._cast("float16", excluded_layers)
 
     def bfloat16(self, excluded_layers: type[Layer] | Sequence[type[Layer]] | None = None) -> Self:
-        """As ``float``, in bfloat16."""
+        """As ``float``, in bfloat16.
+
+        Args:
+            excluded_layers: classes of layers that stay as they are.
+        """
         return self._cast("bfloat16", excluded_layers)
 
     def _cast(self, dtype: Any, excluded: Any = None, only_floats: bool = True) -> Self:

@@ -345,7 +345,11 @@ class TransformerEncoderLayer(_Block):
         __call__ = forward  # type: ignore[assignment]
 
     def gen_cache(self, src: Variable) -> MultiHeadAttention.Cache:
-        """Make an empty cache for this layer, for the batch of ``src``: [batch, length, d_model]."""
+        """Make an empty cache for this layer, for the batch of ``src``: [batch, length, d_model].
+
+        Args:
+            src: floats [batch, length, d_model].
+        """
         return self.self_attn.gen_cache(src)
 
 
@@ -469,7 +473,11 @@ class TransformerDecoderLayer(_Block):
         __call__ = forward  # type: ignore[assignment]
 
     def gen_cache(self, memory: Variable) -> tuple[MultiHeadAttention.Cache, MultiHeadAttention.StaticCache]:
-        """Make an empty cache for self-attention, and project ``memory``: [batch, length of memory, d_model]."""
+        """Make an empty cache for self-attention, and project ``memory``: [batch, length of memory, d_model].
+
+        Args:
+            memory: the encoder's result, [batch, length of memory, d_model].
+        """
         return self.self_attn.gen_cache(memory), self.cross_attn.gen_cache(memory, memory, MultiHeadAttention.StaticCache)
 
 
@@ -545,7 +553,11 @@ class TransformerEncoder(_Stack):
         __call__ = forward  # type: ignore[assignment]
 
     def gen_cache(self, src: Variable) -> list[MultiHeadAttention.Cache]:
-        """Make an empty cache for each layer, for the batch of ``src``: [batch, length, d_model]."""
+        """Make an empty cache for each layer, for the batch of ``src``: [batch, length, d_model].
+
+        Args:
+            src: floats [batch, length, d_model].
+        """
         return [layer.gen_cache(src) for layer in self.layers]
 
 

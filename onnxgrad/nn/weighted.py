@@ -1048,7 +1048,11 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, layer: AnyLayer) -> AnyLayer:
-        """Return the layer itself: an eager layer lives in one process."""
+        """Return the layer itself: an eager layer lives in one process.
+
+        Args:
+            layer: in which batch normalisation is replaced.
+        """
         return layer
 
 

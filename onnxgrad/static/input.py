@@ -125,16 +125,30 @@ class InputSpec:
 
     @classmethod
     def from_tensor(cls, tensor: Variable, name: str | None = None) -> InputSpec:
-        """The description of a Variable or Tensor."""
+        """The description of a Variable or Tensor.
+
+        Args:
+            tensor: of any shape.
+            name: of the input.
+        """
         return cls(list(tensor.shape), tensor.dtype, name if name is not None else tensor.name)
 
     @classmethod
     def from_numpy(cls, ndarray: np.ndarray[Any, Any], name: str | None = None) -> InputSpec:
-        """The description of an array."""
+        """The description of an array.
+
+        Args:
+            ndarray: of any shape.
+            name: of the input.
+        """
         return cls(list(ndarray.shape), ndarray.dtype, name)
 
     def batch(self, batch_size: int) -> InputSpec:
-        """Put an axis of this size in front; returns itself."""
+        """Put an axis of this size in front; returns itself.
+
+        Args:
+            batch_size: the size of the new first axis.
+        """
         if not isinstance(batch_size, int):
             raise ArgumentTypeError(f"InputSpec.batch takes an int, not {type(batch_size).__name__}.")
         self.shape = (batch_size, *self.shape)

@@ -345,7 +345,11 @@ class Trainer(TrainingSteps):
             scope.finish()
 
     def go_to(self, state: RunState) -> None:
-        """Let the run stand elsewhere: the weights stay."""
+        """Let the run stand elsewhere: the weights stay.
+
+        Args:
+            state: the progress of a run, as a checkpoint holds it.
+        """
         self.program.active_scope().follow(self, _state=state)
 
     @property
@@ -389,6 +393,9 @@ class Trainer(TrainingSteps):
 
     def step(self, batch: GivenByName) -> Row:
         """Train on one batch and return its loss and metrics.
+
+        Args:
+            batch: arrays by column.
 
         Raises:
             DataError: if a column is missing, misshapen or not finite, or a label is out of range.
@@ -462,6 +469,10 @@ class Trainer(TrainingSteps):
 
     def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
         """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.
+
+        Args:
+            data: as for ``fit``.
+            validation: data, a share of the training data, or None.
 
         Raises:
             DataError: if the data does not fit the model.
@@ -600,6 +611,10 @@ class Trainer(TrainingSteps):
         """Open data for ``evaluate``; ``classes`` are class names by number, by target column; None for the classes of the data
         that was trained on.
 
+        Args:
+            data: as for ``fit``.
+            classes: words by number, by target column.
+
         Raises:
             DataError: if the data does not fit the model.
         """
@@ -607,6 +622,10 @@ class Trainer(TrainingSteps):
 
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
+
+        Args:
+            data: as for ``fit``.
+            batch_size: examples in a batch.
 
         Raises:
             DataError: if the data does not fit the model.
@@ -618,6 +637,10 @@ class Trainer(TrainingSteps):
 
     def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, np.ndarray[Any, Any]]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
+
+        Args:
+            data: as for ``fit``; columns of targets are left out.
+            batch_size: examples in a batch.
 
         Raises:
             DataError: if the data does not fit the model.
@@ -652,7 +675,11 @@ class Trainer(TrainingSteps):
         return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised, scope)
 
     def save_adapters(self, path: str | Path) -> None:
-        """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
+        """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``.
+
+        Args:
+            path: of the file.
+        """
         scope = self.averaged()
         if self.ranks.is_first:
             save_adapters(self.inference, path, scope)
@@ -661,6 +688,9 @@ class Trainer(TrainingSteps):
 
     def save(self, path: str | Path) -> None:
         """Write weights, optimizer state and the position in the run to a safetensors file.
+
+        Args:
+            path: of the checkpoint.
 
         Raises:
             TrainingError: if a weight is not finite, or the file cannot be written; an old file is then untouched.
@@ -681,6 +711,9 @@ class Trainer(TrainingSteps):
 
     def load(self, path: str | Path) -> None:
         """Continue from a file that ``save`` wrote.
+
+        Args:
+            path: what ``save`` wrote.
 
         Raises:
             ModelError: if the file cannot be read, is damaged, or holds a position that no run can reach.

@@ -163,7 +163,7 @@ def main() -> None:
     best: paddle.Tensor = scored(Net(), paddle.ones([3, 4]), best=True)
     assert best.shape == [3] and traced(paddle.ones([2]), factor=3.0).tolist() == [3.0, 3.0]
     assert [batch[0].tolist() for batch in DataLoader(Counted(), batch_size=2)] == [[0, 1], [2, 3]]
-    numbers = [batch for batch in BatchSampler(Points(4), batch_size=3)]
+    numbers = list(BatchSampler(Points(4), batch_size=3))
     assert numbers[-1] == [3]
     sample: Pair = Points(3)[0]
     assert sample[0].shape == (4,) and paddle.io.Subset(Points(3), [1])[0][1] in (0, 1)

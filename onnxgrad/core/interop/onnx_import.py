@@ -420,5 +420,9 @@ def _keep_running_statistics(program: Program) -> None:
 
 
 def explain_parameters(program: Program) -> str:
-    """One line per constant of a loaded model: whether it is trained, and why."""
+    """One line per constant of a loaded model: whether it is trained, and why.
+
+    Args:
+        program: loaded by ``from_onnx``.
+    """
     return "\n".join(f"{name}: {decision}" for name, decision in program.decisions.items())

@@ -198,7 +198,11 @@ class Arithmetic:
         raise ArgumentTypeError("a Variable has no value before it runs. Fetch it with Executor.run.")
 
     def __getitem__(self, item: Index) -> Self:
-        """Ints, slices, ``...``, None, lists, arrays or variables of integers, and masks, as in numpy."""
+        """Ints, slices, ``...``, None, lists, arrays or variables of integers, and masks, as in numpy.
+
+        Args:
+            item: what stands in the brackets.
+        """
         return self._call("getitem", self, item)
 
     def __setitem__(self, item: Any, value: Any) -> None:
@@ -221,7 +225,11 @@ class Arithmetic:
         return self._call("matrix_transpose", self)
 
     def astype(self, dtype: DTypeLike) -> Self:
-        """The same numbers in another element type."""
+        """The same numbers in another element type.
+
+        Args:
+            dtype: a name, a DType, or a dtype or type of numpy.
+        """
         return self._unary("Cast", to=dtype_of(dtype).number)
 
     def clone(self) -> Self:

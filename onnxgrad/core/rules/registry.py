@@ -150,6 +150,15 @@ def expansion(
     operator wherever gradients are computed, so nothing runs twice. One that stands ``beside`` never does: the operator, which a
     runtime computes faster or in another precision, stays, and what its gradient reads is computed again. ``quantizes`` and
     ``moves`` are as for ``gradient``.
+
+    Args:
+        names: operator types.
+        domain: operator domain.
+        since: the oldest opset version.
+        until: the newest one.
+        beside: whether the operator itself stays.
+        quantizes: as for ``gradient``.
+        moves: as for ``gradient``.
     """
 
     def enter(function: Rule) -> Rule:
@@ -166,12 +175,25 @@ def expands(*names: str, domain: str = "") -> None:
 
 
 def stops_gradient(*names: str, because: str, domain: str = "") -> None:
-    """Declare operators through which no gradient flows, with the reason."""
+    """Declare operators through which no gradient flows, with the reason.
+
+    Args:
+        names: operator types.
+        because: the reason, as a clause.
+        domain: operator domain.
+    """
     _enter(names, domain, Entry("stops", None, because))
 
 
 def unsupported(*names: str, because: str, domain: str = "", quantizes: bool = False) -> None:
-    """Declare operators whose gradient is refused, with the reason; ``quantizes`` if their outputs are integers."""
+    """Declare operators whose gradient is refused, with the reason; ``quantizes`` if their outputs are integers.
+
+    Args:
+        names: operator types.
+        because: the reason, as a clause.
+        domain: operator domain.
+        quantizes: as for ``gradient``.
+    """
     _enter(names, domain, Entry("unsupported", None, because, quantizes=quantizes))
 
 

@@ -88,6 +88,10 @@ class OpenVINOPlace(Place):
     def check(self, name: str, array: np.ndarray[Any, Any] | OrtValue) -> None:
         """Refuse integers of 64 bits that do not fit 32.
 
+        Args:
+            name: of the input.
+            array: its value.
+
         Raises:
             FeedError: naming the input.
         """

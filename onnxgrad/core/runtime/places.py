@@ -69,15 +69,29 @@ class Place:
         return self.providers()
 
     def room(self, shape: Sequence[int], dtype: npt.DTypeLike) -> OrtValue:
-        """An OrtValue without content in the memory that sessions here read in place."""
+        """An OrtValue without content in the memory that sessions here read in place.
+
+        Args:
+            shape: the sizes.
+            dtype: of numpy.
+        """
         return room_of(shape, dtype, self.device, self.index)
 
     def value(self, array: np.ndarray[Any, Any]) -> OrtValue:
-        """An OrtValue with a copy of an array there."""
+        """An OrtValue with a copy of an array there.
+
+        Args:
+            array: of any shape.
+        """
         return value_of(array, self.device, self.index)
 
     def check(self, name: str, array: np.ndarray[Any, Any] | OrtValue) -> None:
-        """Refuse a value of an input that this device would compute wrong with."""
+        """Refuse a value of an input that this device would compute wrong with.
+
+        Args:
+            name: of the input.
+            array: its value.
+        """
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Place) and self._key() == other._key()

@@ -80,6 +80,16 @@ def layer_norm(
 ) -> Variable:
     """Normalise over the axes from ``begin_norm_axis`` on, then scale and shift. Ba, Kiros and Hinton 2016.
 
+    Args:
+        input: floats of any shape.
+        scale: whether each element has a factor of its own, which is trained.
+        shift: whether each element has an addend of its own, which is trained.
+        begin_norm_axis: the first of the axes that are normalised together.
+        epsilon: added to the variance.
+        param_attr: attributes of the factors.
+        bias_attr: attributes of the addends.
+        act: name of an activation; None for none.
+
     Raises:
         ProgramError: if one of those axes has no known size.
     """

@@ -74,6 +74,10 @@ class Images:
     def opened(self, wanted: DataSpec, classes: Classes | None = None) -> Pictures:
         """The data for a program; ``classes`` by target column have numbers already.
 
+        Args:
+            wanted: the columns that the program wants.
+            classes: words by number, by target column.
+
         Raises:
             DataError: if the folder holds no images, a file is missing, or the model takes no images.
             OnnxGradError: if Pillow is missing.

@@ -59,7 +59,12 @@ class Shuffled(Stream):
         self._share: tuple[float, int, bool] | None = None
 
     def parts(self, fraction: float, seed: int) -> tuple[Shuffled, Shuffled]:
-        """The data without a share of its examples, and that share; which they are depends on the seed and their place."""
+        """The data without a share of its examples, and that share; which they are depends on the seed and their place.
+
+        Args:
+            fraction: the share of the second part.
+            seed: decides which examples it has.
+        """
         parts = []
         for held_out in (False, True):
             part = self._copy()
@@ -86,7 +91,16 @@ class Shuffled(Stream):
     def batches(
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
     ) -> Iterator[Batch]:
-        """The batches of one epoch; ``skip`` leaves out the first ones, which are read all the same."""
+        """The batches of one epoch; ``skip`` leaves out the first ones, which are read all the same.
+
+        Args:
+            batch_size: examples in a batch.
+            shuffle: whether their order is random.
+            drop_last: whether a last batch of fewer is left out.
+            seed: of the order.
+            epoch: its number, from 0, of which the order depends too.
+            skip: how many batches at the front are left out.
+        """
         rng = np.random.default_rng([seed, epoch])
         pieces = self._pieces(epoch)
         mixed = _mixed(pieces, self.buffer, batch_size, rng) if shuffle and self.buffer else pieces

@@ -78,6 +78,9 @@ class Term:
     def typed_by(self, sample: Data | None) -> Term:
         """The same term, whose function gets its target in the shape of the column of a sample, and in its type: of numbers with a
         fraction in that of the output.
+
+        Args:
+            sample: columns by name, or None.
         """
         is_told = callable(self.loss) and self.dtype is None and self.dims is None
         if not is_told or not isinstance(sample, Mapping) or self.target not in sample:
@@ -88,7 +91,12 @@ class Term:
         return term
 
     def target_type(self, output: Variable, layout: str | None) -> TensorType:
-        """Type of the target column for this output"""
+        """Type of the target column for this output
+
+        Args:
+            output: what the loss reads.
+            layout: of the output, as for the Term.
+        """
         if not callable(self.loss):
             return TensorType(*_target_type(self.loss, output, layout))
         return TensorType(self.dtype or output.dtype, output.dims if self.dims is None else self.dims)

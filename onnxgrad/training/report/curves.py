@@ -20,6 +20,10 @@ _NOT_DRAWN = ("epoch", "step", "learning_rate")
 def plot_history(history: Sequence[Row], path: str | Path) -> None:
     """Draw loss and metrics over the epochs, training and validation together, into a picture file.
 
+    Args:
+        history: the rows of ``Trainer.fit``.
+        path: of the image.
+
     Raises:
         OnnxGradError: if matplotlib is not installed.
         TrainingError: if the picture cannot be written.

@@ -23,6 +23,12 @@ class Planned(LRScheduler):
     30 % of the steps, or in ``warmup``, and falls to 1/250,000, both like half a cosine. Cosine: Loshchilov and Hutter, "SGDR",
     2017. Warm-up: Goyal et al. 2017. Step: He et al. 2016. One cycle: Smith and Topin 2018.
 
+    Args:
+        learning_rate: the rate at the end of the warm-up.
+        shape: "constant", "linear", "cosine", "one-cycle" or "step".
+        warmup: batches in which the rate rises from 0.
+        total: batches of the whole run; None to be told later.
+
     Example:
         >>> schedule = Planned(1.0, "linear", warmup=2, total=6)
         >>> rates = []
@@ -43,6 +49,9 @@ class Planned(LRScheduler):
 
     def plan(self, total: int | None) -> None:
         """Say how many steps there will be.
+
+        Args:
+            total: batches of the whole run; None if that is not known.
 
         Raises:
             ArgumentError: if the shape needs the number and there is none.

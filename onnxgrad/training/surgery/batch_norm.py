@@ -289,6 +289,9 @@ def fold_batch_norm(program: Program) -> Program:
 
     Only where the weight is stored as numbers, and the layer's result goes nowhere else; other BatchNormalization stays.
 
+    Args:
+        program: for inference, changed in place.
+
     Returns:
         A program with a scope of its own, as ``clone(for_test=True)``; its results are the same within rounding.
     """
