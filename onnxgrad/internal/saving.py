@@ -22,10 +22,8 @@ from onnxgrad.internal.tensor_file import read_tensors, write_tensors
 
 __all__ = ["load", "save"]
 
-Saved: TypeAlias = (
-    "Variable | np.ndarray[Any, Any] | np.generic | float | str | Mapping[str, Saved] | Mapping[int, Saved] | "
-    "Sequence[Saved] | None"
-)
+Plain: TypeAlias = "Variable | np.ndarray[Any, Any] | np.generic | float | str | None"
+Saved: TypeAlias = "Plain | Mapping[str, Saved] | Mapping[int, Saved] | Sequence[Saved]"
 """Tensors, arrays, numbers and strings, in dicts, lists and tuples of any depth."""
 
 

@@ -44,10 +44,9 @@ class Examples(Protocol):
     def __len__(self) -> int: ...
 
 
-Data: TypeAlias = (
-    "str | Path | GivenByName | tuple[Array, ...] | Rows | Stream | Opens | Examples | Iterable[Piece] | "
-    "Callable[[int], Iterable[Piece]]"
-)
+Source: TypeAlias = "Iterable[Piece] | Callable[[int], Iterable[Piece]]"
+"""Pieces one after another, or a function of the epoch that gives them."""
+Data: TypeAlias = "str | Path | GivenByName | tuple[Array, ...] | Rows | Stream | Opens | Examples | Source"
 """Whatever the user has as data; ``open_data`` says what each means."""
 
 
@@ -207,7 +206,7 @@ class Stream:
     decoders: Mapping[str, Callable[[Array], str]] = MappingProxyType({})
     resumes: str = ""
 
-    def __init__(self, source: Iterable[Piece] | Callable[[int], Iterable[Piece]], names: Sequence[str]) -> None:
+    def __init__(self, source: Source, names: Sequence[str]) -> None:
         self.source: Any = source
         self.names = list(names)
 

@@ -5,13 +5,13 @@ Tests: tests/training/data/test_tables.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError
-from onnxgrad.training.data.rows import Batch, Piece, Stream
+from onnxgrad.training.data.rows import Batch, Source, Stream
 
 __all__ = ["Shuffled"]
 
@@ -20,7 +20,7 @@ _SPLIT = 7
 
 
 class Shuffled(Stream):
-    """Pieces of data, of any number of examples each, as batches in an order that a seed decides.
+    """Sources of data, of any number of examples each, as batches in an order that a seed decides.
 
     Of the examples in the buffer and those that have come, as many as have come leave it, drawn by the seed and the epoch; the rest
     follows at the end. A run that is resumed in the middle of an epoch reads the pieces before it again, so it is bitwise the
@@ -46,7 +46,7 @@ class Shuffled(Stream):
 
     def __init__(
         self,
-        source: Iterable[Piece] | Callable[[int], Iterable[Piece]],
+        source: Source,
         *,
         buffer: int = 10_000,
         length: int | None = None,
