@@ -29,6 +29,8 @@ __all__ = ["Layer"]
 
 P = ParamSpec("P")
 Result = TypeVar("Result", covariant=True)
+AnyParameter = TypeVar("AnyParameter", bound=EagerParameter | None)
+AnyLayer = TypeVar("AnyLayer", bound="Layer | None")
 
 
 class _Forward(Protocol[P, Result]):
@@ -217,7 +219,7 @@ class Layer:
 
     create_variable = create_tensor
 
-    def add_parameter(self, name: str, parameter: EagerParameter | None) -> EagerParameter | None:
+    def add_parameter(self, name: str, parameter: AnyParameter) -> AnyParameter:
         """Hold a parameter under a name.
 
         Args:
@@ -234,7 +236,7 @@ class Layer:
         self._hold(name, parameter, self._parameters, EagerParameter, "add_parameter takes a parameter")
         return parameter
 
-    def add_sublayer(self, name: str, sublayer: Layer | None) -> Layer | None:
+    def add_sublayer(self, name: str, sublayer: AnyLayer) -> AnyLayer:
         """Hold a layer under a name.
 
         Args:

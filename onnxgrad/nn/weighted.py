@@ -1051,7 +1051,7 @@ class SyncBatchNorm(_BatchNorm):
         """Return the layer itself: an eager layer lives in one process.
 
         Args:
-            layer: in which batch normalisation is replaced.
+            layer: any layer.
         """
         return layer
 

@@ -119,7 +119,7 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
     """Return ``device_count`` times ``CPUPlace()``; by default the environment's ``CPU_NUM`` times, or once.
 
     Args:
-        device_count: how many; the number of processors unless given.
+        device_count: how many; that of the environment, or 1, unless given.
     """
     return [CPUPlace() for _ in range(device_count or int(os.environ.get("CPU_NUM", "1")))]
 
@@ -128,7 +128,7 @@ def cuda_places(device_ids: int | Sequence[int] | None = None) -> list[CUDAPlace
     """``CUDAPlace`` of these devices; of the first unless given.
 
     Args:
-        device_ids: their numbers; that of all unless given.
+        device_ids: their numbers; 0 unless given.
     """
     ids = [0] if device_ids is None else [device_ids] if isinstance(device_ids, int) else list(device_ids)
     return [CUDAPlace(number) for number in ids]

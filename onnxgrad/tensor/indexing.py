@@ -44,8 +44,8 @@ def gather(x: Variable, index: Variable, axis: int | Variable | None = None, nam
 
     Args:
         x: variable of any shape.
-        index: a vector of integers, or one integer.
-        axis: an axis, also as a variable; 0 unless given.
+        index: integers [n] or [n, 1], or one integer.
+        axis: an int, or a variable whose value is known; 0 unless given.
 
     Example:
         >>> paddle.gather(static.data("x", [4, 3]), static.data("i", [2], "int64")).shape

@@ -26,7 +26,7 @@ def concat(x: Sequence[Variable], axis: int | Variable = 0, name: str | None = N
 
     Args:
         x: variables whose sizes are equal on the other axes.
-        axis: the axis, an int or an integer variable of one element.
+        axis: an int, or a variable whose value is known.
 
     Example:
         >>> paddle.concat([static.data("x", [None, 2]), static.data("y", [None, 3])], axis=1).shape
@@ -101,7 +101,7 @@ def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variabl
     Args:
         x: variable of any shape.
         num_or_sections: how many equal parts, or the sizes.
-        axis: the axis, an int or an integer variable of one element.
+        axis: an int, or a variable whose value is known.
 
     Raises:
         ArgumentError: if the axis is not divisible, there is no part, or a size is unknown where it is needed.
@@ -211,7 +211,7 @@ def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> l
     Args:
         x: variable of any shape.
         chunks: how many parts; it divides the size.
-        axis: the axis, an int or an integer variable of one element.
+        axis: an int, or a variable whose value is known.
     """
     return split(x, chunks, axis, name)
 

@@ -159,7 +159,7 @@ def randint(
         low: the least integer, or with no ``high`` the bound.
         high: the bound, not included.
         shape: ints, an integer variable, or a list that mixes ints and variables of one element.
-        dtype: element type; int64 unless given.
+        dtype: int32 or int64, which it is unless given.
 
     Raises:
         ArgumentError: if the range is empty, or wider than 2^24 numbers, which float32 samples cannot tell apart.

@@ -197,7 +197,7 @@ def cumsum(x: Variable, axis: int | None = None, dtype: DTypeLike | None = None,
     Args:
         x: variable of any shape.
         axis: the axis; the flattened tensor unless given.
-        dtype: element type to compute in; that of ``x`` unless given.
+        dtype: element type to compute in; that of ``x``, for integers int64, unless given.
 
     Example:
         >>> paddle.cumsum(static.data("x", [None, 3]), axis=0).shape
@@ -215,7 +215,7 @@ def cumprod(x: Variable, dim: int | None = None, dtype: DTypeLike | None = None,
     Args:
         x: variable of any shape.
         dim: the axis, of known size; the flattened tensor unless given.
-        dtype: element type to compute in; that of ``x`` unless given.
+        dtype: element type to compute in; that of ``x``, for integers int64, unless given.
     """
     layer, op = open_layer("cumprod", x, name=name)
     x, axis = flat_if_none(layer, as_dtype(op, x, "int64" if dtype is None and not x.is_float else dtype), dim)

@@ -45,6 +45,8 @@ class Gated(nn.Layer):
         self.linear = nn.Linear(width, width)
         self.gate = self.create_parameter([width], default_initializer=nn.initializer.Constant(1.0))
         self.register_buffer("calls", paddle.zeros([1]))
+        added: nn.Linear = self.add_sublayer("added", nn.Linear(width, width))
+        assert added.in_features == width
 
     def forward(self, x: paddle.Tensor, scale: float = 1.0) -> tuple[paddle.Tensor, paddle.Tensor]:
         y = F.relu(self.linear(x)) * self.gate

@@ -65,7 +65,7 @@ def load_adapters(program: Program, path: str | Path) -> None:
     """Set the weights of the branches from a file that ``save_adapters`` wrote.
 
     Args:
-        program: with LoRA branches in it, or the layers for them.
+        program: with the branches in it (``add_lora``).
         path: what ``save_adapters`` wrote.
 
     Raises:

@@ -131,7 +131,7 @@ def tie(program: Program, kept: str, replaced: str) -> None:
     Args:
         program: changed in place.
         kept: name of the weight that stays.
-        replaced: name of the weight that becomes a form of the first.
+        replaced: name of the weight that goes, of equal numbers, transposed or not.
 
     Raises:
         UnknownName: if there is no such weight.
