@@ -5,6 +5,8 @@ Tests: tests/training/test_trainer.py.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.training.data.rows import Data
@@ -20,7 +22,7 @@ def as_inference(
     program: Program,
     fold: bool = False,
     observe: Data | None = None,
-    quantised: str = "branch",
+    quantised: Literal["branch", "float", "again"] = "branch",
     scope: Scope | None = None,
 ) -> tuple[Program, list[str]]:
     """Return a program with LoRA branches in their weights, without what training added, and with integers where the file had some.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from onnx import ModelProto
 
 from onnxgrad.core.autodiff.api import Checkpoints
@@ -25,6 +26,7 @@ from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
 from onnxgrad.distributed.strategy import Strategy
@@ -74,8 +76,8 @@ from onnxgrad.training.surgery.ties import find_ties
 __all__ = ["Trainer"]
 
 Loss: TypeAlias = "LossName | Callable[[Variable, Variable], Variable] | Term | Sequence[Term]"
-Metric: TypeAlias = "str | Callable[[Any, Any], Any]"
-AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], Any]"
+Metric: TypeAlias = "str | Callable[[np.ndarray[Any, Any], np.ndarray[Any, Any]], ArrayLike]"
+AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], object]"
 
 
 class Trainer(TrainingSteps):
@@ -161,7 +163,7 @@ class Trainer(TrainingSteps):
         metrics: Sequence[Metric] = (),
         clip_norm: float | None = None,
         clip_value: float | None = None,
-        groups: Mapping[str, Mapping[str, Any]] | None = None,
+        groups: Mapping[str, Mapping[str, float]] | None = None,
         accumulate: int = 1,
         loss_scale: float | None = None,
         ema: float | None = None,
@@ -344,7 +346,11 @@ class Trainer(TrainingSteps):
             scope.finish()
 
     def go_to(self, state: RunState) -> None:
-        """Let the run stand elsewhere: the weights stay."""
+        """Let the run stand elsewhere: the weights stay.
+
+        Args:
+            state: the progress of a run, as a checkpoint holds it.
+        """
         self.program.active_scope().follow(self, _state=state)
 
     @property
@@ -396,8 +402,11 @@ class Trainer(TrainingSteps):
 
     # One step --------------------------------------------------------------------------------------------------------
 
-    def step(self, batch: dict[str, Any]) -> Row:
+    def step(self, batch: GivenByName) -> Row:
         """Train on one batch and return its loss and metrics.
+
+        Args:
+            batch: arrays by column.
 
         Raises:
             DataError: if a column is missing, misshapen or not finite, or a label is out of range.
@@ -405,11 +414,11 @@ class Trainer(TrainingSteps):
                 weights are those before the step. On all ranks, if they differ in the number of the step, the rows of the batch
                 that the Trainer cuts, or the learning rate.
         """
-        feed = self.model.feed_of(batch, self.executor)
+        feed = self.model.feed_of(batch, self.executor)  # type: ignore[arg-type]
         examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
         if not self.ranks.has_agreed:
             self.ranks.agree(trainer_subjects(self))
-        self.ranks.feed(batch)
+        self.ranks.feed(batch)  # type: ignore[arg-type]
         watched = [v for v in (self._loss_weight, self._norms) if v is not None]
         fetches = [self._step_loss, *self.model.reads, *watched]
         self.ranks.begin(self.executor, feed, fetches)
@@ -471,6 +480,10 @@ class Trainer(TrainingSteps):
 
     def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
         """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.
+
+        Args:
+            data: as for ``fit``.
+            validation: data, a share of the training data, or None.
 
         Raises:
             DataError: if the data does not fit the model.
@@ -617,6 +630,10 @@ class Trainer(TrainingSteps):
         """Open data for ``evaluate``; ``classes`` are class names by number, by target column; None for the classes of the data
         that was trained on.
 
+        Args:
+            data: as for ``fit``.
+            classes: words by number, by target column.
+
         Raises:
             DataError: if the data does not fit the model.
         """
@@ -624,6 +641,10 @@ class Trainer(TrainingSteps):
 
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
+
+        Args:
+            data: as for ``fit``.
+            batch_size: examples in a batch.
 
         Raises:
             DataError: if the data does not fit the model.
@@ -633,8 +654,12 @@ class Trainer(TrainingSteps):
         self.model.name_unused(opened.unused)
         return evaluated(self, opened, batch_size, scope)
 
-    def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
+    def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, np.ndarray[Any, Any]]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
+
+        Args:
+            data: as for ``fit``; columns of targets are left out.
+            batch_size: examples in a batch.
 
         Raises:
             DataError: if the data does not fit the model.
@@ -642,7 +667,13 @@ class Trainer(TrainingSteps):
         scope, targets = self.averaged(), [v.name for v in self.targets]
         return predicted(self.executor, self.inference, data, batch_size, self.model.derived, targets, scope)
 
-    def export(self, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch") -> list[str]:
+    def export(
+        self,
+        path: str | Path,
+        fold: bool = False,
+        observe: Data | None = None,
+        quantised: Literal["branch", "float", "again"] = "branch",
+    ) -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
 
         Names, metadata and dynamic dimensions are those of the model that was loaded. LoRA branches are added to their
@@ -671,7 +702,11 @@ class Trainer(TrainingSteps):
         return as_inference(self.inference, scope=self.averaged())[0]
 
     def save_adapters(self, path: str | Path) -> None:
-        """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
+        """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``.
+
+        Args:
+            path: of the file.
+        """
         scope = self.averaged()
         if self.ranks.is_first:
             save_adapters(self.inference, path, scope)
@@ -680,6 +715,9 @@ class Trainer(TrainingSteps):
 
     def save(self, path: str | Path) -> None:
         """Write weights, optimizer state and the position in the run to a safetensors file.
+
+        Args:
+            path: of the checkpoint.
 
         Raises:
             TrainingError: if a weight is not finite, or the file cannot be written; an old file is then untouched.
@@ -700,6 +738,9 @@ class Trainer(TrainingSteps):
 
     def load(self, path: str | Path) -> None:
         """Continue from a file that ``save`` wrote.
+
+        Args:
+            path: what ``save`` wrote.
 
         Raises:
             ModelError: if the file cannot be read, is damaged, or holds a position that no run can reach.

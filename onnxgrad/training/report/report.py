@@ -108,15 +108,25 @@ class Report(Callback):
         self.write(trainer)
 
     def write(self, trainer: Trainer) -> None:
-        """Write both files as of now."""
+        """Write both files as of now.
+
+        Args:
+            trainer: whose run is reported.
+        """
         seconds = self._seconds + time.monotonic() - self._began
         kept = {"steps": self.steps, "samples": self.samples, "seconds": seconds, "every": [self._every_step, self._every_sample]}
         write_atomically(self.folder / "report.json", json.dumps(kept).encode())
         self._found = self._described(trainer, seconds)
         self._render()
 
-    def add(self, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Put a table under the curves of the page that was written last."""
+    def add(self, title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Put a table under the curves of the page that was written last.
+
+        Args:
+            title: of the table.
+            head: of the columns.
+            rows: one value for each column.
+        """
         self._tables.append({"title": title, "head": list(head), "rows": [list(row) for row in rows]})
         if self._found:
             self._render()
