@@ -170,6 +170,7 @@ class TrainingLoop:
 
     def _evaluate_before(self) -> None:
         """Evaluate the model as it is before the first step, which also shows whether validation works at all."""
+        assert self.held_out is not None
         trainer = self.trainer
         with Progress("before training", None, 0, trainer.ranks.is_first and self.plan.verbose, "evaluating") as progress:
             metrics = trainer.evaluate(self.held_out, batch_size=self.plan.batch_size)
