@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class Images:
         size: Sequence[int] | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
-        order: str | None = None,
+        order: Literal["rgb", "bgr"] | None = None,
         white: float | None = None,
         flip: bool = False,
         crop: bool = False,
@@ -72,6 +72,9 @@ class Images:
 
     def opened(self, wanted: DataSpec) -> Rows | Stream:
         """The data for a program.
+
+        Args:
+            wanted: the columns that the program wants.
 
         Raises:
             DataError: if the folder holds no images, a file is missing, or the model takes no images.
