@@ -25,6 +25,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.step.gather import Gather
 from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, TrainingError
@@ -267,8 +268,9 @@ class Trainer(TrainingSteps):
         whole = [LossTerm(self.loss, "mean")]
         has_parts = self.accumulate > 1 or (self.ranks.are_many and self.ranks.strategy.pipeline == 1)
         op = Builder(self.program.global_block(), role=Role.BACKWARD, key="loss_weight")
+        gather = Gather(self.program, op) if has_parts and self.accumulate == 1 else None
         try:
-            terms = loss_terms(self.loss, op, of_parts=has_parts)
+            terms = loss_terms(self.loss, op, of_parts=has_parts, gather=gather)
         except ArgumentError:
             if self.accumulate > 1:
                 raise
@@ -288,9 +290,21 @@ class Trainer(TrainingSteps):
             if len(terms) > 1:
                 raise
             return whole  # gradients of one term are weighed when they are there
+        if gather is not None:
+            self._gather(gather)
         self._step_loss, weights = loss_of_part(terms, op)
         self.ranks.weigh(weights)
         return [LossTerm(self._step_loss, "sum")]
+
+    def _gather(self, gather: Gather) -> None:
+        """Say what ranks gather, and let metrics read their rows where the model itself lets examples meet"""
+        model = self.model
+        model.reads = [gather.own_rows(v) if gather.meets(v) else v for v in model.reads]
+        if gather.rows:
+            names = ", ".join(v.name for v in gather.rows)
+            self.remarks.append(
+                f"the loss lets examples meet: each rank gathers {names} of all ranks, and computes the rest of the loss on the whole batch."
+            )
 
     def _backward(self, loss: Variable, recompute: RecomputeOptions) -> Pairs:
         """Append the backward pass of a loss, or of a term of it"""

@@ -85,8 +85,8 @@ def _rows(whole: int, transport: Transport | _Row, batch_hash: int) -> tuple[sli
     first = transport.rank * size + min(transport.rank, more)
     count = size + (transport.rank < more)
     if not count:
-        return slice(0, 1), Part(0, 1, counts=False, rows=batch_hash)
-    return slice(first, first + count), Part(first, count, rows=batch_hash)
+        return slice(0, 1), Part(0, 1, counts=False, rows=batch_hash, whole=whole)
+    return slice(first, first + count), Part(first, count, rows=batch_hash, whole=whole)
 
 
 class _Parts(Stream):
@@ -267,7 +267,8 @@ class Ranks:
             ranks = f"rank {rank} of {self.transport.world_size} has {sizes[rank]} examples, and rank {rank - rank % stages}"
             message = f"{ranks}, the first stage of its row, {firsts[rank]}"
             raise TrainingError(f"{message}. Give all ranks of a row the same batch.")
-        return Part(int(sizes[::stages][: self._row.rank].sum()), count)
+        rows = sizes[::stages]
+        return Part(int(rows[: self._row.rank].sum()), count, whole=int(rows.sum()))
 
     def begin(self, executor: Executor, feed: Batch, fetches: list[Variable]) -> None:
         """Before the first step, which may be undone where this is not: make sure that all ranks train the same, from one state."""
