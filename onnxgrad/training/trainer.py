@@ -234,7 +234,10 @@ class Trainer(TrainingSteps):
         self.average: ExponentialMovingAverage | None = None
         self._loss_weight: Variable | None = None
         """What the loss is divided by, where that is not the number of examples."""
+        self._weighs_whole = False
+        """Whether that is a number of the whole batch on each rank."""
         model = self.model
+        self._reads = model.reads
         self.inputs, self.outputs, self.targets, self.loss = model.inputs, model.outputs, model.targets, model.loss
         self.evaluation, self.metrics, self.whole, self.remarks = model.evaluation, model.metrics, model.whole, model.remarks
         for p in self.program.all_parameters():
@@ -268,43 +271,46 @@ class Trainer(TrainingSteps):
         whole = [LossTerm(self.loss, "mean")]
         has_parts = self.accumulate > 1 or (self.ranks.are_many and self.ranks.strategy.pipeline == 1)
         op = Builder(self.program.global_block(), role=Role.BACKWARD, key="loss_weight")
-        gather = Gather(self.program, op) if has_parts and self.accumulate == 1 else None
+        if has_parts and self.accumulate == 1:
+            return self._terms_of_ranks(op)
         try:
-            terms = loss_terms(self.loss, op, of_parts=has_parts, gather=gather)
+            terms = loss_terms(self.loss, op, of_parts=has_parts)
         except ArgumentError:
             if self.accumulate > 1:
                 raise
             return whole
-        if len(terms) == 1 and not counts_examples(terms[0]) and self.ranks.strategy.pipeline == 1:
-            self._loss_weight = terms[0].weight
+        if self.ranks.strategy.pipeline == 1:
+            self._loss_weight = _weight_of(terms)
         if not has_parts:
             return whole
-        if self.accumulate > 1:
-            values = [op.Reshape(term.value, []) for term in terms]
-            self._step_loss = values[0] if len(values) == 1 else op.Sum(*values)
-            return terms
+        values = [op.Reshape(term.value, []) for term in terms]
+        self._step_loss = values[0] if len(values) == 1 else op.Sum(*values)
+        return terms
+
+    def _terms_of_ranks(self, op: Builder) -> list[LossTerm]:
+        """What ranks differentiate: what their parts of a batch add to its loss, where examples meet that of the whole batch"""
+        try:
+            of_whole = _weight_of(loss_terms(self.loss, op))
+        except ArgumentError:
+            of_whole = None
+        gather = Gather(self.program, op)
+        terms = loss_terms(self.loss, op, of_parts=True, gather=gather)
+        self._loss_weight = _weight_of(terms)
         try:
             for term in terms:
                 check_from_data(term)
         except ArgumentError:
             if len(terms) > 1:
                 raise
-            return whole  # gradients of one term are weighed when they are there
-        if gather is not None:
-            self._gather(gather)
+            return [LossTerm(self.loss, "mean")]  # gradients of one term are weighed when they are there
+        if gather.rows:
+            self._loss_weight, self._weighs_whole = None if of_whole is None else gather.whole(of_whole), True
+            # Metrics read rows of the whole batch where the model itself lets examples meet.
+            self._reads = [gather.own_rows(v) if gather.meets(v) else v for v in self._reads]
+            self.remarks.append(gather.remark())
         self._step_loss, weights = loss_of_part(terms, op)
         self.ranks.weigh(weights)
         return [LossTerm(self._step_loss, "sum")]
-
-    def _gather(self, gather: Gather) -> None:
-        """Say what ranks gather, and let metrics read their rows where the model itself lets examples meet"""
-        model = self.model
-        model.reads = [gather.own_rows(v) if gather.meets(v) else v for v in model.reads]
-        if gather.rows:
-            names = ", ".join(v.name for v in gather.rows)
-            self.remarks.append(
-                f"the loss lets examples meet: each rank gathers {names} of all ranks, and computes the rest of the loss on the whole batch."
-            )
 
     def _backward(self, loss: Variable, recompute: RecomputeOptions) -> Pairs:
         """Append the backward pass of a loss, or of a term of it"""
@@ -414,7 +420,7 @@ class Trainer(TrainingSteps):
             self.ranks.agree(trainer_subjects(self))
         self.ranks.feed(batch)
         watched = [v for v in (self._loss_weight, self._norms) if v is not None]
-        fetches = [self._step_loss, *self.model.reads, *watched]
+        fetches = [self._step_loss, *self._reads, *watched]
         self.ranks.begin(self.executor, feed, fetches)
         try:
             row, outputs = self.program.active_scope().change(lambda: self._advance(feed, fetches, examples))
@@ -436,7 +442,7 @@ class Trainer(TrainingSteps):
         loss_weight = None if self._loss_weight is None else float(np.asarray(outputs.pop()).reshape(()))
         if not np.isfinite(loss):
             raise _NotFinite(loss)
-        metrics, weights = self.ranks.means(self.model.measure(outputs, feed), self.interrupt, loss_weight)
+        metrics, weights = self.ranks.means(self.model.measure(outputs, feed), self.interrupt, loss_weight, self._weighs_whole)
         row = {"loss": float(loss), **metrics}
         state = replace(state, step=state.step + 1)
         # Last, as ranks may send sums until they are applied.
@@ -718,6 +724,11 @@ class Trainer(TrainingSteps):
                     scope.follow(owner, **attributes)
 
         scope.change(go_to)
+
+
+def _weight_of(terms: Sequence[LossTerm]) -> Variable | None:
+    """What a loss of one term is divided by, where that is not the number of examples"""
+    return terms[0].weight if len(terms) == 1 and not counts_examples(terms[0]) else None
 
 
 class _NotFinite(Exception):

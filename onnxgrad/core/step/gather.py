@@ -11,6 +11,7 @@ Tests: tests/core/step/test_gather.py, tests/distributed/test_divisors.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.examples import examples_of
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.traits import RANDOM
+from onnxgrad.core.ir.traits import CASTS, COMPARES, ELEMENTWISE, RANDOM, REDUCES, VIEWS
 from onnxgrad.core.ir.traverse import all_operators_of, dependent_operators, needed_operators
 from onnxgrad.core.ir.types import Dim, TensorType
 from onnxgrad.core.ir.variable import Variable
@@ -35,6 +36,23 @@ ROWS = "rank_rows"
 _DOUBLE = 11
 _KEEPS_ROWS = ("Identity", "Squeeze", "Transpose", "Unsqueeze")
 """Operators that are computed again of gathered rows rather than gathered, as these may be gathered anyway."""
+_CHEAP = CASTS | COMPARES | ELEMENTWISE | REDUCES | VIEWS
+
+
+class _Cut(NamedTuple):
+    """What lies between rows that are gathered and a value of the whole batch.
+
+    Attributes:
+        copied: operators, in order.
+        rows: that they read.
+        shared: what they read that is trained, and the same for all examples.
+        wanted: what is computed of the whole batch.
+    """
+
+    copied: list[Operator]
+    rows: list[Variable]
+    shared: list[Variable]
+    wanted: set[Variable]
 
 
 class Gather:
@@ -86,7 +104,7 @@ class Gather:
         """The rows of this rank's examples in a value that is computed of the whole batch."""
         axis = self.examples.axis(v)
         if axis is None:
-            raise _refusal(v, "it has no rows of examples")
+            raise self._refusal(v, "it has no rows of examples", "Leave metrics out")
         whole = self.whole(v)
         first, _, _ = self._places(v)
         return self._like(v, self.build.Slice(whole, first, self.build.Add(first, self._size(v, axis)), [axis]))
@@ -99,20 +117,40 @@ class Gather:
         """
         if self._is_apart(v):
             return self._whole[v] if v in self._whole else self._gathered(v)
-        copied, rows, shared = self._cut(v)
-        for x in rows:
+        cut = self._cut(v)
+        for x in cut.rows:
             self._gathered(x)
-        for x in shared:
+        for x in cut.shared:
             self._whole[x] = self._shared(x)
-        for op in copied:
+        for op in cut.copied:
             self._copy(op)
         return self._whole.get(v, v)
 
+    def remark(self) -> str:
+        """Say what is gathered, and why, as a line for people."""
+        names = ", ".join(v.name for v in self.rows)
+        return f"examples meet in the loss: each rank gathers {names} of all ranks, and computes what follows on the whole batch."
+
     # Cutting ---------------------------------------------------------------------------------------------------------
 
-    def _cut(self, v: Variable) -> tuple[list[Operator], list[Variable], list[Variable]]:
-        """The operators to be copied, in order, the rows that they read, and what is trained and the same for all examples"""
+    def _cut(self, v: Variable) -> _Cut:
+        """What lies between rows that are gathered and a value of the whole batch
+
+        Raises:
+            ArgumentError: if rows cannot be sent, or an operator is no function of them.
+        """
         operators = needed_operators(self.program.global_block().ops, [v])
+        cut = self._behind(v, operators, self._derived(operators, []))
+        cut = self._behind(v, operators, self._derived(operators, cut.rows))
+        leaf = next((x for x in cut.wanted if x.op is None), None)
+        if leaf is not None:
+            raise self._refusal(v, f"the rows of {leaf.name} cannot be sent", "Compute it from each example alone")
+        for op in cut.copied:
+            self._check(op, v)
+        return cut
+
+    def _behind(self, v: Variable, operators: Sequence[Operator], derived: set[Variable]) -> _Cut:
+        """What lies behind rows, of which some are ``derived`` from others"""
         sized = self._sized(operators)
         wanted, copied = {v}, []
         rows: dict[Variable, None] = {}
@@ -126,18 +164,13 @@ class Gather:
             for x in op.operands():
                 if x is None or x in self._whole:
                     continue
-                if self._is_apart(x) and not self._is_cheaper_before(x):
+                if self._is_apart(x) and x not in derived and not self._is_cheaper_before(x):
                     rows[x] = None
                 elif self.examples.depends(x) or x in sized:
                     wanted.add(x)
                 elif x in self._trained and x.is_float:
                     shared[x] = None
-        leaf = next((x for x in wanted if x.op is None), None)
-        if leaf is not None:
-            raise _refusal(v, f"it reads the input {leaf.name}, whose rows cannot be sent")
-        for op in reversed(copied):
-            self._check(op, v)
-        return copied[::-1], list(rows), list(shared)
+        return _Cut(copied[::-1], list(rows), list(shared), wanted)
 
     def _is_apart(self, v: Variable) -> bool:
         """Whether a value has rows for each example that depend on no other, and can be gathered"""
@@ -150,11 +183,23 @@ class Gather:
     def _is_cheaper_before(self, v: Variable) -> bool:
         """Whether the operand of the operator that computes a value is gathered rather than it"""
         op = v.op
-        if op is None or op.domain or op.replaces is not None or not op.inputs or op.inputs[0] is None:
+        if op is None or op.domain or op.expansion is not None or not op.inputs or op.inputs[0] is None:
             return False
         x = op.inputs[0]
         is_narrow = op.type == "Cast" and self._is_apart(x) and x.dtype.bits <= v.dtype.bits
         return (op.type in _KEEPS_ROWS or is_narrow) and self._is_apart(x)
+
+    def _derived(self, operators: Sequence[Operator], gathered: Sequence[Variable]) -> set[Variable]:
+        """What costs little to compute from rows that are gathered"""
+        known, derived = {*self._whole, *gathered}, set()
+        for op in operators:
+            if op.type in _CHEAP and not op.domain and op.expansion is None:
+                rows = [x for x in op.operands() if x is not None and self.examples.depends(x)]
+                shared = [x for x in op.operands() if x is not None and not self.examples.depends(x)]
+                if rows and all(x in known for x in rows) and not any(x in self._trained for x in shared):
+                    derived.update(out for out in op.outputs if out is not None)
+                    known |= derived
+        return derived
 
     def _sized(self, operators: Sequence[Operator]) -> set[Variable]:
         """What follows from how many examples are fed, and from no example"""
@@ -174,16 +219,21 @@ class Gather:
     def _check(self, op: Operator, v: Variable) -> None:
         """Refuse what is no function of the rows"""
         is_always = op.expansion is not None and op.expansion.always
+        advice = "Let examples meet behind it"
         for inner in [op, *(inner for body in op.blocks() for inner in all_operators_of(body))]:
+            is_trained = is_always or inner.mode == "trained"
             if inner.domain:
                 continue
-            if inner.type in RANDOM and (inner.type != "Dropout" or is_always or inner.mode == "trained"):
-                raise _refusal(v, f"{inner} draws random numbers behind it", "Move it before")
-            by_batch = inner.type == "BatchNormalization" and (is_always or inner.mode == "trained" or inner.attr("training_mode"))
-            if by_batch:
-                raise _refusal(v, f"{inner} normalises by its batch behind it", "Pass batch_norm='frozen'")
+            if inner.type in RANDOM and (inner.type != "Dropout" or is_trained):
+                raise self._refusal(v, f"{inner}, behind it, draws random numbers", advice)
+            if inner.type == "BatchNormalization" and (is_trained or inner.attr("training_mode")):
+                raise self._refusal(v, f"{inner}, behind it, normalises by its batch", advice)
         if is_always:
-            raise _refusal(v, f"{op} has a training form", "Move it before")
+            raise self._refusal(v, f"{op}, behind it, has a form of its own in training", advice)
+
+    def _refusal(self, v: Variable, reason: str, advice: str) -> ArgumentError:
+        met = self.meets(v) or f"{v.op} is computed from the whole batch"
+        return ArgumentError(f"on the way to {v.name} {met}; ranks cannot gather their examples there: {reason}. {advice}.")
 
     # Writing ---------------------------------------------------------------------------------------------------------
 
@@ -301,6 +351,3 @@ class Gather:
         shared: Variable = build.Add(build.Mul(held, share), change) if is_shown else build.Add(held, build.Mul(change, share))
         return shared
 
-
-def _refusal(v: Variable, reason: str, advice: str = "Compute it from each example alone") -> ArgumentError:
-    return ArgumentError(f"examples of several ranks meet on the way to {v.name}, and cannot be gathered: {reason}. {advice}.")

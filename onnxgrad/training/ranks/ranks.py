@@ -279,13 +279,16 @@ class Ranks:
         """A step, or the gradients of one that ``step.apply`` ends; all ranks have taken the same ``number`` of steps before."""
         return self.step.compute(executor, feed, fetches, self.part, number)
 
-    def means(self, values: dict[str, Any], interrupt: Interrupt, loss_weight: float | None) -> tuple[Row, dict[str, float]]:
+    def means(
+        self, values: dict[str, Any], interrupt: Interrupt, loss_weight: float | None, weighs_whole: bool = False
+    ) -> tuple[Row, dict[str, float]]:
         """Means of metrics over the whole batch, and what they count; ranks also agree here whether the run is to be interrupted.
 
         Args:
             values: of this rank's part, by name.
             interrupt: of this rank, which is told what the others want.
             loss_weight: what the loss of this part counts; what it counts in all is given back as ``loss``. None for examples.
+            weighs_whole: whether that is what it counts in all already.
         """
         arrays = {name: np.asarray(value) for name, value in values.items()}
         if not self.are_many:
@@ -300,7 +303,9 @@ class Ranks:
         weights = {name: float(count) for name, (_, count) in zip(arrays, table, strict=False)}
         row = {name: float(total / count) if count else 0.0 for name, (total, count) in zip(arrays, table, strict=False)}
         exchange = self.step.exchange
-        return row, weights if loss_weight is None or exchange is None else {**weights, "loss": exchange.weight}
+        if loss_weight is None or exchange is None:
+            return row, weights
+        return row, {**weights, "loss": loss_weight if weighs_whole else exchange.weight}
 
     def any(self, answer: bool) -> bool:
         """Return whether any rank answers True."""
