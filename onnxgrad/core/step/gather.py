@@ -20,7 +20,7 @@ from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.examples import examples_of
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.traits import CASTS, COMPARES, ELEMENTWISE, RANDOM, REDUCES, VIEWS
+from onnxgrad.core.ir.traits import CASTS, COMPARES, ELEMENTWISE, RANDOM, READS_SHAPES, REDUCES, VIEWS
 from onnxgrad.core.ir.traverse import all_operators_of, dependent_operators, needed_operators
 from onnxgrad.core.ir.types import Dim, TensorType
 from onnxgrad.core.ir.variable import Variable
@@ -74,6 +74,7 @@ class Gather:
         self.examples = examples_of(program)
         self.rows: list[Variable] = []
         main = program.global_block()
+        self._known = set(main.ops)
         trained = [p for p in program.parameters if not p.stop_gradient]
         self._trained = {v for op in dependent_operators(main.ops, trained) for v in op.outputs} | set(trained)
         self._fed = next((v for v in program.inputs if v.dims and self.examples.axis(v) == 0), None)
@@ -115,6 +116,7 @@ class Gather:
         Raises:
             ArgumentError: if it cannot be computed so, naming the operator.
         """
+        assert v.op is None or v.op in self._known, f"{v.op} is younger than what is known of examples"
         if self._is_apart(v):
             return self._whole[v] if v in self._whole else self._gathered(v)
         cut = self._cut(v)
@@ -205,7 +207,9 @@ class Gather:
         """What follows from how many examples are fed, and from no example"""
         sized: set[Variable] = set()
         for op in operators:
-            if self._is_size_of_rows(op) or any(x in sized for x in op.operands() if x is not None):
+            operands = [x for x in op.operands() if x is not None]
+            reads = op.type in READS_SHAPES and any(self.examples.depends(x) or self.examples.lies_along(x) is not None for x in operands)
+            if reads or any(x in sized for x in operands):
                 sized.update(out for out in op.outputs if out is not None and not self.examples.depends(out))
         return sized
 
