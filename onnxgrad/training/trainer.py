@@ -427,7 +427,7 @@ class Trainer(TrainingSteps):
         except _NotFinite as error:
             self.ranks.step.collect()
             where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
-            cause = bad_loss(self.program, feed, self.executor)
+            cause = error.cause or bad_loss(self.program, feed, self.executor)
             raise TrainingError(f"the loss is {error.loss} at {where}{cause}") from None
         doubts, self.model.doubts = self.model.doubts, []
         for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts) if any(doubts) else ():
@@ -447,7 +447,8 @@ class Trainer(TrainingSteps):
         state = replace(state, step=state.step + 1)
         # Last, as ranks may send sums until they are applied.
         if state.step % self.accumulate == 0:
-            self.ranks.step.apply(self.executor)
+            if self._has_counted():
+                self.ranks.step.apply(self.executor)
             schedule = self.schedule
             if schedule is not None and not schedule.steps_by_itself and not isinstance(schedule, ReduceOnPlateau):
                 for owner, attributes in schedule.moved():
@@ -456,6 +457,24 @@ class Trainer(TrainingSteps):
             state = replace(state, batch=state.batch + 1, means=state.means.plus(row, examples, weights))
         scope.follow(self, _state=state, gradient_norms=norms, step_weights=weights)
         return row, outputs
+
+    def _has_counted(self) -> bool:
+        """Whether the micro-batches of an update count anything, on any rank; all their sums are 0 elsewhere, and stay
+
+        Raises:
+            _NotFinite: if they do not, as the loss of one batch is 0 / 0; but one that overflows counts nothing either.
+        """
+        accumulation = self.program.plan.accumulation
+        if accumulation is None or not accumulation.divisors:
+            return True
+        scope = self.program.active_scope()
+        totals = self.ranks.total(np.array([float(v.get_value(scope)) for v in accumulation.sums if v in accumulation.divisors]))
+        if totals.all():
+            return True
+        if self._scaling.start:
+            return False
+        advice = "Leave such batches out, or accumulate more of them"
+        raise _NotFinite(np.nan, f": nothing in its {self.accumulate} micro-batches counts, by labels or weights. {advice}.")
 
     def watch_gradients(self) -> None:
         """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step.
@@ -732,8 +751,8 @@ def _weight_of(terms: Sequence[LossTerm]) -> Variable | None:
 
 
 class _NotFinite(Exception):
-    """The loss of a step that is undone."""
+    """The loss of a step that is undone, and why, where that is known."""
 
-    def __init__(self, loss: Any) -> None:
+    def __init__(self, loss: Any, cause: str = "") -> None:
         super().__init__(loss)
-        self.loss = loss
+        self.loss, self.cause = loss, cause

@@ -120,6 +120,54 @@ def test_a_step_in_which_nothing_counts_on_any_rank_says_so():
         on_ranks(3, work)
 
 
+@pytest.mark.parametrize("loss", [LABELS, [LABELS, BESIDE]], ids=["one divisor", "two divisors"])
+@pytest.mark.parametrize("setting", ["accumulation 4", "accumulation 3, 2 ranks"])
+def test_an_update_in_which_nothing_counts_is_that_of_a_batch_in_which_nothing_does(setting, loss):
+    """Its loss is 0 / 0, so weights and moments stay as they are: decay, and moments that fade, would change them"""
+    ranks, accumulate = SETTINGS[setting]
+    some = {"x": DATA["x"][:6], "target": DATA["target"][:6]}
+    none = {"x": DATA["x"][:6], "target": np.full(6, -100)}
+
+    def work(transport=None, accumulate=accumulate):
+        trainer = Trainer(
+            small.model(PLAIN),
+            loss=loss,
+            optimizer="adamw",
+            weight_decay=0.3,
+            learning_rate=0.1,
+            batch_norm="frozen",
+            accumulate=accumulate,
+            ema=0.5,
+            distributed=transport is not None,
+        )
+        for _ in range(accumulate):
+            trainer.step(some)
+        sums = {v.name for v in trainer.program.plan.accumulation.sums} if accumulate > 1 else set()
+        before = {name: value for name, value in small.weights(trainer).items() if name not in sums}
+        with pytest.raises(TrainingError, match="the loss is nan at step"):
+            for _ in range(accumulate):
+                trainer.step(none)
+        after = small.weights(trainer)
+        small.assert_equal({name: after[name] for name in before}, before)
+        return trainer.step(some)["loss"]  # and the run can go on
+
+    work(accumulate=1)
+    if ranks == 1:
+        work()
+    else:
+        on_ranks(ranks, work)
+
+
+def test_an_update_whose_micro_batches_all_overflow_is_left_out():
+    trainer = Trainer(
+        small.model(PLAIN), loss=LABELS, optimizer="adamw", weight_decay=0.3, accumulate=2, loss_scale=1e38, batch_norm="frozen"
+    )
+    before = {p.name: p.get_value() for p in trainer.trained}
+    for _ in range(2):
+        trainer.step({"x": DATA["x"] * 1e3, "target": DATA["target"]})
+    small.assert_equal({p.name: p.get_value() for p in trainer.trained}, before)
+
+
 @pytest.mark.parametrize("batch_size", [1, 5, 24])
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 def test_evaluation_does_not_depend_on_the_size_of_a_batch(loss, batch_size):

@@ -307,6 +307,12 @@ class Ranks:
             return row, weights
         return row, {**weights, "loss": loss_weight if weighs_whole else exchange.weight}
 
+    def total(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The sums over all ranks of some numbers of each, in float64."""
+        if self.are_many:
+            self.transport.all_reduce_(values)
+        return values
+
     def any(self, answer: bool) -> bool:
         """Return whether any rank answers True."""
         if not self.are_many:
