@@ -119,7 +119,7 @@ class Trainer(TrainingSteps):
             are rounded in each step and in the export; ``"fixed"`` to leave the scales; ``"integers"`` for weights of products on
             integers too; ``"frozen"`` for float weights alone. None for ``"learned"``, or ``"frozen"`` beside LoRA.
         frozen: ``"int8"`` to compute the forward products of layers that are not trained in 8-bit integers: on processors with
-            VNNI 0.3 of their time, each result 1 to 2 % off. Gradients pass the float weights; evaluation and exports use them.
+            VNNI 0.2 to 0.4 of their time, results about 1 % off. Gradients pass the float weights; evaluation and exports use them.
         seed: of the order of the data and of dropout.
         checkpoints: tensors to keep, or ``"auto"``; what lies between is recomputed in the backward pass, which takes less
             memory and more time.

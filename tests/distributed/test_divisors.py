@@ -248,7 +248,11 @@ MIXING = {
     "a weight behind the mean": (by_a_weight, "Sub"),
     "some labels": (without_one_class, "MatMul"),
 }
-GATHERED = {**{name: loss for name, (loss, _) in MIXING.items()}, "root of a mean": root_of_a_mean, "by size": over_the_size_of_the_scores}
+GATHERED = {
+    **{name: loss for name, (loss, _) in MIXING.items()},
+    "root of a mean": root_of_a_mean,
+    "by size": over_the_size_of_the_scores,
+}
 
 
 def as_term(loss):

@@ -1,9 +1,9 @@
 """Gather the examples of all ranks where a loss lets them meet: each rank then computes that loss of the whole batch.
 
-Up to where examples meet, each rank computes its own rows. Gathered, they are the rows G of the whole batch, and all ranks compute the
-same loss L(G, p) from there, with what they share, p. Its gradient is the sum over ranks of dL/dg dg/dp, where g are the rows of a
-rank, and dL/dp of what is computed behind them. So gradients pass from L to a rank's own rows as they are, with nothing to send; and
-each rank adds its share of dL/dp and of L: its examples over those of all, which add up to 1.
+Up to where examples meet, each rank computes its own rows. Gathered, they are the rows G of the whole batch, and all ranks compute
+the same loss L(G, p) from there, with what they share, p. Its gradient is the sum over ranks of dL/dg dg/dp, where g are the rows of
+a rank, and dL/dp of what is computed behind them. So gradients pass from L to a rank's own rows as they are, with nothing to send;
+and each rank adds its share of dL/dp and of L: its examples over those of all, which add up to 1.
 
 Tests: tests/core/step/test_gather.py, tests/distributed/test_divisors.py.
 """
@@ -31,7 +31,8 @@ from onnxgrad.errors import ArgumentError
 __all__ = ["ROWS", "Gather"]
 
 ROWS = "rank_rows"
-"""An input, int64 of shape [3]: how many examples of the whole batch lie before a rank's own, how many it has, and how many there are."""
+"""An input, int64 of shape [3]: how many examples of the whole batch lie before a rank's own, how many it has, and how many the
+whole batch has."""
 
 _DOUBLE = 11
 _KEEPS_ROWS = ("Identity", "Squeeze", "Transpose", "Unsqueeze")
@@ -193,7 +194,8 @@ class Gather:
 
     def _derived(self, operators: Sequence[Operator], gathered: Sequence[Variable]) -> set[Variable]:
         """What costs little to compute from rows that are gathered"""
-        known, derived = {*self._whole, *gathered}, set()
+        known: set[Variable] = {*self._whole, *gathered}
+        derived: set[Variable] = set()
         for op in operators:
             if op.type in _CHEAP and not op.domain and op.expansion is None:
                 rows = [x for x in op.operands() if x is not None and self.examples.depends(x)]
@@ -208,7 +210,9 @@ class Gather:
         sized: set[Variable] = set()
         for op in operators:
             operands = [x for x in op.operands() if x is not None]
-            reads = op.type in READS_SHAPES and any(self.examples.depends(x) or self.examples.lies_along(x) is not None for x in operands)
+            reads = op.type in READS_SHAPES and any(
+                self.examples.depends(x) or self.examples.lies_along(x) is not None for x in operands
+            )
             if reads or any(x in sized for x in operands):
                 sized.update(out for out in op.outputs if out is not None and not self.examples.depends(out))
         return sized
@@ -354,4 +358,3 @@ class Gather:
         change = build.Sub(v, held)  # 0, and by rounding nothing else
         shared: Variable = build.Add(build.Mul(held, share), change) if is_shown else build.Add(held, build.Mul(change, share))
         return shared
-

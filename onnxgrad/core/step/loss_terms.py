@@ -36,8 +36,8 @@ _SUMS = ("Add", "Sub", "Sum")
 _SUM, _MEAN, _NONE = "sum", "mean", "none"
 _PARTS = "A batch that is cut into parts, by ranks or micro-batches,"
 _WHOLE = (
-    "Compute it from each example alone, or keep the batch whole: micro-batches are not gathered, as later ones are not known when the "
-    "first goes back; the parts of a Trainer's ranks are, with accumulate=1"
+    "Compute it from each example alone, or keep the batch whole: micro-batches are not gathered, as later ones are not known when "
+    "the first goes back; the parts of a Trainer's ranks are, with accumulate=1"
 )
 _ALIKE = "each part alike"
 """The measure of a term that does not depend on the data, beside sums: in their mean each part counts alike."""

@@ -284,7 +284,7 @@ def is_in_stages(program: Program, synchronised: Synchronised | None) -> bool:
 
 
 def _staged_phases(graph: Graph, applying: Applying, target: StepTarget) -> list[Phase]:
-    """A phase after each sum over ranks that others wait for: statistics, gathered examples; gradients travel when all are there."""
+    """A phase after each sum over ranks that others wait for: statistics, gathered rows; gradients travel when all are there."""
     exchange, gradients = applying.exchange, applying.cut.computed
     assert exchange is not None
     phases = make_stages(graph, [v for _, v in graph.outputs], target.provider, "gradients")

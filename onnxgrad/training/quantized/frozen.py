@@ -1,9 +1,9 @@
 """Frozen layers computed in 8-bit integers: the forward products of a fine-tuning step, while gradients pass the float weights.
 
-y = x W becomes s_x s_W (x_q - z) W_q: W_q is rounded once, a scale for each column; x in each step, a scale for each row. One scale
-for all rows, as DynamicQuantizeLinear has, would let each example depend on the largest number of its batch: ranks and micro-batches
-would train something else, and the result would be less exact. The gradient of x is that of the float product. Models that are saved
-or exported hold nothing of it.
+y = x W becomes s_x s_W (x_q - z) W_q: W_q is rounded once, a scale for each column; x in each step, a scale for each row. One
+scale for all rows, as DynamicQuantizeLinear has, would let each example depend on the largest number of its batch: ranks and
+micro-batches would train something else, and the result would be less exact. The gradient of x is that of the float product.
+Models that are saved or exported hold nothing of it.
 
 Tests: tests/training/quantized/test_frozen.py, tests/distributed/test_divisors.py.
 """
