@@ -2,8 +2,8 @@
 
 Up to where examples meet, each rank computes its own rows. Gathered, they are the rows G of the whole batch, and all ranks
 compute the same loss L(G, p) from there, with what they share, p. Its gradient is the sum over ranks of dL/dg dg/dp, where g are
-the rows of a rank, and dL/dp of what is computed behind them. So gradients pass from L to a rank's own rows as they are, with nothing to send;
-and each rank adds its share of dL/dp and of L: its examples over those of all, which add up to 1.
+the rows of a rank, and dL/dp of what is computed behind them. So gradients pass from L to a rank's own rows as they are, with
+nothing to send; and each rank adds its share of dL/dp and of L: its examples over those of all, which add up to 1.
 
 Tests: tests/core/step/test_gather.py, tests/distributed/test_divisors.py.
 """

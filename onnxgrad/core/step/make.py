@@ -94,7 +94,10 @@ class Travels(Protocol):
     """
 
     rank: int
-    reads: Sequence[Variable]
+
+    @property
+    def reads(self) -> Sequence[Variable]: ...
+
     sends: bool
     synchronises: Synchronised | None
     sharding: int
