@@ -17,8 +17,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 
 __all__ = [
-    "absolute_error", "bounded_logistic", "cosine_parts", "ctc", "hardest_triplets", "huber", "kl_divergence", "kl_of_positive",
-    "logistic", "logistic_of_scores", "squared_error",
+    "absolute_error", "bounded_logistic", "contrast", "cosine_parts", "ctc", "hardest_triplets", "huber", "kl_divergence",
+    "kl_of_positive", "logistic", "logistic_of_scores", "squared_error",
 ]  # fmt: skip
 
 
@@ -65,6 +65,33 @@ def hardest_triplets(op: Builder, x: Variable, label: Variable) -> Any:
     farthest = op.ReduceMax(op.Mul(distance, same), [1], keepdims=0)
     nearest = op.ReduceMin(op.Add(distance, op.Mul(same, 1e6)), [1], keepdims=0)
     return op.Softplus(op.Sub(farthest, nearest))
+
+
+def contrast(op: Builder, x: Variable, group: Variable, temperature: float) -> tuple[Any, Any]:
+    """Sum over anchors of -log p of their positives, and the number of anchors: p is softmax of cosines / temperature over all
+    other rows
+
+    Rows of one group are positives of each other; a row is an anchor if its group is at least 0 and has another row. The log p of
+    several positives are averaged. van den Oord et al. 2018 (InfoNCE); Henderson et al. 2017 (negatives from the batch); Khosla
+    et al. 2020 (several positives).
+
+    Args:
+        x: embeddings [rows, size]; one shorter than 1e-6 counts as of that length.
+        group: int64 [rows].
+        temperature: above 0.
+    """
+    square = op.ReduceSumSquare(x, [1], keepdims=1)
+    unit = op.Div(x, op.Sqrt(op.Max(square, 1e-12)))
+    scores = op.Div(op.MatMul(unit, op.Transpose(unit, perm=[1, 0])), float(temperature))
+    itself = op.Cast(op.EyeLike(scores), to=dtype_of("bool").number)
+    log = op.LogSoftmax(op.Where(itself, op.constant(-1e30, x.dtype), scores), axis=1)
+    same = op.Equal(op.Unsqueeze(group, [1]), op.Unsqueeze(group, [0]))
+    counts = op.Unsqueeze(op.GreaterOrEqual(group, np.array(0)), [1])
+    positive = op.Cast(op.And(op.And(same, counts), op.Not(itself)), to=x.dtype.number)
+    count = op.ReduceSum(positive, [1], keepdims=0)
+    each = op.Div(op.ReduceSum(op.Mul(positive, log), [1], keepdims=0), op.Max(count, 1.0))
+    anchors = op.ReduceSum(op.Min(count, 1.0), keepdims=0)
+    return op.Neg(op.ReduceSum(each, keepdims=0)), anchors
 
 
 # Binary targets ------------------------------------------------------------------------------------------------------

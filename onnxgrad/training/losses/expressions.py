@@ -14,11 +14,12 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, OnnxGradError, UnknownName
 
 __all__ = ["append_expression"]
 
-METHODS = ("argmax", "reshape", "softmax", "squeeze", "transpose")
+METHODS = ("argmax", "mean", "reshape", "softmax", "squeeze", "transpose")
 _END = 2**62
 
 
@@ -28,7 +29,8 @@ def append_expression(program: Program, text: str) -> Variable:
     Args:
         program: whose tensors are named.
         text: a name, followed by ``.transpose(axes)``, ``.reshape(sizes)``, ``.squeeze(axes)``, ``.softmax(axis)``,
-            ``.argmax(axis)`` and slices ``[a:b, i]``, any number of them.
+            ``.argmax(axis)``, ``.mean(axis)`` and slices ``[a:b, i]``, any number of them. ``.mean(mask)``, with the name of an input
+            [batch, steps] of ones and zeros, is the mean over the steps of a tensor [batch, steps, size] that count.
 
     Raises:
         UnknownName: if the text begins with no tensor of the program that an operator makes.
@@ -67,11 +69,28 @@ def _value(op: Builder, tree: ast.expr, start: Variable, text: str) -> Variable:
         return _sliced(op, _value(op, tree.value, start, text), tree.slice, text)
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Attribute) and tree.func.attr in METHODS:
         x = _value(op, tree.func.value, start, text)
+        if tree.func.attr == "mean" and len(tree.args) == 1 and isinstance(tree.args[0], ast.Name) and not tree.keywords:
+            return _mean_of_steps(op, x, tree.args[0].id, text)
         return _called(op, x, tree.func.attr, _arguments(tree, text), text)
     raise ArgumentError(
         f"{text!r}: after the name of a tensor only slices and .{', .'.join(f'{name}(...)' for name in METHODS)} are known, "
         f"not {ast.unparse(tree)[1:40]!r}."
     )
+
+
+def _mean_of_steps(op: Builder, x: Variable, name: str, text: str) -> Variable:
+    """The mean over axis 1 of the rows for which the mask is not 0; of a row without any it is 0"""
+    program = op.block.program
+    mask = next((v for v in program.inputs if v.name == name), None)
+    if mask is None or mask.rank not in (None, 2) or x.rank != 3:
+        raise ArgumentError(
+            f"{text!r}: mean takes an axis, or for a tensor [batch, steps, size], which {x!r} {'is' if x.rank == 3 else 'is not'}, "
+            f"an input [batch, steps] that says which steps count; the inputs are {[v.name for v in program.inputs]}."
+        )
+    counts = op.Unsqueeze(op.Cast(op.Cast(mask, to=dtype_of("bool").number), to=x.dtype.number), [2])
+    total = op.ReduceSum(op.Mul(x, counts), [1], keepdims=0)
+    mean: Variable = op.Div(total, op.Max(op.ReduceSum(counts, [1], keepdims=0), 1.0))
+    return mean
 
 
 def _arguments(tree: ast.Call, text: str) -> list[int]:
@@ -116,7 +135,10 @@ def _called(op: Builder, x: Variable, method: str, arguments: list[int], text: s
         if len(arguments) != 1:
             raise ArgumentError(f"{text!r}: {method} takes one axis, not {arguments}.")
         axis = _axis(x, arguments[0], text)
-        result = op.Softmax(x, axis=axis) if method == "softmax" else op.ArgMax(x, axis=axis, keepdims=0)
+        if method == "mean":
+            result = op.ReduceMean(x, [axis], keepdims=0)
+        else:
+            result = op.Softmax(x, axis=axis) if method == "softmax" else op.ArgMax(x, axis=axis, keepdims=0)
     return result
 
 

@@ -41,7 +41,7 @@ def fitting_losses(y: Variable, program: Program) -> list[str]:
     if y.rank == 1 or last == 1:
         return [*_NUMBERS, "bce_with_logits"]
     if y.rank == 2:
-        return ["cross_entropy", "bce_with_logits", *_NUMBERS, "cosine", "triplet", "kl"]
+        return ["cross_entropy", "bce_with_logits", *_NUMBERS, "cosine", "triplet", "info_nce", "kl"]
     if y.rank == 3:
         return [*(["causal_lm"] if takes_tokens else []), "cross_entropy", "ctc", *_NUMBERS]
     return ["cross_entropy", "bce_with_logits", *_NUMBERS]

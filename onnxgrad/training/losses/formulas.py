@@ -20,6 +20,7 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.losses import (
     absolute_error,
     bounded_logistic,
+    contrast,
     cosine_parts,
     ctc,
     hardest_triplets,
@@ -30,11 +31,14 @@ from onnxgrad.internal.losses import (
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.surgery.activations import Activation, hidden_activation
 
-__all__ = ["LAYOUTS", "LOSSES", "LossName", "alignment_loss", "class_loss", "takes_logits"]
+__all__ = [
+    "LAYOUTS", "LOSSES", "TEMPERATURE", "LossName", "alignment_loss", "class_loss", "contrastive_loss", "takes_logits",
+]  # fmt: skip
 
 LossName: TypeAlias = Literal[
-    "bce_with_logits", "causal_lm", "cosine", "cross_entropy", "ctc", "huber", "kl", "l1", "mse", "smooth_l1", "triplet"
-]
+    "bce_with_logits", "causal_lm", "cosine", "cosine_pairs", "cross_entropy", "ctc", "huber", "info_nce", "kl", "l1", "mse",
+    "smooth_l1", "triplet",
+]  # fmt: skip
 """The names of losses."""
 
 Notes = list[str]
@@ -185,10 +189,43 @@ def _cosine(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
     return op.Sub(1.0, op.Div(product, op.Sqrt(op.Mul(op.Max(square, 1e-12), op.Max(wanted, 1e-12)))))
 
 
-def _triplet(op: Builder, y: Variable, label: Variable, notes: Notes) -> Any:
+def _check_embeddings(loss: str, y: Variable) -> None:
+    if y.rank == 3:
+        advice = f"Make one of its tokens: '{y.name}.mean(attention_mask)' or '{y.name}[:, 0]' as the output (--output)"
+        raise ArgumentError(f"{loss} needs embeddings of shape [batch, size], and {y!r} has one for each token. {advice}.")
     if y.rank != 2:
-        raise ArgumentError(f"triplet needs embeddings of shape [batch, size], not {y!r}.")
+        raise ArgumentError(f"{loss} needs embeddings of shape [batch, size], not {y!r}. Name the output that holds them (--output).")
+
+
+def _triplet(op: Builder, y: Variable, label: Variable, notes: Notes) -> Any:
+    _check_embeddings("triplet", y)
     return hardest_triplets(op, y, label)
+
+
+TEMPERATURE = 0.05
+"""Of ``info_nce`` where nothing says another."""
+
+
+def _info_nce(op: Builder, y: Variable, group: Variable, notes: Notes) -> Any:
+    return contrastive_loss(op, y, group, TEMPERATURE)
+
+
+def contrastive_loss(op: Builder, y: Variable, group: Variable, temperature: float) -> Any:
+    """``info_nce`` at a temperature: the mean over the anchors of a batch, 0 where there is none"""
+    _check_embeddings("info_nce", y)
+    if y.dtype.name in ("float16", "bfloat16"):
+        y = op.Cast(y, to=dtype_of("float32").number)
+    total, anchors = contrast(op, y, group, temperature)
+    return op.Div(total, op.Max(anchors, 1.0))
+
+
+def _cosine_pairs(op: Builder, y: Variable, score: Variable, notes: Notes) -> Any:
+    """(cosine of rows 2 i and 2 i + 1 - their score)^2; Reimers and Gurevych, "Sentence-BERT", 2019"""
+    _check_embeddings("cosine_pairs", y)
+    first, second = (op.Slice(y, [begin], [2**62], [0], [2]) for begin in (0, 1))
+    product, square, other = cosine_parts(op, first, second, -1)
+    cosine = op.Div(product, op.Sqrt(op.Mul(op.Max(square, 1e-12), op.Max(other, 1e-12))))
+    return squared_error(op, cosine, op.Slice(score, [0], [2**62], [0], [2]))
 
 
 def _ctc(op: Builder, y: Variable, labels: Variable, notes: Notes) -> Any:
@@ -212,9 +249,11 @@ LOSSES: dict[str, Callable[[Builder, Variable, Variable, Notes], Any]] = {
     "bce_with_logits": _bce_with_logits,
     "causal_lm": _causal_lm,
     "cosine": _cosine,
+    "cosine_pairs": _cosine_pairs,
     "cross_entropy": _cross_entropy,
     "ctc": _ctc,
     "huber": _smooth_l1,
+    "info_nce": _info_nce,
     "kl": _kl,
     "l1": _l1,
     "mse": _mse,

@@ -19,7 +19,7 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.rows import Data
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
-from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, LossName, alignment_loss, class_loss, takes_logits
+from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, TEMPERATURE, LossName, alignment_loss, class_loss, contrastive_loss, takes_logits
 from onnxgrad.training.surgery.activations import Activation
 
 __all__ = ["Attached", "Term", "as_terms", "attach", "output_of"]
@@ -44,6 +44,7 @@ class Term:
             find it out: the batch is the axis that the inputs have first, or the free one, and the first batch must agree.
             For ``cross_entropy`` of three axes: ``"NCT"`` for classes along axis 1, as ONNX has them, ``"NTC"`` for the last axis;
             None for the one that Softmax runs along or that alone has a known length, otherwise axis 1.
+        temperature: of ``info_nce``, by which cosines are divided; None for 0.05.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Term:
         label_smoothing: float = 0.0,
         class_weights: Sequence[float] | Literal["balanced"] | None = None,
         sample_weight: str | None = None,
+        temperature: float | None = None,
     ) -> None:
         if isinstance(loss, str) and loss not in LOSSES:
             raise ArgumentError(f"there is no loss {loss!r}. Use one of {sorted(LOSSES)}, or a function.")
@@ -66,6 +68,11 @@ class Term:
         if layout is not None and layout not in known:
             message = "layout is 'NTC' or 'TNC' for the loss ctc, 'NTC' or 'NCT' for cross_entropy, and for these only"
             raise ArgumentError(f"{message}; not {layout!r} for {loss!r}.")
+        if temperature is not None and (loss != "info_nce" or not 0 < temperature < np.inf):
+            raise ArgumentError(f"temperature is a number above 0 for the loss info_nce alone; not {temperature} for {loss!r}.")
+        if sample_weight is not None and loss in ("info_nce", "cosine_pairs"):
+            raise ArgumentError(f"{loss} has no value for each row that a sample_weight could weigh. Leave it out.")
+        self.temperature = TEMPERATURE if temperature is None else float(temperature)
         self.loss = loss
         self.output = output
         self.target = target or ("labels" if loss == "causal_lm" else "target")
@@ -195,6 +202,8 @@ def _value(op: Builder, term: Term, resolved: _Understood, targets: dict[str, Va
     elif term.loss == "ctc":
         assert resolved.layout is not None
         value = alignment_loss(op, output, targets[name], notes, resolved.layout)
+    elif term.loss == "info_nce":
+        value = contrastive_loss(op, output, targets[name], term.temperature)
     else:
         value = LOSSES[term.loss](op, output, targets[name], notes)
     value = weighing.mean(op, value, weight)
@@ -270,8 +279,10 @@ def _target_type(loss: str, output: Variable, layout: str | None) -> tuple[DType
         return dtype_of("int64"), None if dims is None else dims[:-1]
     if loss == "ctc":
         return dtype_of("int64"), None if dims is None or layout is None else (dims[layout.index("N")], None)
-    if loss == "triplet":
+    if loss in ("triplet", "info_nce"):
         return dtype_of("int64"), None if dims is None else dims[:1]
+    if loss == "cosine_pairs":
+        return output.dtype, None if dims is None else dims[:1]
     return output.dtype, dims
 
 

@@ -51,6 +51,24 @@ def triplet(x, label):
     return np.mean([np.log1p(np.exp(d[i][same[i]].max() - d[i][~same[i]].min())) for i in range(len(x))])
 
 
+def info_nce(x, group, temperature=0.05):
+    """By the formula, row after row"""
+    u = x / np.linalg.norm(x, axis=1, keepdims=True)
+    found = []
+    for i in range(len(x)):
+        others = [j for j in range(len(x)) if j != i]
+        total = np.log(sum(np.exp(u[i] @ u[j] / temperature) for j in others))
+        positives = [j for j in others if group[j] == group[i] and group[i] >= 0]
+        if positives:
+            found.append(np.mean([total - u[i] @ u[j] / temperature for j in positives]))
+    return np.mean(found) if found else 0.0
+
+
+def cosine_pairs(x, score):
+    a, b = x[0::2], x[1::2]
+    return (((a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1) - score[0::2]) ** 2).mean()
+
+
 def ctc(x, labels):
     """By enumeration of all alignments"""
     found = []
@@ -81,6 +99,10 @@ CASES = {
     "kl": ("kl", kl, real(3, 3), SPARSE),
     "cosine": ("cosine", cosine, real(4, 3), real(4, 3)),
     "triplet": ("triplet", triplet, real(6, 3), np.array([0, 1, 0, 2, 1, 2])),
+    "pairs": ("info_nce", info_nce, real(6, 3), np.array([4, 4, 0, 0, 9, 9])),
+    "triplets": ("info_nce", info_nce, real(6, 3), np.array([0, 0, -1, 1, 1, -2])),
+    "several positives": ("info_nce", info_nce, real(6, 3), np.array([0, 1, 0, 0, 1, 5])),
+    "scored pairs": ("cosine_pairs", cosine_pairs, real(6, 3), np.repeat([0.1, 0.9, 0.5], 2)),
     "ctc": ("ctc", ctc, real(3, 4, 3), np.array([[1, 2], [1, -1], [2, 1]])),
     "ctc repeats": ("ctc", ctc, real(2, 5, 3), np.array([[1, 1, 2], [2, 2, -100]])),
     "ctc nothing": ("ctc", ctc, real(2, 3, 3), np.array([[-1, -1], [1, 2]])),
