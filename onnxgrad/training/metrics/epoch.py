@@ -1,6 +1,6 @@
-"""Metrics of all examples together: those that follow from counts exactly, and those that scikit-learn computes of all scores.
+"""Metrics of all examples together: by counts exactly, by scikit-learn of all scores, and by the neighbours of all embeddings.
 
-Tests: tests/training/test_characters.py, tests/training/run/test_plan.py.
+Tests: tests/training/metrics/test_epoch.py, tests/training/test_characters.py, tests/training/run/test_plan.py.
 """
 
 from __future__ import annotations
@@ -16,10 +16,17 @@ from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
 __all__ = ["EPOCH_METRICS", "WHOLE", "EpochMetric", "epoch_metric"]
 
 Array = np.ndarray[Any, Any]
-EPOCH_METRICS = ("auc", "average_precision", "cer", "dice", "f1", "iou", "perplexity", "precision", "r2", "recall", "rmse", "wer:N")
-WHOLE = re.compile(r"auc|average_precision|cer|dice|f1|iou|perplexity|precision|r2|recall|rmse|wer(:\d+)?")
+EPOCH_METRICS = (
+    "auc", "average_precision", "cer", "dice", "f1", "iou", "mrr", "perplexity", "precision", "r2", "recall", "recall@K", "rmse",
+    "spearman", "wer:N",
+)  # fmt: skip
+WHOLE = re.compile(
+    r"auc|average_precision|cer|dice|f1|iou|mrr|perplexity|precision|r2|recall(@[1-9]\d*)?|rmse|spearman|wer(:\d+)?"
+)
 FALLING = re.compile(r"(val_)?(loss|mae|mse|rmse|perplexity|cer|wer(:\d+)?)")
 """Names of what is better when it is smaller."""
+_BLOCK = 1024
+"""Embeddings that are compared with all others at a time."""
 
 
 class EpochMetric:
@@ -41,7 +48,8 @@ class EpochMetric:
     """
 
     def __init__(self, name: str, kind: str = "", steps_first: bool = False) -> None:
-        self.name, _, space = name.partition(":")
+        self.name, sign, number = name.partition("@" if "@" in name else ":")
+        self.nearest, space = (int(number), "") if sign == "@" else (0, number)
         self.kind, self.steps_first = kind, steps_first
         if self.name == "wer" and not space:
             raise ArgumentError("wer needs the label that stands between words: 'wer:1' where that is 1.")
@@ -53,7 +61,10 @@ class EpochMetric:
     def add(self, y: Array, target: Array) -> None:
         """Count a batch: scores with classes along axis 1, or a single score, and their targets."""
         y = np.asarray(y, np.float64)
-        if self.name in ("cer", "wer"):
+        if self.name in ("mrr", "spearman") or self.nearest:
+            self.scores.append(y)
+            self.targets.append(np.asarray(target))
+        elif self.name in ("cer", "wer"):
             self._sequences(y, target)
         elif self.name in ("rmse", "r2"):
             target = np.asarray(target, np.float64).reshape(y.shape)
@@ -73,7 +84,7 @@ class EpochMetric:
         Raises:
             DataError: if the data does not define it.
         """
-        value = getattr(self, f"_{self.name}")()
+        value = self._recall_at(self.nearest) if self.nearest else getattr(self, f"_{self.name}")()
         if not np.isfinite(value):
             raise DataError(f"the metric {self.name} is not defined for this data: a class or a label is missing. Leave it out.")
         return float(value)
@@ -142,6 +153,49 @@ class EpochMetric:
         log_p: Array = moved - np.log(np.exp(moved).sum(axis=1, keepdims=True))
         return log_p if log else np.exp(log_p)
 
+    # Embeddings --------------------------------------------------------------------------------------------------------
+
+    def _ranks(self) -> Array:
+        """For each row that has another of its group, which is at least 0: how many rows of others are nearer by cosine, or as
+        near, than the nearest of its group"""
+        y, group = np.concatenate(self.scores), np.concatenate(self.targets)
+        if y.ndim != 2 or group.ndim != 1:
+            raise ArgumentError("recall@K and mrr are for embeddings [rows, size] with a number of the group for each. Leave them out.")
+        unit = y / np.maximum(np.linalg.norm(y, axis=1, keepdims=True), 1e-6)
+        ranks = []
+        for first in range(0, len(unit), _BLOCK):
+            near = unit[first : first + _BLOCK] @ unit.T
+            same = group[first : first + _BLOCK, None] == group
+            rows = np.arange(len(near))
+            near[rows, first + rows] = -np.inf
+            best = np.where(same, near, -np.inf).max(axis=1, initial=-np.inf)
+            ahead = ((near >= best[:, None]) & ~same).sum(axis=1)
+            ranks.append(ahead[np.isfinite(best) & (group[first : first + _BLOCK] >= 0)])
+        return np.concatenate(ranks)
+
+    def _recall_at(self, count: int) -> float:
+        ranks = self._ranks()
+        return float((ranks < count).mean()) if len(ranks) else float("nan")
+
+    def _mrr(self) -> float:
+        ranks = self._ranks()
+        return float((1 / (ranks + 1)).mean()) if len(ranks) else float("nan")
+
+    def _spearman(self) -> float:
+        """Of one output against its target, or of embeddings the cosines of rows 2 i and 2 i + 1 against their scores"""
+        y, target = np.concatenate(self.scores), np.concatenate(self.targets).astype(np.float64)
+        if y.ndim == 2 and target.ndim == 1 and y.shape[1] > 1:
+            if len(y) % 2:
+                raise ArgumentError("spearman of embeddings is for pairs: rows 2 i and 2 i + 1. Leave it out.")
+            unit = y / np.maximum(np.linalg.norm(y, axis=1, keepdims=True), 1e-6)
+            y, target = (unit[0::2] * unit[1::2]).sum(axis=1), target[0::2]
+        if y.size != target.size:
+            raise ArgumentError("spearman is for one number for each example, or for embeddings of pairs. Leave it out.")
+        places = [_places(values.reshape(-1)) for values in (y, target)]
+        a, b = (place - place.mean() for place in places)
+        spread = np.sqrt((a**2).sum() * (b**2).sum())
+        return float((a * b).sum() / spread) if spread else float("nan")
+
     # Sequences ---------------------------------------------------------------------------------------------------------
 
     def _sequences(self, y: Array, target: Array) -> None:
@@ -205,6 +259,14 @@ def epoch_metric(name: str, kind: str = "", steps_first: bool = False) -> EpochM
     elif name.startswith(("cer", "wer")):
         _rapidfuzz()
     return EpochMetric(name, kind, steps_first)
+
+
+def _places(values: Array) -> Array:
+    """The place of each value in their order; equal ones share the mean of theirs"""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    places: Array = (last - (counts - 1) / 2)[which]
+    return places
 
 
 def _sklearn() -> Any:
