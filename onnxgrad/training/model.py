@@ -98,7 +98,7 @@ class Model:
     @property
     def class_column(self) -> str | None:
         """The target column of class numbers, of the first term that has one."""
-        targets = (term.target for term in self.terms if term.loss in ("cross_entropy", "bce_with_logits", "triplet"))
+        targets = (term.target for term in self.terms if term.loss in ("cross_entropy", "bce_with_logits", "triplet", "info_nce"))
         return next(targets, None)
 
     @property

@@ -16,8 +16,9 @@ from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.training.data.characters import characters
 from onnxgrad.training.data.kinds import KINDS
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, contradiction
+from onnxgrad.training.data.kinds.groups import OF_PAIRS, GroupsColumn, pair_columns
 from onnxgrad.training.data.kinds.numbers import unit_of
-from onnxgrad.training.data.kinds.text import text_inputs
+from onnxgrad.training.data.kinds.text import TextColumn, text_inputs
 from onnxgrad.training.data.preparing import image_inputs
 from onnxgrad.training.data.rows import Array
 from onnxgrad.training.data.spec import DataSpec
@@ -28,9 +29,11 @@ TARGETS = ("label", "labels", "class", "target", "y")
 """Names that people give to the column of targets; one of them is taken where the name that was asked for is missing."""
 _PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
 _TEXTS = ("text", "sentence", "texts")
+_SCORES = ("score", "similarity", "label")
+"""Names of the column that says how alike the texts of a pair are."""
 _INDEX = ("", "Unnamed: 0")
 """Names of a column that numbers the rows of a table."""
-_NUMBERS = ("mse", "l1", "smooth_l1", "kl", "cosine", "causal_lm")
+_NUMBERS = ("mse", "l1", "smooth_l1", "kl", "cosine", "causal_lm", "cosine_pairs")
 
 
 class Arrangement(NamedTuple):
@@ -46,6 +49,11 @@ class Arrangement(NamedTuple):
         """The columns of the table that are read."""
         return list(dict.fromkeys(name for names in self.parts.values() for name in names))
 
+    @property
+    def together(self) -> int:
+        """How many rows each row of the table becomes: one for each of several texts that stay together."""
+        return max((len(self.parts[name]) for name, kind in self.kinds.items() if kind == TextColumn.kind), default=1)
+
     def cells(self, name: str, cells: Cells) -> Cells:
         """The cells of one input or target."""
         return Cells(cells.where, {part: cells.values[part] for part in self.parts[name]}, cells.first, cells.folder)
@@ -56,7 +64,7 @@ def arrange_columns(kinds: Mapping[str, str | None], wanted: DataSpec, where: st
 
     Columns count in this order: those that the user names, those of the record of the data, the one of the same name (a unit in
     brackets may follow), numbered ones (``x.0``, ``x_1``, ``x[2]``). A single input of pictures takes the column of paths, one of
-    tokens the column of text, and a single other input that is left all columns of numbers that are left, in their order.
+    tokens the column of text, or for a loss of pairs the two or three columns of these, and a single other input that is left all columns of numbers that are left, in their order.
 
     Args:
         kinds: of the columns of the table, in its order.
@@ -70,6 +78,7 @@ def arrange_columns(kinds: Mapping[str, str | None], wanted: DataSpec, where: st
     """
     plan = _Plan(kinds, wanted, where, reading)
     plan.take_named()
+    plan.take_pairs()
     plan.take_targets()
     plan.take_text()
     plan.take_pictures()
@@ -94,6 +103,8 @@ class _Plan:
         """The input whose column of text a tokenizer reads."""
         self.derived: list[str] = []
         """Inputs that the tokenizer gives besides."""
+        self.groups: list[str] = []
+        """Targets that say which texts belong together."""
 
     @property
     def missing(self) -> list[str]:
@@ -137,7 +148,37 @@ class _Plan:
 
     def _recorded(self, name: str) -> list[str]:
         column = self.wanted.record.columns.get(name)
-        return [] if column is None or column.parts == (name,) else list(column.parts)
+        if column is None or column.parts == (name,) or isinstance(column, GroupsColumn):
+            return []
+        if isinstance(column, TextColumn) and len(column.parts) > 1 and any(part not in self.kinds for part in column.parts):
+            return []  # a model of pairs reads single texts, too
+        return list(column.parts)
+
+    def take_pairs(self) -> None:
+        target = next((name for name in self.wanted.targets if self.wanted.losses.get(name) in OF_PAIRS), None)
+        if target is None or self.reading.tokenizer is None:
+            return
+        loss = self.wanted.losses[target]
+        tokens, _, _ = text_inputs(self.wanted)
+        texts = self.parts.get(tokens) or pair_columns(self.left("words"))
+        if loss != "cosine_pairs" and (len(texts) < 2 or target in self.parts):
+            return  # texts with classes
+        if len(texts) not in ((2,) if loss == "cosine_pairs" else (2, 3)):
+            raise DataError(
+                f"{loss} reads pairs of texts, and {self.where} has the columns {_few(list(self.kinds))}. "
+                f"Call them 'sentence1' and 'sentence2', or say which they are (--columns {tokens}=A,B)."
+            )
+        self.parts[tokens] = texts
+        if loss == "cosine_pairs":
+            scores = [name for name in _SCORES if name in self.left("number")]
+            if target not in self.parts and scores:
+                self.parts[target] = scores[:1]
+            self.remarks.append(f"{self.where}: {_few(texts)} are pairs, {_few(self.parts.get(target, []))} says how alike.")
+            return
+        self.parts[target] = texts
+        self.groups.append(target)
+        alike = f"{_few(texts[:2])} mean the same"
+        self.remarks.append(f"{self.where}: {alike}{', ' + repr(texts[2]) + ' does not' if len(texts) > 2 else ''}.")
 
     def take_targets(self) -> None:
         targets = [name for name in self.missing if name in self.wanted.targets]
@@ -163,7 +204,9 @@ class _Plan:
         named = [name for name in _TEXTS if name in candidates]
         rest = [name for name in candidates if name not in self.wanted.beside]
         if not named and len(rest) != 1:
-            raise DataError(f"which column of {self.where} is the text? It has {list(self.kinds)}. Call it 'text'.")
+            pairs = set(self.wanted.losses.values()) & set(OF_PAIRS)
+            also = ", or those of pairs 'anchor' and 'positive' (--columns)" if pairs else ""
+            raise DataError(f"which column of {self.where} is the text? It has {list(self.kinds)}. Call it 'text'{also}.")
         self.parts[tokens] = [named[0] if named else rest[0]]
 
     def take_pictures(self) -> None:
@@ -204,7 +247,9 @@ class _Plan:
     def kind_of(self, name: str) -> str:
         """The kind of an input or target: as its loss wants it, else as its cells are"""
         if name == self.by_tokenizer:
-            return "text"
+            return TextColumn.kind
+        if name in self.groups:
+            return GroupsColumn.kind
         shown = [self.kinds[part] for part in self.parts[name]]
         if name not in self.wanted.targets:
             return "picture" if shown == ["picture"] else "numbers" if shown == ["numbers"] else "number"
@@ -251,13 +296,23 @@ def read_columns(
 ) -> dict[str, Array | LazyColumn]:
     """The inputs and targets that the cells of a table, or of a part of it, give.
 
+    Where texts stay together, as those of pairs do, what each row has besides is repeated for each of them.
+
     Raises:
         DataError: naming the table, the row (counted from 1) and the column of what cannot be used.
     """
     arrays: dict[str, Array | LazyColumn] = {}
     for name, column in columns.items():
-        arrays.update(column.read(name, plan.cells(name, cells), wanted, reading, remarks))
+        read = column.read(name, plan.cells(name, cells), wanted, reading, remarks)
+        has_all = plan.together == 1 or plan.kinds[name] in (TextColumn.kind, GroupsColumn.kind)
+        arrays.update(read if has_all else {key: _repeated(key, values, plan.together) for key, values in read.items()})
     return arrays
+
+
+def _repeated(name: str, values: Array | LazyColumn, times: int) -> Array:
+    if isinstance(values, LazyColumn):
+        raise DataError(f"{name!r} is read batch by batch, and cannot stand beside pairs of texts. Give it as an array.")
+    return np.repeat(values, times, axis=0)
 
 
 def _few(names: Sequence[str]) -> str:

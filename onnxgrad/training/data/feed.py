@@ -67,13 +67,16 @@ _COLUMN = COLUMN._replace(fit=_shaped)
 
 
 def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any, ...]]) -> None:
-    """Check that class numbers are below the number of classes of the output, and that label sequences fit into its steps.
+    """Check that class numbers are below the number of classes of the output, that label sequences fit into its steps, and that
+    both rows of a scored pair have its score.
 
     Raises:
         DataError: naming the column.
     """
     for term, dims in zip(terms, shapes, strict=True):
         name = term.target
+        if term.loss == "cosine_pairs":
+            _check_scores(feed[name], name)
         if term.loss not in _CLASSES:
             continue
         last, labels = dims[-1], feed[name]
@@ -151,6 +154,18 @@ def doubted_logits(outputs: Sequence[Any], names: Sequence[str], as_logits: Sequ
                 "If these are probabilities, name the tensor before the last activation as the output of the loss."
             )
     return sentences
+
+
+def _check_scores(scores: Array, name: str) -> None:
+    """Rows 2 i and 2 i + 1 are a pair, whose score both have"""
+    if len(scores) % 2 or (scores[0::2] != scores[1::2]).any():
+        raise DataError(
+            f"column {name!r}: rows 2 i and 2 i + 1 of a batch are a pair and have one score, which these do not. "
+            "Let pairs stay together: Columns(..., together=2)."
+        )
+    wrong = scores[np.abs(scores) > 1]
+    if wrong.size:
+        raise DataError(f"column {name!r} holds the score {wrong[0]:.6g}; scores are cosines, from -1 to 1. Divide them.")
 
 
 def _check_sequences(labels: Array, steps: int, name: str) -> None:

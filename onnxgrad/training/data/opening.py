@@ -15,6 +15,7 @@ import numpy as np
 from onnxgrad.errors import ArgumentTypeError, DataError, FileError, ModelError
 from onnxgrad.internal.files import read_arrays
 from onnxgrad.training.data.images import Images, is_image_table
+from onnxgrad.training.data.kinds.groups import rows_together
 from onnxgrad.training.data.loaders import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
 from onnxgrad.training.data.rows import Columns, Data, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
@@ -50,6 +51,8 @@ def open_data(data: Data, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
     if isinstance(data, (str, Path)):
         data = _at(str(data), wanted)
     dataset = _opened(data, wanted)
+    if isinstance(dataset, Columns) and dataset.together == 1:
+        _keep_together(dataset, wanted)
     if isinstance(path, Path):
         dataset.path = path if path.exists() else Path(str(path).rpartition(":")[0])
     return dataset
@@ -73,6 +76,15 @@ def _opened(data: Any, wanted: DataSpec) -> Rows | Stream:
     if callable(data) or hasattr(data, "__iter__"):
         return Stream(data, wanted.names)
     raise ArgumentTypeError(f"data is a dict of arrays, a path, an iterable or a function, not {type(data).__name__}.")
+
+
+def _keep_together(columns: Columns, wanted: DataSpec) -> None:
+    """Let rows of one pair or triplet stay together, where the target shows that they are"""
+    for name, loss in wanted.losses.items():
+        size = rows_together(loss, columns.column(name))
+        if size > 1 and len(columns) % size == 0:
+            columns.together = size
+            columns.remarks = [*columns.remarks, f"rows of {name!r} stay together by {size}, as pairs or triplets do."]
 
 
 def open_both(

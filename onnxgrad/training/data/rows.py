@@ -64,9 +64,12 @@ class Rows:
         record: what was found of each input and target; None where nothing was to be found out.
         decoders: by column of word numbers, a function that gives their text.
         settings: what else examples depend on, which ranks compare by its text.
+        together: how many rows that follow each other stay together, as those of a pair of sentences do: they are shuffled, held
+            out and put into batches together. ``length`` is a multiple of it.
     """
 
     length: int
+    together: int = 1
     path: Path | None = None
     unused: Sequence[str] = ()
     remarks: Sequence[str] = ()
@@ -102,6 +105,19 @@ class Rows:
     def __len__(self) -> int:
         return self.length
 
+    def rows_in_batch(self, batch_size: int) -> int:
+        """The largest number of rows up to ``batch_size`` that cuts none apart that stay together.
+
+        Raises:
+            ArgumentError: if there is none.
+        """
+        if batch_size < self.together:
+            raise ArgumentError(
+                f"{self.together} rows of the data stay together, so a batch has {self.together} at least, not {batch_size}. "
+                "Give a larger batch_size (--batch-size)."
+            )
+        return batch_size - batch_size % self.together
+
     def count(self, batch_size: int, drop_last: bool = False) -> int:
         """Batches in an epoch.
 
@@ -109,7 +125,8 @@ class Rows:
             batch_size: examples in a batch.
             drop_last: whether a last batch of fewer is left out.
         """
-        return self.length // batch_size if drop_last else -(-self.length // batch_size)
+        size = self.rows_in_batch(batch_size)
+        return self.length // size if drop_last else -(-self.length // size)
 
     def examples(self, batch_size: int, drop_last: bool = False) -> int:
         """Examples in an epoch.
@@ -118,7 +135,7 @@ class Rows:
             batch_size: examples in a batch.
             drop_last: whether a last batch of fewer is left out.
         """
-        return self.length - self.length % batch_size if drop_last else self.length
+        return self.length - self.length % self.rows_in_batch(batch_size) if drop_last else self.length
 
     def batches(
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
@@ -126,7 +143,7 @@ class Rows:
         """The batches of one epoch; ``skip`` leaves out the first ones without changing the others.
 
         Args:
-            batch_size: examples in a batch.
+            batch_size: examples in a batch, less those that would be cut from others they stay together with.
             shuffle: whether their order is random.
             drop_last: whether a last batch of fewer is left out.
             seed: of the order.
@@ -141,16 +158,23 @@ class Rows:
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
     ) -> Iterator[Array]:
         """The numbers of the examples in each batch of one epoch."""
-        order = np.random.default_rng([seed, epoch]).permutation(self.length) if shuffle else np.arange(self.length)
+        size, blocks = self.rows_in_batch(batch_size), self.length // self.together
+        order = np.random.default_rng([seed, epoch]).permutation(blocks) if shuffle else np.arange(blocks)
+        order = self.rows_of(order)
         for number in range(skip, self.count(batch_size, drop_last)):
-            yield order[number * batch_size : (number + 1) * batch_size]
+            yield order[number * size : (number + 1) * size]
+
+    def rows_of(self, blocks: Array) -> Array:
+        """The numbers of the rows of these blocks of rows that stay together, in their order."""
+        rows: Array = (blocks[:, None] * self.together + np.arange(self.together)).reshape(-1)
+        return rows
 
 
 class RowSubset(Rows):
     """Some examples of others."""
 
     def __init__(self, base: Rows, rows: Array) -> None:
-        self.base, self.rows, self.length = base, rows, len(rows)
+        self.base, self.rows, self.length, self.together = base, rows, len(rows), base.together
         self.path, self.record, self.decoders = base.path, base.record, base.decoders
 
     def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
@@ -169,9 +193,10 @@ class Columns(Rows):
 
     Args:
         arrays: by column name; the first axis counts the examples.
+        together: how many rows that follow each other stay together, in all orders and batches.
 
     Raises:
-        DataError: naming the column, if lengths differ or there is no example.
+        DataError: naming the column, if lengths differ, there is no example, or rows that stay together are not all there.
 
     Example:
         >>> columns = Columns({"x": np.arange(5.0), "y": np.arange(5)})
@@ -179,7 +204,10 @@ class Columns(Rows):
         [[0, 1], [2, 3], [4]]
     """
 
-    def __init__(self, arrays: Mapping[str, Any]) -> None:
+    def __init__(self, arrays: Mapping[str, Any], *, together: int = 1) -> None:
+        if together < 1:
+            raise ArgumentError(f"together counts rows; it is at least 1, not {together}.")
+        self.together = together
         self.arrays = {str(name): as_array(array, str(name), COLUMN) for name, array in arrays.items()}
         if not self.arrays:
             raise DataError("the data has no columns. Give arrays by input name.")
@@ -190,6 +218,8 @@ class Columns(Rows):
                 raise DataError(f"column {name!r} has shape {shape}, but {first!r} has {self.length} examples. Make them equal.")
         if self.length == 0:
             raise DataError("the data has no examples.")
+        if self.length % together:
+            raise DataError(f"{together} rows stay together, and {self.length} is no multiple of that. Add what is missing.")
 
     def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
         return {name: array[rows] for name, array in self.arrays.items()}

@@ -26,7 +26,8 @@ def split(
 ) -> tuple[Rows | Stream, Rows | Stream, list[str]]:
     """Training and validation data of one source, and what to say about it.
 
-    Where the target column holds classes, each class gives its share, at least one example if it has two.
+    Rows that stay together are held out together. Else where the target column holds classes, each class gives its share, at least
+    one example if it has two.
 
     Args:
         data: what ``open_data`` gives.
@@ -51,9 +52,14 @@ def split(
     if not isinstance(data, (Rows, Text)):
         raise DataError("batches that come ready made cannot be split. Give validation data of its own, or wrap them in Shuffled.")
     rng = np.random.default_rng([seed, len(data)])
-    labels = None if target is None or isinstance(data, Text) else classes_in(data.column(target))
+    together = 1 if isinstance(data, Text) else data.together
+    labels = None if target is None or isinstance(data, Text) or together > 1 else classes_in(data.column(target))
     how = ""
-    if labels is None:
+    if together > 1:
+        blocks = rng.permutation(len(data) // together)
+        chosen = data.rows_of(blocks[: round(fraction * len(blocks))])
+        how = f", of which {together} that follow each other stay together"
+    elif labels is None:
         order = rng.permutation(len(data))
         chosen = order[: round(fraction * len(data))]
     else:
@@ -98,7 +104,7 @@ def class_counts(data: Any, target: str) -> dict[int, int] | None:
 
 def imbalance(data: Any, target: str) -> str | None:
     """A sentence about classes of very unequal number, if they are."""
-    column = data.column(target) if isinstance(data, Rows) else None
+    column = data.column(target) if isinstance(data, Rows) and data.together == 1 else None
     labels = classes_in(column)
     if labels is None:
         return None

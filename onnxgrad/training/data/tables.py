@@ -94,7 +94,8 @@ class Table:
             cells = Cells(where, reader.columns(plan.read), folder=self.path.parent)
             found = found_columns(plan, cells, wanted, self.reading, remarks)
             arrays = read_columns(plan, found, cells, wanted, self.reading, remarks)
-            rows = rows_of(arrays, _count(cells.values))
+            rows = rows_of(arrays, _count(cells.values) * plan.together)
+            rows.together = plan.together
         rows.record, rows.unused = DataRecord(found), plan.unused
         rows.remarks = [*reader.remarks, *plan.remarks, *remarks, *column_lines(found)]
         return rows

@@ -79,13 +79,13 @@ def part_of(batch: Batch, transport: Transport | _Row) -> PartBatch:
     return part_batch
 
 
-def _rows(whole: int, transport: Transport | _Row, batch_hash: int) -> tuple[slice, Part]:
-    """The rows of a batch that a rank has, and its part, which notes the hash of the whole"""
-    size, more = divmod(whole, transport.world_size)
-    first = transport.rank * size + min(transport.rank, more)
-    count = size + (transport.rank < more)
+def _rows(whole: int, transport: Transport | _Row, batch_hash: int, together: int = 1) -> tuple[slice, Part]:
+    """The rows of a batch that a rank has, and its part, which notes the hash of the whole; ``together`` stay on one rank"""
+    size, more = divmod(whole // together, transport.world_size)
+    first = (transport.rank * size + min(transport.rank, more)) * together
+    count = (size + (transport.rank < more)) * together
     if not count:
-        return slice(0, 1), Part(0, 1, counts=False, rows=batch_hash, whole=whole)
+        return slice(0, together), Part(0, together, counts=False, rows=batch_hash, whole=whole)
     return slice(first, first + count), Part(first, count, rows=batch_hash, whole=whole)
 
 
@@ -113,7 +113,7 @@ class _Parts(Stream):
         for chosen in self.source.numbers(batch_size, **order):
             # Random changes of examples follow from the seed, the epoch and the number of a row.
             order_hash = zlib.crc32(np.array([seed, epoch, *chosen], np.int64).data)
-            rows, part = _rows(len(chosen), self.transport, order_hash)
+            rows, part = _rows(len(chosen), self.transport, order_hash, self.source.together)
             part_batch = PartBatch(self.source.take(chosen[rows], (seed, epoch)))
             part_batch.whole, part_batch.part = len(chosen), part
             yield part_batch

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onnxgrad.training.data.kinds.column import Column
+from onnxgrad.training.data.kinds.groups import GroupsColumn
 from onnxgrad.training.data.kinds.numbers import NumberColumn, NumbersColumn, is_missing
 from onnxgrad.training.data.kinds.picture import PictureColumn
 from onnxgrad.training.data.kinds.text import TextColumn
@@ -12,7 +13,8 @@ from onnxgrad.training.data.kinds.words import CharactersColumn, WordsColumn
 __all__ = ["KINDS", "kind_of"]
 
 KINDS: dict[str, type[Column]] = {
-    kind.kind: kind for kind in (PictureColumn, NumberColumn, NumbersColumn, WordsColumn, TextColumn, CharactersColumn)
+    kind.kind: kind
+    for kind in (PictureColumn, NumberColumn, NumbersColumn, WordsColumn, TextColumn, CharactersColumn, GroupsColumn)
 }
 """Columns by the name of their kind, which the record of the data has."""
 

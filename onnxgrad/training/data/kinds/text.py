@@ -36,6 +36,8 @@ _PADS = ("[PAD]", "<pad>", "<|pad|>", "<|endoftext|>")
 class TextColumn(Column):
     """A text in each cell, for the inputs that token ids, their mask and their types go into; it stands under the first.
 
+    Several columns are texts that stay together, such as pairs: a row of the table becomes as many rows, which follow each other.
+
     Attributes:
         tokenizer: name of the file of the tokenizer.
         sha256: of that file.
@@ -76,11 +78,14 @@ class TextColumn(Column):
     def read(
         self, name: str, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]
     ) -> Mapping[str, Array | LazyColumn]:
-        (part,) = self.parts
         file: TokenizerFile = reading.tokenizer
-        values = cells.values[part]
-        listed = values.to_pylist() if hasattr(values, "to_pylist") else values
-        texts = [_written(cell, cells.at(row, part)) for row, cell in enumerate(listed)]
+        values = [cells.values[part] for part in self.parts]
+        listed = [column.to_pylist() if hasattr(column, "to_pylist") else column for column in values]
+        texts = [
+            _written(cell, cells.at(row, part))
+            for row, texts_of_row in enumerate(zip(*listed, strict=True))
+            for part, cell in zip(self.parts, texts_of_row, strict=True)
+        ]
         encodings = file.tokenizer.encode_batch(texts)
         v = wanted.variables.get(name)
         is_fixed = v is not None and v.dims is not None and len(v.dims) > 1 and isinstance(v.dims[1], int)
@@ -90,7 +95,8 @@ class TextColumn(Column):
         if fitting < size:
             size = fitting
             remarks.append(f"the model has positions for {size} words in a row: longer texts are cut to as many (--max-length).")
-        remarks.append(f"the column {part!r} of {cells.where} becomes {size} words in {name!r}.")
+        named = " and ".join(map(repr, self.parts))
+        remarks.append(f"the column {named} of {cells.where} becomes {size} words in {name!r}.")
         cut = sum(length > size for length in lengths)
         if cut:
             remarks.append(f"{cut:,} of {len(lengths):,} texts of {cells.where} are cut to {size} words.")
