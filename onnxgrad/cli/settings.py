@@ -311,7 +311,8 @@ def _sample(settings: dict[str, Any], program: Program) -> Any:
 def _teacher(settings: dict[str, Any]) -> Distillation | None:
     if settings.get("teacher") is None:
         return None
-    return Distillation(settings["teacher"], settings["temperature"], settings["distill"])
+    temperature = settings["temperature"]
+    return Distillation(settings["teacher"], 2.0 if temperature is None else temperature, settings["distill"])
 
 
 def _groups(settings: dict[str, Any]) -> dict[str, dict[str, float]]:
@@ -332,8 +333,18 @@ def loss_terms(settings: dict[str, Any]) -> list[Term]:
         "class_weights": "balanced" if weights == ["balanced"] else weights,
         "sample_weight": settings.get("sample_weight"),
     }
+    # Settings of older runs have a temperature for a teacher, where there is none.
+    temperature = None if settings.get("teacher") is not None else settings.get("temperature")
     return [
-        Term(loss, output, target, _number(weight), layout=layout if loss in _LAID_OUT else None, **more)
+        Term(
+            loss,
+            output,
+            target,
+            _number(weight),
+            layout=layout if loss in _LAID_OUT else None,
+            temperature=temperature if loss == "info_nce" else None,
+            **more,
+        )
         for loss, output, target, weight in entries
     ]
 

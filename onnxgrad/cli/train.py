@@ -123,7 +123,7 @@ def _add_loss(group: Any) -> None:
         dest="of",
         metavar="OUTPUT",
         help="output or other tensor that the loss reads, also bent: 'logits.transpose(1,0,2)' with transpose, reshape, squeeze, "
-        "softmax, argmax and slices (default: the first output that is no cache)",
+        "softmax, argmax, mean (also over the tokens that an input counts: 'hidden.mean(attention_mask)') and slices (default: the first output that is no cache)",
     )
     group.add_argument(
         "--term",
@@ -180,7 +180,9 @@ def _add_loss(group: Any) -> None:
         help="scale the loss so that gradients in float16 do not vanish, 0 for not (default: 32768 for files in float16)",
     )
     group.add_argument("--teacher", metavar="FILE.onnx", help="larger model whose answers are targets beside the labels")
-    group.add_argument("--temperature", type=float, default=2.0, metavar="T", help="of the teacher (default %(default)s)")
+    group.add_argument(
+        "--temperature", type=float, metavar="T", help="of the teacher (default 2), or of the loss info_nce (default 0.05)"
+    )
     group.add_argument("--distill", type=float, default=0.5, metavar="WEIGHT", help="of the teacher's part (default %(default)s)")
     group.add_argument("--ema", type=float, metavar="DECAY", help="evaluate and export a moving average of the weights")
 
@@ -446,6 +448,9 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         spared = (name == "loss" and options.term) or (name == "out" and (options.find_lr, options.preview) != (None, None))
         if getattr(options, name) is None and not spared:
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
+    contrasts = options.loss == "info_nce" or any(loss == "info_nce" for loss, *_ in options.term or ())
+    if options.temperature not in (None, 2.0) and options.teacher is None and not contrasts:  # 2 is in settings of older runs
+        raise ArgumentError("--temperature is for a teacher (--teacher), and for the loss info_nce. Leave it out.")
     device = {"bf16": "openvino", "fast": "cpu"}.get(options.precision, options.device)
     if options.device != device:
         raise ArgumentError(f"--precision {options.precision} is for --device {device}. Leave it out.")

@@ -83,9 +83,10 @@ def contrast(op: Builder, x: Variable, group: Variable, temperature: float) -> t
     square = op.ReduceSumSquare(x, [1], keepdims=1)
     unit = op.Div(x, op.Sqrt(op.Max(square, 1e-12)))
     scores = op.Div(op.MatMul(unit, op.Transpose(unit, perm=[1, 0])), float(temperature))
-    itself = op.Cast(op.EyeLike(scores), to=dtype_of("bool").number)
-    log = op.LogSoftmax(op.Where(itself, op.constant(-1e30, x.dtype), scores), axis=1)
     same = op.Equal(op.Unsqueeze(group, [1]), op.Unsqueeze(group, [0]))
+    # Of the groups, so that the number of anchors does not depend on the embeddings.
+    itself = op.Cast(op.EyeLike(op.Cast(same, to=x.dtype.number)), to=dtype_of("bool").number)
+    log = op.LogSoftmax(op.Where(itself, op.constant(-1e30, x.dtype), scores), axis=1)
     counts = op.Unsqueeze(op.GreaterOrEqual(group, np.array(0)), [1])
     positive = op.Cast(op.And(op.And(same, counts), op.Not(itself)), to=x.dtype.number)
     count = op.ReduceSum(positive, [1], keepdims=0)

@@ -40,6 +40,7 @@ from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.training.accumulation import add_up
 from onnxgrad.training.data.feed import doubted_logits
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
+from onnxgrad.training.data.kinds.groups import OF_PAIRS
 from onnxgrad.training.data.open_batch import open_batch
 from onnxgrad.training.data.opening import open_both, open_data
 from onnxgrad.training.data.record import DataRecord, record_in, record_of, set_record
@@ -278,9 +279,9 @@ class Trainer(TrainingSteps):
             return self._terms_of_ranks(op)
         try:
             terms = loss_terms(self.loss, op, of_parts=has_parts)
-        except ArgumentError:
+        except ArgumentError as error:
             if self.accumulate > 1:
-                raise
+                raise self._no_accumulation(error) from error
             return whole
         if self.ranks.strategy.pipeline == 1:
             self._loss_weight = _weight_of(terms)
@@ -289,6 +290,14 @@ class Trainer(TrainingSteps):
         values = [op.Reshape(term.value, []) for term in terms]
         self._step_loss = values[0] if len(values) == 1 else op.Sum(*values)
         return terms
+
+    def _no_accumulation(self, error: ArgumentError) -> ArgumentError:
+        """The error for a loss that cannot be added up over micro-batches, by its name where it is one that compares rows"""
+        name = next((term.loss for term in self.terms if term.loss in OF_PAIRS), None)
+        if name is None:
+            return error
+        advice = "Give a larger batch_size (--batch-size) in place of accumulate (--accumulate)"
+        return ArgumentError(f"the loss {name} compares rows of the whole batch. {advice}. {error}")
 
     def _terms_of_ranks(self, op: Builder) -> list[LossTerm]:
         """What ranks differentiate: what their parts of a batch add to its loss, where examples meet that of the whole batch"""

@@ -307,6 +307,48 @@ def test_beside_a_term_that_mixes_none(setting, loss):
     assert_gathered(setting, fitted(**options), 1e-5, **options)
 
 
+TOGETHER = {
+    "pairs": ("info_nce", np.repeat(rng.permutation(12), 2), 10),
+    "triplets": ("info_nce", np.stack([np.arange(8), np.arange(8), -1 - np.arange(8)], axis=1).reshape(-1), 10),
+    "scored pairs": ("cosine_pairs", np.repeat(rng.uniform(-1, 1, 12), 2).astype(np.float32), 10),
+    "triplet of pairs": ("triplet", np.repeat(np.arange(12), 2), 6),
+}
+
+
+@pytest.mark.parametrize("setting", ["2 ranks", "3 ranks", "7 ranks"])
+@pytest.mark.parametrize("name", TOGETHER)
+def test_rows_that_stay_together_meet_those_of_all_ranks(setting, name):
+    """In shuffled batches; of seven ranks some have no pair of a batch"""
+    loss, target, batch_size = TOGETHER[name]
+    metrics = ["spearman"] if loss == "cosine_pairs" else ["recall@1", "mrr"]
+    data = {"x": DATA["x"].astype(np.float64), "target": target}
+
+    def work(**options):
+        # No row of zeros, whose cosine has no gradient.
+        model = small.model(PLAIN.replace("Relu (normal)", "Tanh (normal)"), np.float64)
+        trainer = Trainer(model, loss=loss, optimizer="sgd", learning_rate=0.02, batch_norm="frozen", metrics=metrics, **options)
+        source, _ = trainer.open(data)
+        assert source.together == (3 if name == "triplets" else 2)
+        history = trainer.fit(source, 3, data, batch_size=batch_size, verbose=False)
+        return history, {p.name: np.array(p.get_value()) for p in trainer.trained}
+
+    history, expected = work()
+    assert history[0]["loss"] != history[-1]["loss"]
+    ranks, _ = SETTINGS[setting]
+    for rows, weights in on_ranks(ranks, lambda transport: work(distributed=True)):
+        for weight, value in expected.items():
+            np.testing.assert_allclose(weights[weight], value, rtol=1e-9, atol=1e-11, err_msg=weight)
+        for row, wanted in zip(rows, history, strict=True):
+            logged = {key: value for key, value in wanted.items() if "loss" in key or key.startswith("val_")}
+            assert {key: row[key] for key in logged} == pytest.approx(logged, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["info_nce", "cosine_pairs", "triplet"])
+def test_losses_of_pairs_are_refused_in_micro_batches_by_name(loss):
+    with pytest.raises(ArgumentError, match=f"the loss {loss} compares rows of the whole batch.*larger batch_size.*--accumulate"):
+        Trainer(small.model(), loss=loss, accumulate=2, batch_norm="frozen")
+
+
 STEPS = {
     "sharding 1": {"distributed": Strategy(sharding=1), "optimizer": "adamw"},
     "sharding 2": {"distributed": Strategy(sharding=2), "optimizer": "adamw", "clip_norm": 0.5},

@@ -14,6 +14,7 @@ import numpy as np
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.pages.pictures import as_picture
+from onnxgrad.training.data.kinds.groups import OF_PAIRS
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
@@ -128,8 +129,8 @@ def _losses(
         log = scores - top - np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
         counted = np.where(target < 0, 0, target)
         return np.where(target < 0, 0.0, -log[np.arange(size), counted])
-    if not alone:
-        return None
+    if not alone or loss in OF_PAIRS:
+        return None  # a loss of several rows is no sum of those of each
     try:
         rows = [{n: a[i : i + 1] if np.ndim(a) and len(a) == size else a for n, a in feed.items()} for i in range(size)]
         losses = [trainer.executor.run(trainer.evaluation, row, [trainer.loss.name], scope=scope)[0] for row in rows]
