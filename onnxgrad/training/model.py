@@ -21,7 +21,7 @@ from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.step.loss_terms import loss_terms
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.derived_inputs import DerivedInputs, read_by_loss
-from onnxgrad.training.data.feed import check_labels, checked_batch, output_shapes
+from onnxgrad.training.data.feed import check_labels, checked_batch, lone_rows, output_shapes
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.losses.distillation import COLUMN, Teacher
@@ -136,6 +136,8 @@ class Model:
                 return value
 
             self._shapes = output_shapes(self.terms, self.layouts, self.outputs, feed, evaluated)
+            for text in lone_rows(feed, self.terms):
+                warnings.warn(text, stacklevel=4)
         check_labels(feed, self.terms, self._shapes)
         return feed
 

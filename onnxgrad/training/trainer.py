@@ -89,7 +89,7 @@ class Trainer(TrainingSteps):
     Args:
         model: path of an .onnx file, its bytes, a message, or a Program without a loss, which the Trainer then appends to.
         loss: a name (``cross_entropy``, ``causal_lm``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
-            ``triplet``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or several that are added up.
+            ``triplet``, ``info_nce``, ``cosine_pairs``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or several that are added up.
         target: name of the data column with the targets, for a loss given by name or function; None for ``target``, and for
             ``labels`` of ``causal_lm``, which are the tokens themselves where the data lacks them.
         optimizer: a name such as ``"adamw"``, or an Optimizer.
@@ -105,7 +105,9 @@ class Trainer(TrainingSteps):
             score is compared with zero, and with one half where it comes from Sigmoid), ``top5`` or another number, ``mae``,
             ``mse``. Of all examples together, in evaluation alone: ``precision``, ``recall``, ``f1``, ``iou``, ``dice`` (of class 1
             of two, else the mean over classes that occur), ``auc``, ``average_precision`` (extra ``metrics``), ``rmse``, ``r2``,
-            ``perplexity``, and of the extra ``metrics`` ``cer``, and ``wer:N`` where the label N stands between words.
+            ``perplexity``, and of the extra ``metrics`` ``cer``, and ``wer:N`` where the label N stands between words. Of all
+            embeddings: ``recall@K`` and ``mrr`` (of each row that has others of its group, the place of the nearest of these among
+            all rows), ``spearman`` (of the cosines of pairs and their scores, or of one output and its target).
         clip_norm, clip_value: limit of the global gradient norm, or of each element of a gradient.
         groups: by pattern of parameters what differs for these: ``learning_rate`` as a factor, ``weight_decay``; the first pattern
             that fits counts. ``{"head.*": {"learning_rate": 10}}``.

@@ -13,10 +13,11 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.state.inputs import COLUMN, Door, Input, as_input
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.training.data.kinds.groups import OF_GROUPS
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.losses.terms import Term
 
-__all__ = ["check_labels", "checked_batch", "doubted_logits", "output_shapes"]
+__all__ = ["check_labels", "checked_batch", "doubted_logits", "lone_rows", "output_shapes"]
 
 Array = np.ndarray[Any, Any]
 _CLASSES = ("causal_lm", "cross_entropy", "ctc")
@@ -156,12 +157,26 @@ def doubted_logits(outputs: Sequence[Any], names: Sequence[str], as_logits: Sequ
     return sentences
 
 
+def lone_rows(feed: Batch, terms: Sequence[Term]) -> list[str]:
+    """A sentence for each term that compares rows of one group, where no two of the batch are of one."""
+    sentences = []
+    for term in terms:
+        if term.loss in OF_GROUPS:
+            groups = feed[term.target]
+            if len(groups) > 1 and len(np.unique(groups)) == len(groups):
+                sentences.append(
+                    f"no two rows of the first batch have the same {term.target!r}, so {term.loss} has nothing to draw together. "
+                    "Give rows of one group one after the other, or a larger batch_size (--batch-size)."
+                )
+    return sentences
+
+
 def _check_scores(scores: Array, name: str) -> None:
     """Rows 2 i and 2 i + 1 are a pair, whose score both have"""
     if len(scores) % 2 or (scores[0::2] != scores[1::2]).any():
         raise DataError(
             f"column {name!r}: rows 2 i and 2 i + 1 of a batch are a pair and have one score, which these do not. "
-            "Let pairs stay together: Columns(..., together=2)."
+            "Give both rows of a pair one after the other."
         )
     wrong = scores[np.abs(scores) > 1]
     if wrong.size:

@@ -14,6 +14,7 @@ from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.columns import Arrangement, arrange_columns, found_columns, read_columns
 from onnxgrad.training.data.kinds import kind_of
 from onnxgrad.training.data.kinds.column import Cells, Column, Reading
+from onnxgrad.training.data.kinds.groups import pair_columns
 from onnxgrad.training.data.kinds.words import CharactersColumn, WordsColumn, classes_line
 from onnxgrad.training.data.lazy_rows import rows_of
 from onnxgrad.training.data.readers import Reader, reader_of
@@ -191,10 +192,13 @@ def read_npy(path: Path, mapped: bool = False) -> Any:
 
 
 def is_text(path: Path) -> bool:
-    """Whether the first object of a .jsonl file is a text or a chat, which a tokenizer reads."""
+    """Whether the first object of a .jsonl file is a text, a chat or a pair of texts, which a tokenizer reads."""
     try:
         line = next((line for line in read_whole(path).splitlines() if line.strip()), b"{}")
         record = json.loads(line)
     except (FileError, ValueError, RecursionError):
         return False
-    return isinstance(record, dict) and any(name in record for name in ("text", "messages", "prompt"))
+    if not isinstance(record, dict):
+        return False
+    is_pair = bool(pair_columns([name for name, value in record.items() if isinstance(value, str)]))
+    return is_pair or any(name in record for name in ("text", "messages", "prompt"))

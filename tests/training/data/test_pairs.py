@@ -178,6 +178,15 @@ def test_shuffled_halves_of_scored_pairs_are_refused(folder):
         trainer.step({**batch, "target": np.array([0, 0, 5, 5], "f4")})
 
 
+def test_a_batch_in_which_nothing_is_alike_is_said_once(folder):
+    trainer = trainer_of(folder, "info_nce")
+    batch = {"input_ids": np.full((4, 1), 2), "attention_mask": np.ones((4, 1), int), "target": np.arange(4)}
+    with pytest.warns(UserWarning, match="no two rows of the first batch have the same 'target', so info_nce has nothing"):
+        row = trainer.step(batch)
+    assert row["loss"] == 0.0
+    trainer.step(batch)
+
+
 def test_splitting_rows_that_stay_together_needs_no_class():
     data = Columns({"x": np.arange(12)}, together=3)
     train, held_out, _ = split(data, 0.25)
@@ -200,6 +209,11 @@ def test_what_is_missing_is_said(folder, loss, rows, message):
     write(folder / "bad.jsonl", rows)
     with pytest.raises(DataError, match=message):
         opened(folder, "bad.jsonl", loss)
+
+
+def test_pairs_without_a_tokenizer_say_so(folder):
+    with pytest.raises(DataError, match="is text, which needs a tokenizer"):
+        trainer_of(folder, "info_nce").open(str(folder / "pairs.jsonl"))
 
 
 def test_columns_of_other_names_are_named(folder):

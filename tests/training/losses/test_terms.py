@@ -266,6 +266,48 @@ def test_dropout_that_trains_behind_an_activation_is_refused():
         Trainer(parse_model(text), loss="cross_entropy")
 
 
+TOKENS = """<ir_version: 10, opset_import: ["": 21]> f (double[N, T, 3] x, int64[N, T] mask) => (double[N, T, 3] y) { y = Identity (x) }"""
+
+
+def test_the_mean_over_tokens_counts_those_of_the_mask():
+    program = og.from_onnx(parse_model(TOKENS))
+    program.is_oracle = True
+    attached = attach(program, [Term("mse", "y.mean(mask)")])
+    assert attached.outputs[0].dims == ("N", 3) and [v.name for v in program.outputs] == ["y"]
+    x, mask = real(3, 4, 3), np.array([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]])
+    feed = {"x": x, "mask": mask, "target": np.zeros((3, 3))}
+    (pooled,) = evaluate(to_onnx(program, [attached.outputs[0]]), feed)
+    np.testing.assert_allclose(pooled, [x[0, :2].mean(0), x[1].mean(0), np.zeros(3)])
+    plain = attach(og.from_onnx(parse_model(TOKENS)), [Term("mse", "y.mean(1)")])
+    assert plain.outputs[0].dims == ("N", 3)
+
+
+@pytest.mark.parametrize("text", ["y.mean(nothing)", "y[:, 0].mean(mask)", "y.mean()", "y.mean(1, 2)", "y.mean(axis=mask)"])
+def test_a_mean_over_something_else_is_refused(text):
+    with pytest.raises(og.errors.ArgumentError, match="mean takes|whole numbers"):
+        attach(og.from_onnx(parse_model(TOKENS)), [Term("mse", text)])
+
+
+@pytest.mark.parametrize("loss", ["info_nce", "cosine_pairs", "triplet"])
+def test_losses_of_embeddings_say_how_tokens_become_one(loss):
+    with pytest.raises(og.errors.ArgumentError, match=r"one for each token.*'y.mean\(attention_mask\)' or 'y\[:, 0\]'"):
+        attach(og.from_onnx(parse_model(TOKENS)), [Term(loss)])
+
+
+def test_info_nce_takes_a_temperature_and_counts_nothing_where_nothing_is_alike():
+    x, group = real(6, 3), np.array([0, 0, 1, 1, 2, 2])
+    program, attached = program_of(x.shape, [Term("info_nce", temperature=0.5)])
+    (value,) = evaluate(to_onnx(program, [attached.loss]), {"x": x, "target": group})
+    assert value == pytest.approx(info_nce(x, group, 0.5), rel=1e-9)
+    (value,) = evaluate(to_onnx(program, [attached.loss]), {"x": x, "target": np.arange(6)})
+    assert value == 0.0
+    for wrong in ({"loss": "triplet", "temperature": 0.5}, {"loss": "info_nce", "temperature": 0.0}):
+        with pytest.raises(og.errors.ArgumentError, match="temperature is a number above 0 for the loss info_nce"):
+            Term(**wrong)
+    with pytest.raises(og.errors.ArgumentError, match="no value for each row"):
+        Term("info_nce", sample_weight="w")
+
+
 DIAGONAL = {"x": np.eye(3, dtype="f4"), "target": np.array([0, 1, 2])}
 
 

@@ -95,8 +95,8 @@ class TextColumn(Column):
         if fitting < size:
             size = fitting
             remarks.append(f"the model has positions for {size} words in a row: longer texts are cut to as many (--max-length).")
-        named = " and ".join(map(repr, self.parts))
-        remarks.append(f"the column {named} of {cells.where} becomes {size} words in {name!r}.")
+        columns, becomes = ("column", "becomes") if len(self.parts) == 1 else ("columns", "become")
+        remarks.append(f"the {columns} {', '.join(map(repr, self.parts))} of {cells.where} {becomes} {size} words in {name!r}.")
         cut = sum(length > size for length in lengths)
         if cut:
             remarks.append(f"{cut:,} of {len(lengths):,} texts of {cells.where} are cut to {size} words.")
