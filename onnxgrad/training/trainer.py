@@ -89,7 +89,8 @@ class Trainer(TrainingSteps):
     Args:
         model: path of an .onnx file, its bytes, a message, or a Program without a loss, which the Trainer then appends to.
         loss: a name (``cross_entropy``, ``causal_lm``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
-            ``triplet``, ``info_nce``, ``cosine_pairs``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or several that are added up.
+            ``triplet``, ``info_nce``, ``cosine_pairs``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or
+            several that are added up.
         target: name of the data column with the targets, for a loss given by name or function; None for ``target``, and for
             ``labels`` of ``causal_lm``, which are the tokens themselves where the data lacks them.
         optimizer: a name such as ``"adamw"``, or an Optimizer.

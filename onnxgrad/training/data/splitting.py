@@ -52,13 +52,12 @@ def split(
     if not isinstance(data, (Rows, Text)):
         raise DataError("batches that come ready made cannot be split. Give validation data of its own, or wrap them in Shuffled.")
     rng = np.random.default_rng([seed, len(data)])
-    together = 1 if isinstance(data, Text) else data.together
-    labels = None if target is None or isinstance(data, Text) or together > 1 else classes_in(data.column(target))
+    labels = None if target is None or isinstance(data, Text) else classes_in(data.column(target))
     how = ""
-    if together > 1:
-        blocks = rng.permutation(len(data) // together)
+    if isinstance(data, Rows) and data.together > 1:
+        blocks = rng.permutation(len(data) // data.together)
         chosen = data.rows_of(blocks[: round(fraction * len(blocks))])
-        how = f", of which {together} that follow each other stay together"
+        how = f", of which {data.together} that follow each other stay together"
     elif labels is None:
         order = rng.permutation(len(data))
         chosen = order[: round(fraction * len(data))]

@@ -22,9 +22,10 @@ class Texts(Table):
     integer input [batch, steps]; inputs whose names say so get the mask and the types. All rows are filled up to one length: that
     of the input if it is fixed, else of the longest text.
 
-    For ``info_nce`` and ``triplet`` the table may hold pairs that mean the same (``anchor`` or ``query``, ``positive`` or ``document``),
-    and a ``negative`` that does not; for ``cosine_pairs`` pairs (``sentence1``, ``sentence2``) and their ``score`` from -1 to 1. Other
-    names are given by ``columns={"input_ids": ["a", "b"]}``. Each text becomes a row; rows of a pair stay together in all batches.
+    For ``info_nce`` and ``triplet`` the table may hold pairs that mean the same (``anchor`` or ``query``, ``positive`` or
+    ``document``), and a ``negative`` that does not; for ``cosine_pairs`` pairs (``sentence1``, ``sentence2``) and their ``score``
+    from -1 to 1. Other names are given by ``columns={"input_ids": ["a", "b"]}``. Each text becomes a row; rows of a pair stay
+    together in all batches.
 
     Args:
         path: the file.

@@ -194,7 +194,9 @@ def _check_embeddings(loss: str, y: Variable) -> None:
         advice = f"Make one of its tokens: '{y.name}.mean(attention_mask)' or '{y.name}[:, 0]' as the output (--output)"
         raise ArgumentError(f"{loss} needs embeddings of shape [batch, size], and {y!r} has one for each token. {advice}.")
     if y.rank != 2:
-        raise ArgumentError(f"{loss} needs embeddings of shape [batch, size], not {y!r}. Name the output that holds them (--output).")
+        raise ArgumentError(
+            f"{loss} needs embeddings of shape [batch, size], not {y!r}. Name the output that holds them (--output)."
+        )
 
 
 def _triplet(op: Builder, y: Variable, label: Variable, notes: Notes) -> Any:

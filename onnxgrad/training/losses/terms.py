@@ -19,7 +19,16 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.rows import Data
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
-from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, TEMPERATURE, LossName, alignment_loss, class_loss, contrastive_loss, takes_logits
+from onnxgrad.training.losses.formulas import (
+    LAYOUTS,
+    LOSSES,
+    TEMPERATURE,
+    LossName,
+    alignment_loss,
+    class_loss,
+    contrastive_loss,
+    takes_logits,
+)
 from onnxgrad.training.surgery.activations import Activation
 
 __all__ = ["Attached", "Term", "as_terms", "attach", "output_of"]

@@ -20,9 +20,7 @@ EPOCH_METRICS = (
     "auc", "average_precision", "cer", "dice", "f1", "iou", "mrr", "perplexity", "precision", "r2", "recall", "recall@K", "rmse",
     "spearman", "wer:N",
 )  # fmt: skip
-WHOLE = re.compile(
-    r"auc|average_precision|cer|dice|f1|iou|mrr|perplexity|precision|r2|recall(@[1-9]\d*)?|rmse|spearman|wer(:\d+)?"
-)
+WHOLE = re.compile(r"auc|average_precision|cer|dice|f1|iou|mrr|perplexity|precision|r2|recall(@[1-9]\d*)?|rmse|spearman|wer(:\d+)?")
 FALLING = re.compile(r"(val_)?(loss|mae|mse|rmse|perplexity|cer|wer(:\d+)?)")
 """Names of what is better when it is smaller."""
 _BLOCK = 1024
@@ -160,7 +158,9 @@ class EpochMetric:
         near, than the nearest of its group"""
         y, group = np.concatenate(self.scores), np.concatenate(self.targets)
         if y.ndim != 2 or group.ndim != 1:
-            raise ArgumentError("recall@K and mrr are for embeddings [rows, size] with a number of the group for each. Leave them out.")
+            raise ArgumentError(
+                "recall@K and mrr are for embeddings [rows, size] with a number of the group for each. Leave them out."
+            )
         unit = y / np.maximum(np.linalg.norm(y, axis=1, keepdims=True), 1e-6)
         ranks = []
         for first in range(0, len(unit), _BLOCK):

@@ -30,7 +30,9 @@ def folder(tmp_path):
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     write(tmp_path / "pairs.jsonl", [{"query": a, "document": b} for a, b in PAIRS])
     others = [PAIRS[(i + 5) % len(PAIRS)][1] for i in range(len(PAIRS))]
-    write(tmp_path / "triplets.jsonl", [{"anchor": a, "positive": b, "negative": c} for (a, b), c in zip(PAIRS, others, strict=True)])
+    write(
+        tmp_path / "triplets.jsonl", [{"anchor": a, "positive": b, "negative": c} for (a, b), c in zip(PAIRS, others, strict=True)]
+    )
     scored = [(a, b, 0.9) for a, b in PAIRS] + [(a, c, 0.1) for (a, _), c in zip(PAIRS, others, strict=True)]
     write(tmp_path / "scored.jsonl", [{"sentence1": a, "sentence2": b, "score": s} for a, b, s in scored])
     write_encoder(tmp_path / "m.onnx")
@@ -119,7 +121,7 @@ def test_a_last_batch_and_a_batch_too_small(folder):
     _, data, _ = opened(folder, "triplets.jsonl", "info_nce")
     assert [len(batch["target"]) for batch in data.batches(32)] == [30, 18]
     assert (data.count(32, drop_last=True), data.examples(32, drop_last=True)) == (1, 30)
-    with pytest.raises(ArgumentError, match="3 rows of the data stay together.*not 2"):
+    with pytest.raises(ArgumentError, match=r"3 rows of the data stay together.*not 2"):
         next(data.batches(2))
 
 
@@ -235,7 +237,17 @@ def test_a_run_learns_synonyms_and_its_model_reads_single_texts(folder):
     write(folder / "train.jsonl", [row for i, row in enumerate(rows) if i % 4])
     write(folder / "val.jsonl", rows[::4])
     said = command(
-        *("train", folder / "m.onnx", "--data", folder / "train.jsonl", "--val", folder / "val.jsonl", *words, "--loss", "info_nce"),
+        *(
+            "train",
+            folder / "m.onnx",
+            "--data",
+            folder / "train.jsonl",
+            "--val",
+            folder / "val.jsonl",
+            *words,
+            "--loss",
+            "info_nce",
+        ),
         *("--output", "hidden.mean(attention_mask)", "--temperature", "0.1", "--metric", "recall@1", "mrr", "--lr", "0.05"),
         *("--epochs", "30", "--no-report", "--out", folder / "run"),
     )
