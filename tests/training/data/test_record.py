@@ -295,6 +295,16 @@ class TestRecord:
         in_file = record_of(og.from_onnx(regression / "out.onnx"))
         assert in_folder == in_file and in_file.columns["x"].parts == ("a", "b", "c")
 
+    def test_info_shows_it(self, regression):
+        said = command("info", regression / "out.onnx")
+        assert "data    x: number (parts a b c)" in said and "data    price: number (parts price)" in said
+        facts = json.loads(command("info", regression / "run", "--json"))
+        assert facts["data"]["x"] == {"kind": "number", "parts": ["a", "b", "c"]}
+        model = onnx.load(regression / "out.onnx")
+        next(entry for entry in model.metadata_props if entry.key == KEY).value = "{"
+        onnx.save(model, regression / "bad.onnx")
+        assert "a damaged record" in command("info", regression / "bad.onnx")
+
     def test_it_is_written_with_the_first_step(self, tmp_path):
         write_table(tmp_path / "t.csv")
         trainer = Trainer(parse_model(REGRESSION), loss="mse", target="price")
@@ -411,7 +421,19 @@ def test_a_model_that_is_quantised_before_training_takes_its_pictures_as_before(
     for name, value in (("m0", seen.mean(axis=(0, 2, 3))), ("v0", seen.var(axis=(0, 2, 3)))):
         next(t for t in net.graph.initializer if t.name == name).CopyFrom(numpy_helper.from_array(value.astype("f4"), name))
     onnx.save(net, tmp_path / "m.onnx")
-    what = ["--data", tmp_path / "photos", "--val", "0.25", "--loss", "cross_entropy", "--epochs", "1", "--qat", "int8", "--explain"]
+    what = [
+        "--data",
+        tmp_path / "photos",
+        "--val",
+        "0.25",
+        "--loss",
+        "cross_entropy",
+        "--epochs",
+        "1",
+        "--qat",
+        "int8",
+        "--explain",
+    ]
     said = command("train", tmp_path / "m.onnx", *what, "--out", tmp_path / "run")
     assert "values from -1 to 1, as the model was trained" in said
     command("export", tmp_path / "run", "--inference", tmp_path / "out.onnx")
