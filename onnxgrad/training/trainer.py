@@ -28,6 +28,7 @@ from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.step.gather import Gather
 from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, TrainingError
@@ -122,7 +123,7 @@ class Trainer(TrainingSteps):
             are rounded in each step and in the export; ``"fixed"`` to leave the scales; ``"integers"`` for weights of products on
             integers too; ``"frozen"`` for float weights alone. None for ``"learned"``, or ``"frozen"`` beside LoRA.
         frozen: ``"int8"`` to compute the forward products of layers that are not trained in 8-bit integers: on processors with
-            VNNI 0.3 of their time, each result 1 to 2 % off. Gradients pass the float weights; evaluation and exports use them.
+            VNNI 0.2 to 0.4 of their time, results about 1 % off. Gradients pass the float weights; evaluation and exports use them.
         seed: of the order of the data and of dropout.
         checkpoints: tensors to keep, or ``"auto"``; what lies between is recomputed in the backward pass, which takes less
             memory and more time.
@@ -236,7 +237,10 @@ class Trainer(TrainingSteps):
         self.average: ExponentialMovingAverage | None = None
         self._loss_weight: Variable | None = None
         """What the loss is divided by, where that is not the number of examples."""
+        self._weighs_whole = False
+        """Whether that is a number of the whole batch on each rank."""
         model = self.model
+        self._reads = model.reads
         self.inputs, self.outputs, self.targets, self.loss = model.inputs, model.outputs, model.targets, model.loss
         self.evaluation, self.metrics, self.whole, self.remarks = model.evaluation, model.metrics, model.whole, model.remarks
         for p in self.program.all_parameters():
@@ -270,27 +274,43 @@ class Trainer(TrainingSteps):
         whole = [LossTerm(self.loss, "mean")]
         has_parts = self.accumulate > 1 or (self.ranks.are_many and self.ranks.strategy.pipeline == 1)
         op = Builder(self.program.global_block(), role=Role.BACKWARD, key="loss_weight")
+        if has_parts and self.accumulate == 1:
+            return self._terms_of_ranks(op)
         try:
             terms = loss_terms(self.loss, op, of_parts=has_parts)
         except ArgumentError:
             if self.accumulate > 1:
                 raise
             return whole
-        if len(terms) == 1 and not counts_examples(terms[0]) and self.ranks.strategy.pipeline == 1:
-            self._loss_weight = terms[0].weight
+        if self.ranks.strategy.pipeline == 1:
+            self._loss_weight = _weight_of(terms)
         if not has_parts:
             return whole
-        if self.accumulate > 1:
-            values = [op.Reshape(term.value, []) for term in terms]
-            self._step_loss = values[0] if len(values) == 1 else op.Sum(*values)
-            return terms
+        values = [op.Reshape(term.value, []) for term in terms]
+        self._step_loss = values[0] if len(values) == 1 else op.Sum(*values)
+        return terms
+
+    def _terms_of_ranks(self, op: Builder) -> list[LossTerm]:
+        """What ranks differentiate: what their parts of a batch add to its loss, where examples meet that of the whole batch"""
+        try:
+            of_whole = _weight_of(loss_terms(self.loss, op))
+        except ArgumentError:
+            of_whole = None
+        gather = Gather(self.program, op)
+        terms = loss_terms(self.loss, op, of_parts=True, gather=gather)
+        self._loss_weight = _weight_of(terms)
         try:
             for term in terms:
                 check_from_data(term)
         except ArgumentError:
             if len(terms) > 1:
                 raise
-            return whole  # gradients of one term are weighed when they are there
+            return [LossTerm(self.loss, "mean")]  # gradients of one term are weighed when they are there
+        if gather.rows:
+            self._loss_weight, self._weighs_whole = None if of_whole is None else gather.whole(of_whole), True
+            # Metrics read rows of the whole batch where the model itself lets examples meet.
+            self._reads = [gather.own_rows(v) if gather.meets(v) else v for v in self._reads]
+            self.remarks.append(gather.remark())
         self._step_loss, weights = loss_of_part(terms, op)
         self.ranks.weigh(weights)
         return [LossTerm(self._step_loss, "sum")]
@@ -420,14 +440,14 @@ class Trainer(TrainingSteps):
             self.ranks.agree(trainer_subjects(self))
         self.ranks.feed(batch)  # type: ignore[arg-type]
         watched = [v for v in (self._loss_weight, self._norms) if v is not None]
-        fetches = [self._step_loss, *self.model.reads, *watched]
+        fetches = [self._step_loss, *self._reads, *watched]
         self.ranks.begin(self.executor, feed, fetches)
         try:
             row, outputs = self.program.active_scope().change(lambda: self._advance(feed, fetches, examples))
         except _NotFinite as error:
             self.ranks.step.collect()
             where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
-            cause = bad_loss(self.program, feed, self.executor)
+            cause = error.cause or bad_loss(self.program, feed, self.executor)
             raise TrainingError(f"the loss is {error.loss} at {where}{cause}") from None
         doubts, self.model.doubts = self.model.doubts, []
         for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts) if any(doubts) else ():
@@ -442,12 +462,13 @@ class Trainer(TrainingSteps):
         loss_weight = None if self._loss_weight is None else float(np.asarray(outputs.pop()).reshape(()))
         if not np.isfinite(loss):
             raise _NotFinite(loss)
-        metrics, weights = self.ranks.means(self.model.measure(outputs, feed), self.interrupt, loss_weight)
+        metrics, weights = self.ranks.means(self.model.measure(outputs, feed), self.interrupt, loss_weight, self._weighs_whole)
         row = {"loss": float(loss), **metrics}
         state = replace(state, step=state.step + 1)
         # Last, as ranks may send sums until they are applied.
         if state.step % self.accumulate == 0:
-            self.ranks.step.apply(self.executor)
+            if self._has_counted():
+                self.ranks.step.apply(self.executor)
             schedule = self.schedule
             if schedule is not None and not schedule.steps_by_itself and not isinstance(schedule, ReduceOnPlateau):
                 for owner, attributes in schedule.moved():
@@ -456,6 +477,24 @@ class Trainer(TrainingSteps):
             state = replace(state, batch=state.batch + 1, means=state.means.plus(row, examples, weights))
         scope.follow(self, _state=state, gradient_norms=norms, step_weights=weights)
         return row, outputs
+
+    def _has_counted(self) -> bool:
+        """Whether the micro-batches of an update count anything, on any rank; all their sums are 0 elsewhere, and stay
+
+        Raises:
+            _NotFinite: if they do not, as the loss of one batch is 0 / 0; but one that overflows counts nothing either.
+        """
+        accumulation = self.program.plan.accumulation
+        if accumulation is None or not accumulation.divisors:
+            return True
+        scope = self.program.active_scope()
+        totals = self.ranks.total(np.array([float(v.get_value(scope)) for v in accumulation.sums if v in accumulation.divisors]))
+        if totals.all():
+            return True
+        if self._scaling.start:
+            return False
+        advice = "Leave such batches out, or accumulate more of them"
+        raise _NotFinite(np.nan, f": nothing in its {self.accumulate} micro-batches counts, by labels or weights. {advice}.")
 
     def watch_gradients(self) -> None:
         """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step.
@@ -800,9 +839,14 @@ class Trainer(TrainingSteps):
         scope.change(go_to)
 
 
-class _NotFinite(Exception):
-    """The loss of a step that is undone."""
+def _weight_of(terms: Sequence[LossTerm]) -> Variable | None:
+    """What a loss of one term is divided by, where that is not the number of examples"""
+    return terms[0].weight if len(terms) == 1 and not counts_examples(terms[0]) else None
 
-    def __init__(self, loss: Any) -> None:
+
+class _NotFinite(Exception):
+    """The loss of a step that is undone, and why, where that is known."""
+
+    def __init__(self, loss: Any, cause: str = "") -> None:
         super().__init__(loss)
-        self.loss = loss
+        self.loss, self.cause = loss, cause

@@ -31,7 +31,7 @@ counts, or the last."""
 _BEGUN = 0.1
 """The share of the fall from which on it has begun."""
 _CLEAR, _SEEN, _LEAST_FALL = 10.0, 5.5, 1e-3
-"""A fall is so many standard deviations of a smoothed loss deep to be clear, fewer with the last spread, and this share of the loss."""
+"""A clear fall is so many standard deviations of a smoothed loss deep, fewer with the last spread, and this share of the loss."""
 _BELOW = 10.0
 """A rate suits so many times less than the one where the loss is least, from which on it diverges."""
 
