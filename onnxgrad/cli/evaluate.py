@@ -16,7 +16,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from onnxgrad.cli.common import print_json
+from onnxgrad.cli.common import print_json, print_notes
 from onnxgrad.cli.data import add_data, data_named, judged_settings, resolve_paths
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.errors import ArgumentError
@@ -63,8 +63,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(metrics)
     else:
-        for remark in opened.remarks:
-            print(f"note: {remark}")
+        print_notes(opened.remarks, everything=True)
         print("  ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
     return 0
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.cli.common import print_json
+from onnxgrad.cli.common import print_json, print_notes
 from onnxgrad.cli.data import add_data, data_named, judged_settings, resolve_paths
 from onnxgrad.cli.evaluate import run_of
 from onnxgrad.core.interop.onnx_import import from_onnx
@@ -69,8 +69,7 @@ def run(options: argparse.Namespace) -> int:
         outputs = predicted(Executor(), program, opened, options.batch_size, beside=TARGETS)
     classes = list(next(iter(record.classes.values()), []))
     if not options.json:
-        for remark in opened.remarks:
-            print(f"note: {remark}")
+        print_notes(opened.remarks, everything=True)
     write_answers(out, outputs, classes)
     count = len(next(iter(outputs.values())))
     shapes = {name: list(array.shape) for name, array in outputs.items()}

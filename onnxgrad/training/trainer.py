@@ -845,10 +845,10 @@ class Trainer(TrainingSteps):
             if schedule is not None and position.schedule is not None:
                 for owner, attributes in schedule.attributes_of(position.schedule):
                     scope.follow(owner, **attributes)
+            if recorded is not None:
+                self.take_record(recorded)
 
         scope.change(go_to)
-        if recorded is not None:
-            self.take_record(recorded)
 
 
 def _weight_of(terms: Sequence[LossTerm]) -> Variable | None:

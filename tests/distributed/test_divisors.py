@@ -234,6 +234,13 @@ def over_the_size_of_the_scores(output, target):
     return op.Div(op.ReduceSum(scores, keepdims=0), op.Cast(op.Size(scores), to=output.dtype.number))
 
 
+def over_their_number(output, target):
+    """Rows that are divided by how many there are: of a part these are fewer"""
+    op = output.block.build
+    number = op.Cast(op.Shape(output, start=0, end=1), to=output.dtype.number)
+    return op.ReduceSum(op.Div(op.Mul(output, output), number), keepdims=0)
+
+
 def root_of_a_mean(output, target):
     return paddle.sqrt(paddle.mean(paddle.square(output)))
 
@@ -247,6 +254,7 @@ MIXING = {
     "contrastive": (each_its_own_class, "MatMul"),
     "a weight behind the mean": (by_a_weight, "Sub"),
     "some labels": (without_one_class, "MatMul"),
+    "over their number": (over_their_number, "Cast"),
 }
 GATHERED = {
     **{name: loss for name, (loss, _) in MIXING.items()},

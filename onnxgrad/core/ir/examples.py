@@ -121,6 +121,18 @@ class Examples:
         """The axis along which a value has rows for each example, whether or not it depends on any, as zeros do not."""
         return self._of(v).axis
 
+    def follows_batch(self, v: Variable) -> bool | None:
+        """Whether a number in a small integer tensor, as shapes are computed, follows from how many examples there are; None where
+        that is not known."""
+        numbers = self._numbers(v)
+        if numbers is None or None in numbers:
+            return None
+        names = {name for n in numbers if n is not None for name in n.names}
+        if not names.isdisjoint(self._batch.names):
+            return True
+        fed = {f"{x.name}#{axis}" for x in self.program.inputs for axis in range(x.rank or 0)}
+        return None if any("#" in name and name not in fed for name in names) else False
+
     def rows(self, v: Variable) -> int | None:
         """How many rows each example has along ``axis``; None where that is not a known number."""
         size = self._of(v).rows

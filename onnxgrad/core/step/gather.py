@@ -83,12 +83,14 @@ class Gather:
         first = {v.dims[0] for v in program.inputs if v.dims and self.examples.axis(v) == 0}
         self._known_names = names - first
         self._whole: dict[Variable, Variable] = {}
+        self._counting = self._counters()
 
     # Answers ---------------------------------------------------------------------------------------------------------
 
     def meets(self, v: Variable) -> str:
-        """Name the operator by which examples meet on the way to ``v``, and what it does; empty where none is."""
-        return self.examples.reason(v)
+        """Name the operator by which examples meet on the way to ``v``, or are counted, and what it does; empty where none is."""
+        counter = self._counting.get(v) if self.examples.depends(v) else None
+        return self.examples.reason(v) or ("" if counter is None else f"{counter} counts the examples of the batch")
 
     def loss(self, v: Variable) -> Variable:
         """A term of a loss, computed of the whole batch on every rank: this rank's share of it, with all of its gradient that goes
@@ -180,7 +182,7 @@ class Gather:
         examples = self.examples
         if not isinstance(v.type, TensorType) or v.rank is None or v.dtype.name == "string":
             return False
-        met = examples.reason(v) or examples.total_by(v) is not None
+        met = self.meets(v) or examples.total_by(v) is not None
         return examples.depends(v) and examples.axis(v) is not None and not met
 
     def _is_cheaper_before(self, v: Variable) -> bool:
@@ -214,8 +216,25 @@ class Gather:
                 self.examples.depends(x) or self.examples.lies_along(x) is not None for x in operands
             )
             if reads or any(x in sized for x in operands):
-                sized.update(out for out in op.outputs if out is not None and not self.examples.depends(out))
+                outputs = [out for out in op.outputs if out is not None and not self.examples.depends(out)]
+                sized.update(out for out in outputs if self.examples.follows_batch(out) is not False)
         return sized
+
+    def _counters(self) -> dict[Variable, Operator]:
+        """What is computed with the number of examples, and where that became a number to compute with rather than a shape"""
+        operators = self.program.global_block().ops
+        sized = self._sized(operators)
+        counting: dict[Variable, Operator] = {}
+        for op in operators:
+            operands = [x for x in op.operands() if x is not None]
+            begins = op.type == "Cast" and operands[0] in sized and not operands[0].is_float
+            is_counter = begins and op.outputs[0] is not None and op.outputs[0].is_float
+            counter = next((counting[x] for x in operands if x in counting), None)
+            if counter is None and is_counter and self.examples.follows_batch(operands[0]) is not False:
+                counter = op
+            if counter is not None:
+                counting.update((out, counter) for out in op.outputs if out is not None)
+        return counting
 
     def _is_size_of_rows(self, op: Operator) -> bool:
         """Whether an operator reads the shape of what has rows for each example"""

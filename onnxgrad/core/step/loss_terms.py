@@ -14,7 +14,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.examples import check_separate, examples_of
+from onnxgrad.core.ir.examples import check_separate
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
@@ -246,9 +246,12 @@ class _Formula:
     def check_separate(self) -> None:
         """Refuse terms that add up what depends on several examples, by the operator that mixes them: of a part of the batch it is
         another value. BatchNormalization by statistics of its batch is judged by those who cut batches."""
-        examples = examples_of(self.program)
+        meeting = Gather(self.program, self.build)
         for v in self.rows:
-            check_separate(examples, v, f"{_PARTS} (the loss {self.loss.name})", _WHOLE)
+            what = f"{_PARTS} (the loss {self.loss.name})"
+            check_separate(meeting.examples, v, what, _WHOLE)
+            if meeting.meets(v):
+                raise ArgumentError(f"{what} needs rows that depend on no number of examples, but {meeting.meets(v)}. {_WHOLE}.")
 
     def _quotient(self, total: Variable, weight: Variable) -> Variable:
         """A sum over examples divided by its weight; 0 where nothing counts"""

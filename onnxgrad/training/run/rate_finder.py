@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["Sweep", "find_learning_rate"]
 
 _SMOOTH, _DIVERGED = 0.9, 4.0
-_SPREAD = 0.04
-"""Standard deviation of the weights that losses are smoothed with, as a share of the sweep from the lowest to the highest rate."""
-_LEAST_FALL = 1e-3
-"""A fall is deeper than this share of the loss, and than what losses that follow each other differ by."""
+_SPREADS = (0.04, 0.06, 0.09, 0.13)
+"""Standard deviation of the weights that losses are smoothed with, as a share of the sweep: the first that shows a fall clearly
+counts, or the last."""
+_BEGUN = 0.1
+"""The share of the fall from which on it has begun."""
+_CLEAR, _SEEN, _LEAST_FALL = 10.0, 5.5, 1e-3
+"""A clear fall is so many standard deviations of a smoothed loss deep, fewer with the last spread, and this share of the loss."""
 _BELOW = 10.0
 """A rate suits so many times less than the one where the loss is least, from which on it diverges."""
 
@@ -125,10 +128,10 @@ def find_learning_rate(
     kept.clear()
     if not rates:
         raise DataError("there is nothing to try rates on: the data has no batch.")
-    smooth = _smoothed(losses, _SPREAD * steps)
-    suggestion = _suggested(rates, losses, smooth)
-    if suggestion is None:
+    found = _suggested(rates, losses, steps)
+    if found is None:
         raise TrainingError("the loss falls at no rate. Look at the data and the labels, or begin with a lower rate.")
+    suggestion, smooth = found
     return Sweep(rates, smooth, suggestion)
 
 
@@ -139,16 +142,24 @@ def _smoothed(losses: Sequence[float], spread: float) -> list[float]:
     return [float(v) for v in weights @ np.asarray(losses, np.float64) / weights.sum(axis=1)]
 
 
-def _suggested(rates: Sequence[float], losses: Sequence[float], smooth: Sequence[float]) -> float | None:
-    """The rate of the steepest fall before the least loss; None if no fall stands out from what batches differ by"""
-    least = int(np.argmin(smooth))
-    noise = float(np.std(np.diff(losses[: least + 1]))) if least > 1 else 0.0
-    begin = float(np.mean(losses[: 1 + len(losses) // 10]))
-    if least < 2 or begin - smooth[least] <= max(noise, _LEAST_FALL * abs(begin)):
-        return None
-    # Rates are equally far apart by their logarithms.
-    slopes = np.gradient(np.asarray(smooth[: least + 1]))
-    return min(rates[int(np.argmin(slopes))], rates[least] / _BELOW)
+def _suggested(rates: Sequence[float], losses: Sequence[float], steps: int) -> tuple[float, list[float]] | None:
+    """The rate of the steepest fall before the least loss, and the smoothed losses; None if no fall stands out from what batches
+    differ by
+    """
+    begin = float(np.mean(losses[: 1 + len(losses) // 5]))
+    for share in _SPREADS:
+        smooth = _smoothed(losses, share * steps)
+        least = int(np.argmin(smooth))
+        noise = float(np.std(np.diff(losses[: least + 1]))) / math.sqrt(2) if least > 1 else 0.0
+        smoothed_noise = noise / math.sqrt(2 * math.sqrt(math.pi) * share * steps)
+        deviations = _SEEN if share == _SPREADS[-1] else _CLEAR
+        if least > 1 and begin - smooth[least] > max(deviations * smoothed_noise, _LEAST_FALL * abs(begin)):
+            # Rates are equally far apart by their logarithms. Before the fall begins, slopes are those of noise.
+            level = begin - _BEGUN * (begin - smooth[least])
+            first = max((i for i in range(least) if smooth[i] >= level), default=0)
+            steepest = first + int(np.argmin(np.gradient(smooth)[first : least + 1]))
+            return min(rates[steepest], rates[least] / _BELOW), smooth
+    return None
 
 
 def _sweep(

@@ -136,7 +136,7 @@ class TestPictures:
             entry = next(t for t in net.graph.initializer if t.name == tensor)
             entry.CopyFrom(numpy_helper.from_array(value.astype("f4"), tensor))
         onnx.save(net, tmp_path / "m.onnx")
-        what = ["--data", tmp_path / "orange", "--loss", "cross_entropy", "--epochs", "1", "--batch-norm", "frozen"]
+        what = ["--data", tmp_path / "orange", "--loss", "cross_entropy", "--epochs", "1", "--batch-norm", "frozen", "--explain"]
         assert "BGR" in command("train", tmp_path / "m.onnx", *what, "--out", tmp_path / "run")
         command("export", tmp_path / "run", "--inference", tmp_path / "out.onnx")
         (tmp_path / "mixed").mkdir()
@@ -157,6 +157,9 @@ class TestPictures:
         of_run, of_file = (answers(pictures / model, photos, out) for model in ("run", "out.onnx"))
         np.testing.assert_allclose(of_file, of_run, rtol=1e-5, atol=1e-5)
         other = answers(pictures / "out.onnx", photos, out, "--image-mean", "0.1", "--image-std", "0.2")
+        more = ["--out", out, "--image-mean", "0.1", "--image-std", "0.2"]
+        said = command("predict", pictures / "out.onnx", "--data", photos, *more)
+        assert "as the model was trained, but for the mean given" in said
         assert np.abs(other - of_run).max() > 0.1
 
     def test_explained_as_trained(self, pictures):
@@ -194,7 +197,7 @@ class TestPictures:
     def test_a_new_head_has_classes_of_its_own(self, pictures):
         trained(pictures)
         (pictures / "photos" / "red").rename(pictures / "photos" / "green")
-        what = ["--data", pictures / "photos", "--loss", "cross_entropy", "--epochs", "1", "--head", "2"]
+        what = ["--data", pictures / "photos", "--loss", "cross_entropy", "--epochs", "1", "--head", "2", "--explain"]
         said = command("train", pictures / "out.onnx", *what, "--out", pictures / "second")
         assert "classes of 'target': blue = 0, green = 1" in said and "as the model was trained" in said
 
@@ -291,6 +294,16 @@ class TestRecord:
         in_folder = DataRecord.parsed((regression / "run" / "data.json").read_text(), "data.json")
         in_file = record_of(og.from_onnx(regression / "out.onnx"))
         assert in_folder == in_file and in_file.columns["x"].parts == ("a", "b", "c")
+
+    def test_info_shows_it(self, regression):
+        said = command("info", regression / "out.onnx")
+        assert "data    x: number (parts a b c)" in said and "data    price: number (parts price)" in said
+        facts = json.loads(command("info", regression / "run", "--json"))
+        assert facts["data"]["x"] == {"kind": "number", "parts": ["a", "b", "c"]}
+        model = onnx.load(regression / "out.onnx")
+        next(entry for entry in model.metadata_props if entry.key == KEY).value = "{"
+        onnx.save(model, regression / "bad.onnx")
+        assert "a damaged record" in command("info", regression / "bad.onnx")
 
     def test_it_is_written_with_the_first_step(self, tmp_path):
         write_table(tmp_path / "t.csv")
@@ -408,7 +421,19 @@ def test_a_model_that_is_quantised_before_training_takes_its_pictures_as_before(
     for name, value in (("m0", seen.mean(axis=(0, 2, 3))), ("v0", seen.var(axis=(0, 2, 3)))):
         next(t for t in net.graph.initializer if t.name == name).CopyFrom(numpy_helper.from_array(value.astype("f4"), name))
     onnx.save(net, tmp_path / "m.onnx")
-    what = ["--data", tmp_path / "photos", "--val", "0.25", "--loss", "cross_entropy", "--epochs", "1", "--qat", "int8"]
+    what = [
+        "--data",
+        tmp_path / "photos",
+        "--val",
+        "0.25",
+        "--loss",
+        "cross_entropy",
+        "--epochs",
+        "1",
+        "--qat",
+        "int8",
+        "--explain",
+    ]
     said = command("train", tmp_path / "m.onnx", *what, "--out", tmp_path / "run")
     assert "values from -1 to 1, as the model was trained" in said
     command("export", tmp_path / "run", "--inference", tmp_path / "out.onnx")

@@ -7,7 +7,7 @@ from onnx.parser import parse_model
 
 from onnxgrad.errors import TrainingError
 from onnxgrad.training import Trainer, find_learning_rate
-from onnxgrad.training.run.rate_finder import _smoothed, _suggested
+from onnxgrad.training.run.rate_finder import _suggested
 
 
 def with_weights(text, **arrays):
@@ -79,9 +79,9 @@ RATES = [10.0 ** (k / 10 - 6) for k in range(61)]
 
 
 class TestSuggestion:
-    def suggested(self, curve, spread=3.0):
-        losses = [float(curve(rate)) for rate in RATES]
-        return _suggested(RATES, losses, _smoothed(losses, spread))
+    def suggested(self, curve):
+        found = _suggested(RATES, [float(curve(rate)) for rate in RATES], len(RATES))
+        return None if found is None else found[0]
 
     def test_a_fall_behind_the_divergence_does_not_count(self):
         def curve(rate):  # falls to 0.01, diverges, and falls back from 0.1 to 0.2 steeply
@@ -96,6 +96,15 @@ class TestSuggestion:
         rng = np.random.default_rng(0)
         assert [self.suggested(lambda rate: 1 + rng.normal(0, 0.1)) for _ in range(20)].count(None) >= 19
         assert self.suggested(lambda rate: 1 + rate) is None
+
+    def test_batches_that_differ_as_much_as_the_loss_falls_are_smoothed_more(self):
+        rng = np.random.default_rng(0)
+
+        def curve(rate):  # falls by 1 from 1e-3 to 0.1
+            return 1 - np.clip((np.log10(rate) + 3) / 2, 0, 1) + rng.normal(0, 0.3)
+
+        found = [self.suggested(curve) for _ in range(40)]
+        assert found.count(None) == 0 and all(2e-4 < rate <= 0.1 for rate in found if rate is not None)
 
     def test_an_error_says_so(self):
         rng = np.random.default_rng(0)
