@@ -120,7 +120,8 @@ class MLflow(Callback):
             self._mlflow.end_run()
 
     def _write(self, values: Row, step: int) -> None:
-        self._mlflow.log_metrics(values, step=step)
+        # Names are of letters, numbers and - . / : there.
+        self._mlflow.log_metrics({name.replace("@", "_at_"): value for name, value in values.items()}, step=step)
 
 
 def _curves(row: Row) -> Row:

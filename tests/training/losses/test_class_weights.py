@@ -155,7 +155,7 @@ class TestBent:
         "text",
         [
             "y.T",
-            "y.mean(0)",
+            "y.max(0)",
             "y + 1",
             "y.transpose(0)",
             "y[9, 9, 9]",

@@ -5,12 +5,14 @@ import io
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
 import termios
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -174,6 +176,17 @@ class TestLoggers:
         assert [m.step for m in client.get_metric_history(run.info.run_id, "step_loss")] == [2, 4]
         assert run.info.status == "FINISHED" and run.data.params["batch_size"] == "20"
         assert {f.path for f in client.list_artifacts(run.info.run_id)} == {"best.safetensors", "last.safetensors"}
+
+    def test_mlflow_has_names_that_it_takes(self, monkeypatch):
+        """recall@1 is none: it takes letters, numbers and a few marks"""
+        written = {}
+        names = ("active_run", "start_run", "log_params", "end_run")
+        stub = SimpleNamespace(**{name: lambda *_: None for name in names}, log_metrics=lambda values, step: written.update(values))
+        monkeypatch.setitem(sys.modules, "mlflow", stub)
+        trainer = Trainer(small.model(), loss="triplet", metrics=["recall@1"], batch_norm="frozen")
+        trainer.fit(data(), 1, data(20), batch_size=20, callbacks=[MLflow()], verbose=False)
+        assert written["val_recall_at_1"] == trainer.history[0]["val_recall@1"]
+        assert [name for name in written if not re.fullmatch(r"[/\w.\- :]+", name)] == []
 
     @pytest.mark.parametrize(("kind", "package"), [(TensorBoard, "tensorboard"), (MLflow, "mlflow")])
     def test_a_missing_package_is_named(self, kind, package, monkeypatch):
