@@ -485,7 +485,7 @@ class TestBadInput:
             ({"metrics": ["f7"]}, ArgumentError, "no metric 'f7'"),
             ({"optimizer": "sdg"}, ArgumentError, "no optimizer 'sdg'"),
             ({"accumulate": 0}, ArgumentError, "at least 1"),
-            ({"loss": lambda y, t: 3.0}, ArgumentError, "the loss function returned float"),
+            ({"loss": lambda y, t: 3.0, "sample": data()}, ArgumentError, "the loss function returned float"),
         ],
     )
     def test_impossible_arguments(self, options, error, message):
