@@ -242,7 +242,16 @@ def written(kind):
     return program, losses, feed
 
 
-KINDS = ["images", "words", "branches", "dropped", "dropped in a branch", "drawn like", "of a known number", "reshaped to a known number"]
+KINDS = [
+    "images",
+    "words",
+    "branches",
+    "dropped",
+    "dropped in a branch",
+    "drawn like",
+    "of a known number",
+    "reshaped to a known number",
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
