@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onnxgrad.cli.common import sizes_of
+from onnxgrad.cli.common import SETTINGS, sizes_of
 from onnxgrad.cli.data import data_named, opened_inputs
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
@@ -36,7 +36,7 @@ from onnxgrad.training.trainer import Trainer
 
 __all__ = ["LARGE", "MANY", "checkpoint_of", "data_of", "loss_terms", "make_trainer", "read_settings", "write_settings"]
 
-SETTINGS, MODEL = "settings.json", "model.onnx"
+MODEL = "model.onnx"
 MANY, LARGE = 10_000, 16
 """Examples, and batches of them, from which on statistics of batches are better than those of the file."""
 _EXAMPLES = 1024

@@ -215,7 +215,9 @@ class Keeps:
         together on rank 0, and none on others. Nothing before the first exchange, or without compression."""
         if self._rests_of_ranks is not None:
             of_ranks = self._rests_of_ranks
-            return {name: np.sum([rests[name] for rests in of_ranks], axis=0, dtype=of_ranks[0][name].dtype) for name in of_ranks[0]}
+            return {
+                name: np.sum([rests[name] for rests in of_ranks], axis=0, dtype=of_ranks[0][name].dtype) for name in of_ranks[0]
+            }
         return self._own_rests()
 
     def rests_of_ranks(self) -> list[dict[str, Array]]:

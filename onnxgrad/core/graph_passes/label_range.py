@@ -38,7 +38,7 @@ _LABELS = ("int32", "int64")
 
 
 def guard_labels(graph: Graph, target: Target) -> int:
-    """Guard the losses of a graph and of its bodies. Labels that are fed as they are, are noted instead where whoever feeds checks them.
+    """Guard the losses of a graph and of its bodies. Labels that are fed as they are, are noted where whoever feeds checks them.
 
     Rules guard the gradients of losses that they write. Where the loss is in the graph too, one guard does for both.
     """

@@ -15,7 +15,7 @@ from onnxgrad.internal.late import late
 __all__ = ["SCHEMA_BODIES", "write_schema_bodies"]
 
 _UNKNOWN_DOMAINS = ("ai.onnx.preview",)
-"""Domains of ONNX none of whose operators onnxruntime has a kernel or a body for. Of the standard domain it has the bodies itself."""
+"""Domains of ONNX none of whose operators onnxruntime has a kernel or a body for. It has those of the standard domain."""
 
 
 def write_schema_bodies(graph: Graph, target: Target) -> int:

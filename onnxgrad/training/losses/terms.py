@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.examples import examples_of
@@ -19,6 +19,7 @@ from onnxgrad.core.state.inputs import COLUMN, as_array
 from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.internal.tensor_file import damaged
+from onnxgrad.training.data.rows import Data
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
 from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, LossName, alignment_loss, class_loss, takes_logits
@@ -57,9 +58,9 @@ class Term:
         *,
         dtype: DTypeLike | None = None,
         shape: Sequence[int | str | None] | None = None,
-        layout: str | None = None,
+        layout: Literal["NTC", "TNC", "NCT"] | None = None,
         label_smoothing: float = 0.0,
-        class_weights: Sequence[float] | str | None = None,
+        class_weights: Sequence[float] | Literal["balanced"] | None = None,
         sample_weight: str | None = None,
     ) -> None:
         if isinstance(loss, str) and loss not in LOSSES:
@@ -83,14 +84,14 @@ class Term:
         """Whether the type or the shape of the target is that of data, which was not seen yet."""
         return callable(self.loss) and self.column is None and (self.dtype is None or self.dims is None)
 
-    def typed_by(self, columns: Any, any_sizes: bool = False) -> Term:
+    def typed_by(self, columns: Data | None, any_sizes: bool = False) -> Term:
         """Give the function its target as a column of data has it: of its element type and number of axes, for any batch.
 
-        Numbers with a fraction come in the type of the output, as numpy, tables and lists hold them in float64 whatever was meant. A
-        type or shape that the term was given stays.
+        Numbers with a fraction come in the type of the output, as arrays, tables and lists hold them in float64 whatever was
+        meant. A type or shape that the term was given stays.
 
         Args:
-            columns: arrays by name, as the data or a batch of it has them.
+            columns: arrays by name, as the data or a batch of it has them; None for nothing.
             any_sizes: whether another batch may have other sizes behind the first axis: then only those stay that the output has
                 too, at the same axis.
 
@@ -109,7 +110,12 @@ class Term:
         return term
 
     def target_type(self, output: Variable, layout: str | None) -> TensorType:
-        """Type of the target column for this output"""
+        """Type of the target column for this output
+
+        Args:
+            output: what the loss reads.
+            layout: of the output, as for the Term.
+        """
         if not callable(self.loss):
             return TensorType(*_target_type(self.loss, output, layout))
         dtype, dims = self.dtype, self.dims
@@ -289,8 +295,8 @@ def _check_kept_apart(term: Term, output: Variable, target: Variable, value: Var
     examples = examples_of(output.block.program)
     if examples.mixed_by(value) is not None:
         raise ArgumentError(
-            f"the loss function mixes examples: {examples.reason(value)}. Its output is {output!r}, its target {target!r}. Give the "
-            "column the output's number of axes; if examples are to be mixed, say its type and shape: Term(dtype=, shape=)."
+            f"the loss function mixes examples: {examples.reason(value)}. Its output is {output!r}, its target {target!r}. Give "
+            "the column the output's number of axes; if examples are to be mixed, say its type and shape: Term(dtype=, shape=)."
         )
 
 

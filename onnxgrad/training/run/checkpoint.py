@@ -31,7 +31,7 @@ _REST = "rest of "
 """In front of the name of a gradient: what an exchange between ranks has kept of it."""
 
 _SUM = re.compile(r"rank (\d+) of (.+)", re.DOTALL)
-"""Names of sums of gradients, and of residuals, of one rank; under the name itself are those of all, for another number of ranks."""
+"""Names of sums of gradients, and of residuals, of one rank; under the name alone are those of all, for other numbers of ranks."""
 
 
 def save_checkpoint(
@@ -86,6 +86,11 @@ class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
 
 def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = None) -> None:
     """Set the persistable variables of a program from a file that ``save_checkpoint`` wrote.
+
+    Args:
+        program: of the run that goes on.
+        path: of the checkpoint.
+        scope: where the state is set; the program's own unless given.
 
     Raises:
         ModelError: if the file cannot be read, or is damaged.
@@ -146,9 +151,7 @@ class _Loaded:
                 np.copyto(view_of(buffer.value), array)
             else:
                 self._scope.set(v.name, array, v)
-        of_ranks = [
-            {name: array for name, array in own.items() if not name.startswith(_REST)} for own in _of_ranks(self._file)
-        ]
+        of_ranks = [{name: array for name, array in own.items() if not name.startswith(_REST)} for own in _of_ranks(self._file)]
         for exchange in _summing(self._program):
             exchange.set_sums([own for own in of_ranks if own], self._scope)
 

@@ -72,7 +72,7 @@ def test_a_trainer_trains_predicts_and_exports_with_the_operator_of_the_file(tmp
         trainer.export(tmp_path / "m.onnx")
         types = [node.op_type for node in onnx.load(tmp_path / "m.onnx").graph.node]
         assert ("FlexAttention" in types) == (body is FLEX)
-        step, manifest = trainer.to_training_step()
+        step, _ = trainer.to_training_step()
         onnxruntime.InferenceSession(step.SerializeToString())
         assert not any(node.domain == "ai.onnx.preview" for node in step.graph.node)
     for ours, wanted in zip(*found, strict=True):
