@@ -129,6 +129,7 @@ class _Sharing(Keeps):
 
     def forget(self, scope: Scope) -> None:
         """Let go of what other ranks hold, once rank 0 has given all of it to all."""
+        self.forget_rests()
         if self.shared is not None and scope in self._begun:
             self.shared.forget(scope)
 
@@ -627,6 +628,7 @@ class StateExchange(_Sharing):
 
     def _parcels(self, scope: Scope) -> list[_Parcel]:
         """Group the sums that travel together, the small ones first: large ones where they lie, the others in one buffer"""
+        self.forget_rests()
         if self._resumed is not None:
             sizes = {number: sum(map(_size, members)) for number, members in self._members().items()}
             dtypes = {number: members[0].dtype.numpy for number, members in self._members().items()}

@@ -132,7 +132,7 @@ class TestTables:
             (["--class-weights", "heavy"], "--class-weights takes balanced, or a number for each class"),
             (["--monitor", "val_f1"], "nothing named 'val_f1' to monitor"),
             (["--metric", "f7"], "no metric 'f7'"),
-            (["--output", "scores.mean(0)"], "only slices and .argmax"),
+            (["--output", "scores.max(0)"], "only slices and .argmax"),
             (["--patience", "0"], "patience is at least 1, not 0"),
             (["--keep", "-1"], "keep is at least 0, not -1"),
             (["--checkpoint-every", "0"], "checkpoint_every is at least 1, not 0"),

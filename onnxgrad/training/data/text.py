@@ -148,6 +148,9 @@ class Text(Stream):
     def check(self, wanted: DataSpec) -> None:
         """Check that the tokenizer is the one of the record, and that the model has positions for the rows.
 
+        Args:
+            wanted: the columns that the program wants, with the record.
+
         Raises:
             DataError: if not.
         """
