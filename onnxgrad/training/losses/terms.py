@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
@@ -80,7 +81,7 @@ class Term:
         if layout is not None and layout not in known:
             message = "layout is 'NTC' or 'TNC' for the loss ctc, 'NTC' or 'NCT' for cross_entropy, and for these only"
             raise ArgumentError(f"{message}; not {layout!r} for {loss!r}.")
-        if temperature is not None and (loss != "info_nce" or not 0 < temperature < np.inf):
+        if temperature is not None and (loss != "info_nce" or not 0 < temperature < math.inf):
             raise ArgumentError(f"temperature is a number above 0 for the loss info_nce alone; not {temperature} for {loss!r}.")
         if sample_weight is not None and loss in ("info_nce", "cosine_pairs"):
             raise ArgumentError(f"{loss} has no value for each row that a sample_weight could weigh. Leave it out.")
