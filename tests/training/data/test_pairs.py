@@ -258,6 +258,11 @@ def test_a_run_learns_synonyms_and_its_model_reads_single_texts(folder):
     assert float(before["val_recall@1"]) < 0.5 and after["recall@1"] == 1.0
     assert json.loads((folder / "run" / "data.json").read_text())["columns"]["input_ids"]["parts"] == ["query", "document"]
     command("export", folder / "run", "--inference", folder / "tuned.onnx")
+    write(folder / "named.jsonl", [{"a": a, "b": b} for a, b in PAIRS[::4]])
+    of_file = ("--loss", "info_nce", "--output", "hidden.mean(attention_mask)", "--metric", "recall@1")
+    tuned = ("evaluate", folder / "tuned.onnx", "--data", folder / "named.jsonl", *words, *of_file)
+    assert "recall@1 1" in command(*tuned, "--columns", "input_ids=a,b")
+    assert "those of pairs 'anchor' and 'positive' (--columns)" in command(*tuned, code=1)
     write(folder / "single.jsonl", [{"text": "port wet"}, {"text": "left wet"}])
     command("predict", folder / "tuned.onnx", "--data", folder / "single.jsonl", *words, "--out", folder / "said.npz")
     assert np.load(folder / "said.npz")["hidden"].shape[::2] == (2, 8)
