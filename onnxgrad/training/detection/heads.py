@@ -26,7 +26,7 @@ from onnxgrad.core.ir.types import Dim, same_dim
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["Bins", "Channels", "DetectorHead", "MapHead", "class_names", "fixed_parameters", "recognise_head", "require_head"]
+__all__ = ["Bins", "Channels", "DetectorHead", "MapHead", "class_names", "fixed_parameters", "freeze_decoding", "recognise_head", "require_head"]
 
 Array = np.ndarray[Any, Any]
 Family: TypeAlias = Literal["distances", "anchors", "default boxes", "queries"]
@@ -602,6 +602,17 @@ def fixed_parameters(program: Program) -> list[Parameter]:
         if readers and all(id(op) in tail and not _adds_bias(op, layers) for op in readers):
             kept.append(p)
     return kept
+
+
+def freeze_decoding(program: Program) -> None:
+    """Keep the constants of a detector's decoding from being trained, unless they are named; ``decisions`` say why.
+
+    Example:
+        >>> freeze_decoding(onnxgrad.from_onnx("yolov8n.onnx"))  # doctest: +SKIP
+    """
+    for p in fixed_parameters(program):
+        p.trainable, p.stop_gradient = False, True
+        program.decisions[p.name] = "table: part of how the detector decodes boxes"
 
 
 def _adds_bias(op: Operator, layers: set[int]) -> bool:

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
+from onnxgrad.training.metrics.detection import AveragePrecision
 
 __all__ = ["EPOCH_METRICS", "WHOLE", "EpochMetric", "epoch_metric"]
 
 Array = np.ndarray[Any, Any]
-EPOCH_METRICS = ("auc", "average_precision", "cer", "dice", "f1", "iou", "perplexity", "precision", "r2", "recall", "rmse", "wer:N")
-WHOLE = re.compile(r"auc|average_precision|cer|dice|f1|iou|perplexity|precision|r2|recall|rmse|wer(:\d+)?")
+EPOCH_METRICS = ("auc", "average_precision", "cer", "dice", "f1", "iou", "map", "map50", "perplexity", "precision", "r2", "recall", "rmse", "wer:N")
+WHOLE = re.compile(r"auc|average_precision|cer|dice|f1|iou|map|map50|perplexity|precision|r2|recall|rmse|wer(:\d+)?")
 FALLING = re.compile(r"(val_)?(loss|mae|mse|rmse|perplexity|cer|wer(:\d+)?)")
 """Names of what is better when it is smaller."""
 
@@ -49,9 +50,15 @@ class EpochMetric:
         self.totals: dict[str, Any] = {}
         self.scores: list[Array] = []
         self.targets: list[Array] = []
+        self.precision = AveragePrecision()
 
-    def add(self, y: Array, target: Array) -> None:
-        """Count a batch: scores with classes along axis 1, or a single score, and their targets."""
+    def add(self, y: Any, target: Array) -> None:
+        """Count a batch: scores with classes along axis 1, or a single score, and their targets; of ``map`` and ``map50`` a list of
+        the detections [n, 6] of each picture, and its objects."""
+        if self.name in ("map", "map50"):
+            for detections, objects in zip(y, target, strict=True):
+                self.precision.add(detections, objects)
+            return
         y = np.asarray(y, np.float64)
         if self.name in ("cer", "wer"):
             self._sequences(y, target)
@@ -77,6 +84,12 @@ class EpochMetric:
         if not np.isfinite(value):
             raise DataError(f"the metric {self.name} is not defined for this data: a class or a label is missing. Leave it out.")
         return float(value)
+
+    def _map(self) -> float:
+        return self.precision.value()
+
+    def _map50(self) -> float:
+        return self.precision.value(0.5)
 
     # Counts ------------------------------------------------------------------------------------------------------------
 
