@@ -20,33 +20,43 @@ import shapes
 import torch
 import torchvision
 from networks import CLASSES, SIZE
+from onnxscript import opset18 as ops
 from torch import Tensor, nn
 
 OUT = Path(__file__).parents[2] / "tests" / "data" / "detectors"
 NAMES = {i: name for i, name in enumerate(shapes.NAMES[:CLASSES])}
 
 
-class NonMaxSuppression(torch.autograd.Function):
+@torch.library.custom_op("detectors::suppress", mutates_args=())
+def suppress(boxes: Tensor, scores: Tensor) -> Tensor:
     """The operator of ONNX, which torch has not: exporters write it, and torch runs a stand-in of its shape."""
+    return torch.zeros((5, 3), dtype=torch.int64)
 
-    @staticmethod
-    def forward(ctx, boxes: Tensor, scores: Tensor, most: Tensor, overlap: Tensor, least: Tensor) -> Tensor:
-        return torch.zeros((5, 3), dtype=torch.int64)
 
-    @staticmethod
-    def symbolic(g, boxes, scores, most, overlap, least):
-        return g.op("NonMaxSuppression", boxes, scores, most, overlap, least)
+@suppress.register_fake
+def _(boxes: Tensor, scores: Tensor) -> Tensor:
+    return torch.empty((torch.library.get_ctx().new_dynamic_size(), 3), dtype=torch.int64)
+
+
+LIMITS = (30, 0.5, 0.05)
+"""Boxes of a class in a picture at most, the largest overlap, the least score."""
+
+
+def suppress_by_torchscript(g, boxes, scores):
+    most, overlap, least = (g.op("Constant", value_t=torch.tensor([limit])) for limit in LIMITS)
+    return g.op("NonMaxSuppression", boxes, scores, most, overlap, least)
+
+
+def suppress_by_dynamo(boxes, scores):
+    most, overlap, least = LIMITS
+    return ops.NonMaxSuppression(
+        boxes, scores, ops.Constant(value_ints=[most]), ops.Constant(value_floats=[overlap]), ops.Constant(value_floats=[least])
+    )
 
 
 def selected(boxes: Tensor, scores: Tensor) -> Tensor:
     """Rows (picture, x1, y1, x2, y2, class, score) of boxes [batch, n, 4] and scores [batch, classes, n]"""
-    limits = torch.tensor([30]), torch.tensor([0.5]), torch.tensor([0.05])
-    if torch.compiler.is_exporting():
-        chosen = torch.onnx.ops.symbolic(
-            "NonMaxSuppression", (boxes, scores, *limits), dtype=torch.int64, shape=(torch.tensor(5).item(), 3), version=11
-        )
-    else:
-        chosen = NonMaxSuppression.apply(boxes, scores, *limits)
+    chosen = suppress(boxes, scores)
     picture, kind, at = chosen[:, 0], chosen[:, 1], chosen[:, 2]
     return torch.cat((picture[:, None].float(), boxes[picture, at], kind[:, None].float(), scores[picture, kind, at][:, None]), 1)
 
@@ -126,7 +136,15 @@ def write(path: Path, net: nn.Module, outputs: list[str], dynamo: bool) -> None:
     if dynamo:
         axes = {} if one else {"dynamic_shapes": ({0: torch.export.Dim("batch", min=1, max=64)},)}
         program = torch.onnx.export(
-            net, (image,), dynamo=True, opset_version=18, input_names=["images"], output_names=outputs, verbose=False, **axes
+            net,
+            (image,),
+            dynamo=True,
+            opset_version=18,
+            input_names=["images"],
+            output_names=outputs,
+            custom_translation_table={torch.ops.detectors.suppress.default: suppress_by_dynamo},
+            verbose=False,
+            **axes,
         )
         program.save(str(path), external_data=False)
     else:
@@ -151,6 +169,7 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    torch.onnx.register_custom_op_symbolic("detectors::suppress", suppress_by_torchscript, 17)
     taught: dict[type, nn.Module] = {}
     failed = {}
     for name, (kind, behind, outputs) in FILES.items():
