@@ -206,7 +206,13 @@ def match_priors(
 
 
 def detr_costs(
-    logits: Array, boxes: Array, targets: Array, classes: float = 1.0, distance: float = 5.0, overlap: float = 2.0, sigmoid: bool = False
+    logits: Array,
+    boxes: Array,
+    targets: Array,
+    classes: float = 1.0,
+    distance: float = 5.0,
+    overlap: float = 2.0,
+    sigmoid: bool = False,
 ) -> Array:
     """Compute what it costs that a query answers for an object: its class, the distance of the boxes, and their overlap.
 
@@ -271,11 +277,11 @@ def hungarian(costs: Array) -> tuple[Array, Array]:
         raise OnnxGradError("the assignment of queries needs the package scipy. Install onnxgrad[detection].") from error
     costs = np.asarray(costs, np.float64)
     if not np.isfinite(costs).all():
-        raise DataError("a cost of the assignment is not finite: the model gives boxes or scores that are not. Lower the learning rate.")
+        raise DataError(
+            "a cost of the assignment is not finite: the model gives boxes or scores that are not. Lower the learning rate."
+        )
     rows, columns = linear_sum_assignment(costs)
     return rows, columns
-
-
 
 
 def _classes(truth: Array, classes: int) -> Array:

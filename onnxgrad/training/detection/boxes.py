@@ -122,7 +122,9 @@ def objects_of(targets: Array) -> Array:
     return rows[rows[:, 0] >= 0]
 
 
-def suppress(boxes: Array, scores: Array, iou_threshold: float = 0.5, score_threshold: float | None = None, most: int | None = None) -> Array:
+def suppress(
+    boxes: Array, scores: Array, iou_threshold: float = 0.5, score_threshold: float | None = None, most: int | None = None
+) -> Array:
     """Choose the boxes of one class, the best first, that overlap no better one by more than a threshold.
 
     So does NonMaxSuppression of ONNX: of equal scores the first box comes first, a score counts above its threshold, and an overlap

@@ -175,10 +175,14 @@ def _box_overlap(op: Builder, boxes: Variable, targets: Variable, form: str) -> 
 
 
 def _angle(op: Builder, width: Variable, height: Variable) -> Any:
-    """atan(width / height), 0 where both are 0; the smaller side over the larger one, so that nothing is divided by 0"""
-    larger = op.Max(width, height, op.constant(_EPSILON, width.dtype))
-    angle = op.Atan(op.Div(op.Min(width, height), larger))
-    return op.Where(op.Greater(width, height), op.Sub(math.pi / 2, angle), angle)
+    """atan(width / height), 0 where both are 0; the smaller side over the larger one, so that nothing is divided by 0.
+
+    Where chooses the sides: Min and Max would share the gradients of equal sides among both, which is none at all for a square.
+    """
+    is_wide = op.Greater(width, height)
+    smaller, larger = op.Where(is_wide, height, width), op.Where(is_wide, width, height)
+    angle = op.Atan(op.Div(smaller, op.Max(larger, _EPSILON)))
+    return op.Where(is_wide, op.Sub(math.pi / 2, angle), angle)
 
 
 def distribution_focal_loss(
@@ -308,9 +312,7 @@ def _distances(mask: Array) -> Array:
     return nearest
 
 
-def balanced_bce_loss(
-    logits: Variable, targets: Variable, mask: Variable | None = None, negative_ratio: float = 3.0
-) -> Variable:
+def balanced_bce_loss(logits: Variable, targets: Variable, mask: Variable | None = None, negative_ratio: float = 3.0) -> Variable:
     """Compute the logistic loss of all positive pixels of a picture and of the negative ones with the largest loss.
 
     Liao et al., "Real-time Scene Text Detection with Differentiable Binarization", 2020, who choose the negative pixels from the whole
@@ -346,7 +348,9 @@ def balanced_bce_loss(
     chosen = op.Min(wanted, op.ReduceSum(negative, [1], keepdims=1))
     size = op.Shape(each, start=1, end=2)
     hardest, _ = op.TopK(op.Mul(each, negative), size, axis=1, outputs=2)
-    place = op.Cast(op.Range(op.constant(0, dtype_of("int64")), op.Squeeze(size, [0]), op.constant(1, dtype_of("int64"))), to=each.dtype.number)
+    place = op.Cast(
+        op.Range(op.constant(0, dtype_of("int64")), op.Squeeze(size, [0]), op.constant(1, dtype_of("int64"))), to=each.dtype.number
+    )
     hard = op.Mul(hardest, op.Cast(op.Less(op.Unsqueeze(place, [0]), chosen), to=each.dtype.number))
     total = op.ReduceSum(op.Add(op.Mul(each, counts), hard), keepdims=0)
     return _over(op, total, op.ReduceSum(op.Add(positives, chosen), keepdims=0))

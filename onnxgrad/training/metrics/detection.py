@@ -35,7 +35,7 @@ class AveragePrecision:
         >>> metric = AveragePrecision()
         >>> detections = np.array([[0, 0.9, 0, 0, 10, 10], [0, 0.6, 50, 50, 60, 60]])
         >>> metric.add(detections, np.array([[0, 0, 0, 10, 9], [1, 20, 20, 40, 40]]))
-        >>> metric.value(0.5), round(metric.value(), 3)
+        >>> round(metric.value(0.5), 3), round(metric.value(), 3)
         (0.5, 0.45)
     """
 
