@@ -135,7 +135,7 @@ def box_iou_loss(
     if form not in ("iou", "giou", "diou", "ciou"):
         raise ArgumentError(f"box_iou_loss: form is 'iou', 'giou', 'diou' or 'ciou', not {form!r}.")
     for name, v in (("boxes", boxes), ("targets", targets)):
-        if v.dims is not None and (not v.dims or v.dims[-1] not in (4, None) and isinstance(v.dims[-1], int)):
+        if v.dims is not None and (not v.dims or (v.dims[-1] not in (4, None) and isinstance(v.dims[-1], int))):
             raise ArgumentError(f"box_iou_loss: {name} are [..., 4], left, top, right, bottom; not {v!r}. Reshape them.")
     op = Builder(boxes.block, key="box_iou_loss")
     each = op.Sub(1.0, _box_overlap(op, _wide(op, boxes), _wide(op, targets), form))

@@ -5,7 +5,6 @@ Tests: tests/training/metrics/test_detection.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
