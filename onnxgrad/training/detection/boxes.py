@@ -1,7 +1,7 @@
 """Arithmetic of boxes in numpy: overlaps, forms, and suppression of boxes that overlap better ones.
 
-A box is left, top, right, bottom; its area is (right - left) (bottom - top), and a side that is negative counts as 0. A detection is a
-row of class, score and box; an object of a picture, its truth, is a row of class and box. A class below 0 fills a column up.
+A box is left, top, right, bottom; its area is (right - left) (bottom - top), and a side that is negative counts as 0. A detection
+is a row of class, score and box; an object of a picture, its truth, is a row of class and box. A class below 0 fills a column up.
 
 Tests: tests/training/detection/test_boxes.py.
 """

@@ -15,7 +15,8 @@ import numpy as np
 from onnxgrad.training.detection.boxes import centre_form, corner_form, suppress
 
 __all__ = [
-    "boxes_of_distances", "boxes_of_offsets", "cell_centres", "detections_of", "distances_of_boxes", "expected_distances", "offsets_of_boxes",
+    "boxes_of_distances", "boxes_of_offsets", "cell_centres", "detections_of", "distances_of_boxes", "expected_distances",
+    "offsets_of_boxes",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
