@@ -16,7 +16,17 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
-from onnxgrad.internal.losses import absolute_error, cosine_parts, ctc, focal, huber, kl_of_positive, logistic, overlap, squared_error
+from onnxgrad.internal.losses import (
+    absolute_error,
+    cosine_parts,
+    ctc,
+    focal,
+    huber,
+    kl_of_positive,
+    logistic,
+    overlap,
+    squared_error,
+)
 from onnxgrad.nn.functional.common import pairwise_distance
 from onnxgrad.nn.types import Reduction, SumOrMean
 from onnxgrad.tensor.common import as_dtype, known_dim, known_value

@@ -43,9 +43,9 @@ def task_aligned(
 ) -> TaskAligned:
     """Assign each object the anchors within it whose class and box fit best: score^alpha overlap^beta.
 
-    Feng et al., "TOOD: Task-aligned One-stage Object Detection", 2021. An anchor that several objects want answers for the one that it
-    overlaps most. The score that it is to have is its alignment over the best alignment of its object, times the best overlap
-    of that object with its anchors. An object within which no anchor lies gets none.
+    Feng et al., "TOOD: Task-aligned One-stage Object Detection", 2021. An anchor that several objects want answers for the one
+    that it overlaps most. The score that it is to have is its alignment over the best alignment of its object, times the best
+    overlap of that object with its anchors. An object within which no anchor lies gets none.
 
     Args:
         scores: [A, C], probabilities that the model gives now.
@@ -62,7 +62,8 @@ def task_aligned(
 
     Example:
         >>> boxes = np.array([[0, 0, 4, 4], [4, 0, 8, 4.0]])
-        >>> answer = task_aligned(np.array([[0.9, 0.1], [0.2, 0.2]]), boxes, np.array([[2, 2], [6, 2.0]]), np.array([[0, 0, 0, 4, 4]]))
+        >>> scores, anchors = np.array([[0.9, 0.1], [0.2, 0.2]]), np.array([[2.0, 2.0], [6.0, 2.0]])
+        >>> answer = task_aligned(scores, boxes, anchors, np.array([[0, 0, 0, 4, 4]]))
         >>> answer.target_scores.tolist(), answer.objects.tolist()
         ([[1.0, 0.0], [0.0, 0.0]], [0, -1])
     """
@@ -73,9 +74,10 @@ def task_aligned(
         raise ArgumentError(f"task_aligned takes scores [A, C], boxes [A, 4] and anchors [A, 2], not {sizes}. Reshape them.")
     truth = objects_of(targets)
     kinds = _classes(truth, classes)
-    nothing = TaskAligned(*(np.zeros(shape, np.float32) for shape in ((count, classes), (count, 4), (count,))), np.full(count, -1))
+    target_scores, target_boxes = np.zeros((count, classes), np.float32), np.zeros((count, 4), np.float32)
+    weights = np.zeros(count, np.float32)
     if not len(truth) or not count:
-        return nothing
+        return TaskAligned(target_scores, target_boxes, weights, np.full(count, -1))
     corners = truth[:, 1:]
     inside = (anchors[None] > corners[:, None, :2]).all(axis=2) & (anchors[None] < corners[:, None, 2:]).all(axis=2)
     overlap = np.where(inside, overlaps(corners, boxes), 0.0)
@@ -92,7 +94,6 @@ def task_aligned(
     largest, fit = alignment.max(axis=1, keepdims=True), overlap.max(axis=1, keepdims=True)
     score = (alignment / np.where(largest > 0, largest, 1.0) * fit).max(axis=0)
     has = np.flatnonzero(objects >= 0)
-    target_scores, target_boxes, weights, _ = nothing
     target_scores[has, kinds[objects[has]]] = score[has]
     target_boxes[has] = corners[objects[has]]
     weights[has] = score[has]
@@ -119,8 +120,8 @@ def match_anchors(
 ) -> AnchorMatch:
     """Match objects with the anchors of a layer whose sides differ from theirs by less than a factor, in the cell of the centre.
 
-    So YOLOv5 does. The nearer neighbour of the cell answers too, along x and along y, where the layer has it. A centre beyond an edge
-    counts as on it.
+    So YOLOv5 does. The nearer neighbour of the cell answers too, along x and along y, where the layer has it. A centre beyond an
+    edge counts as on it.
 
     Args:
         targets: [M, 5], class, left, top, right, bottom in pixels; a class below 0 fills up.
@@ -148,8 +149,8 @@ def match_anchors(
         left, above = (at % 1 < 0.5).T
         beside, level = x + np.where(left, -1, 1), y + np.where(above, -1, 1)
         middle_x, middle_y = (at % 1 == 0.5).T
-        cells.append(tuple(v[~middle_x] for v in (which, y, beside, objects)))  # type: ignore[arg-type]
-        cells.append(tuple(v[~middle_y] for v in (which, level, x, objects)))  # type: ignore[arg-type]
+        cells.append(tuple(v[~middle_x] for v in (which, y, beside, objects)))
+        cells.append(tuple(v[~middle_y] for v in (which, level, x, objects)))
     anchor, row, column, number = (np.concatenate(parts) for parts in zip(*cells, strict=True))
     inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
     return AnchorMatch(anchor[inside], row[inside], column[inside], number[inside])
@@ -174,8 +175,8 @@ def match_priors(
 ) -> PriorMatch:
     """Match each prior with the object that it overlaps most, where that is at least a threshold.
 
-    Liu et al., "SSD: Single Shot MultiBox Detector", 2016. The best prior of each object answers for it, however small their overlap
-    is; each object has one of its own, the pair of the largest overlap first.
+    Liu et al., "SSD: Single Shot MultiBox Detector", 2016. The best prior of each object answers for it, however small their
+    overlap is; each object has one of its own, the pair of the largest overlap first.
 
     Args:
         targets: [M, 5], class, left, top, right, bottom; a class below 0 fills up.
@@ -206,11 +207,18 @@ def match_priors(
 
 
 def detr_costs(
-    logits: Array, boxes: Array, targets: Array, classes: float = 1.0, distance: float = 5.0, overlap: float = 2.0, sigmoid: bool = False
+    logits: Array,
+    boxes: Array,
+    targets: Array,
+    classes: float = 1.0,
+    distance: float = 5.0,
+    overlap: float = 2.0,
+    sigmoid: bool = False,
 ) -> Array:
     """Compute what it costs that a query answers for an object: its class, the distance of the boxes, and their overlap.
 
-    Carion et al., "End-to-End Object Detection with Transformers", 2020: - classes p[class] + distance |box - target| - overlap giou.
+    Carion et al., "End-to-End Object Detection with Transformers", 2020: - classes p[class] + distance |box - target| - overlap
+    giou.
 
     Args:
         logits: [Q, C], where a last class of no object may be among the C.
@@ -271,11 +279,11 @@ def hungarian(costs: Array) -> tuple[Array, Array]:
         raise OnnxGradError("the assignment of queries needs the package scipy. Install onnxgrad[detection].") from error
     costs = np.asarray(costs, np.float64)
     if not np.isfinite(costs).all():
-        raise DataError("a cost of the assignment is not finite: the model gives boxes or scores that are not. Lower the learning rate.")
+        raise DataError(
+            "a cost of the assignment is not finite: the model gives boxes or scores that are not. Lower the learning rate."
+        )
     rows, columns = linear_sum_assignment(costs)
     return rows, columns
-
-
 
 
 def _classes(truth: Array, classes: int) -> Array:

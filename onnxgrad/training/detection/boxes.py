@@ -1,7 +1,7 @@
 """Arithmetic of boxes in numpy: overlaps, forms, and suppression of boxes that overlap better ones.
 
-A box is left, top, right, bottom; its area is (right - left) (bottom - top), and a side that is negative counts as 0. A detection is a
-row of class, score and box; an object of a picture, its truth, is a row of class and box. A class below 0 fills a column up.
+A box is left, top, right, bottom; its area is (right - left) (bottom - top), and a side that is negative counts as 0. A detection
+is a row of class, score and box; an object of a picture, its truth, is a row of class and box. A class below 0 fills a column up.
 
 Tests: tests/training/detection/test_boxes.py.
 """
@@ -122,7 +122,9 @@ def objects_of(targets: Array) -> Array:
     return rows[rows[:, 0] >= 0]
 
 
-def suppress(boxes: Array, scores: Array, iou_threshold: float = 0.5, score_threshold: float | None = None, most: int | None = None) -> Array:
+def suppress(
+    boxes: Array, scores: Array, iou_threshold: float = 0.5, score_threshold: float | None = None, most: int | None = None
+) -> Array:
     """Choose the boxes of one class, the best first, that overlap no better one by more than a threshold.
 
     So does NonMaxSuppression of ONNX: of equal scores the first box comes first, a score counts above its threshold, and an overlap

@@ -1,9 +1,9 @@
 """Losses of detectors and of masks, as formulas in the graph.
 
-Each is a sum over elements and a weight that the sum is divided by, both of which add up over the parts of a batch, so that micro-batches
-and ranks give the loss of the whole batch. Terms that share one ``divisor`` take one backward pass where gradients are accumulated.
-What needs the whole picture, such as which anchor answers for which object, is computed on the host and fed as columns
-(``onnxgrad.training.detection.assignment``).
+Each is a sum over elements and a weight that the sum is divided by, both of which add up over the parts of a batch, so that
+micro-batches and ranks give the loss of the whole batch. Terms that share one ``divisor`` take one backward pass where gradients
+are accumulated. What needs the whole picture, such as which anchor answers for which object, is computed on the host and fed as
+columns (``onnxgrad.training.detection.assignment``).
 """
 
 from __future__ import annotations
@@ -113,10 +113,10 @@ def box_iou_loss(
 ) -> Variable:
     """Compute 1 - overlap of boxes with their targets, as a weighted mean.
 
-    ``iou`` is the intersection over the union. ``giou`` takes away the share of the box around both that neither covers (Rezatofighi
-    et al. 2019), ``diou`` the squared distance of the centres over the squared diagonal of that box, ``ciou`` also the difference of
-    the angles of the diagonals (Zheng et al. 2020); its factor counts as a constant in the gradient.
-    A side that is negative counts as 0; where boxes touch, are equal or have no area, the gradient is finite.
+    ``iou`` is the intersection over the union. ``giou`` takes away the share of the box around both that neither covers
+    (Rezatofighi et al. 2019), ``diou`` the squared distance of the centres over the squared diagonal of that box, ``ciou`` also
+    the difference of the angles of the diagonals (Zheng et al. 2020); its factor counts as a constant in the gradient. A side
+    that is negative counts as 0; where boxes touch, are equal or have no area, the gradient is finite.
 
     Args:
         boxes: [..., 4], as left, top, right, bottom in any unit.
@@ -135,7 +135,7 @@ def box_iou_loss(
     if form not in ("iou", "giou", "diou", "ciou"):
         raise ArgumentError(f"box_iou_loss: form is 'iou', 'giou', 'diou' or 'ciou', not {form!r}.")
     for name, v in (("boxes", boxes), ("targets", targets)):
-        if v.dims is not None and (not v.dims or v.dims[-1] not in (4, None) and isinstance(v.dims[-1], int)):
+        if v.dims is not None and (not v.dims or (v.dims[-1] not in (4, None) and isinstance(v.dims[-1], int))):
             raise ArgumentError(f"box_iou_loss: {name} are [..., 4], left, top, right, bottom; not {v!r}. Reshape them.")
     op = Builder(boxes.block, key="box_iou_loss")
     each = op.Sub(1.0, _box_overlap(op, _wide(op, boxes), _wide(op, targets), form))
@@ -175,10 +175,14 @@ def _box_overlap(op: Builder, boxes: Variable, targets: Variable, form: str) -> 
 
 
 def _angle(op: Builder, width: Variable, height: Variable) -> Any:
-    """atan(width / height), 0 where both are 0; the smaller side over the larger one, so that nothing is divided by 0"""
-    larger = op.Max(width, height, op.constant(_EPSILON, width.dtype))
-    angle = op.Atan(op.Div(op.Min(width, height), larger))
-    return op.Where(op.Greater(width, height), op.Sub(math.pi / 2, angle), angle)
+    """atan(width / height), 0 where both are 0; the smaller side over the larger one, so that nothing is divided by 0.
+
+    Where chooses the sides: Min and Max would share the gradients of equal sides among both, which is none at all for a square.
+    """
+    is_wide = op.Greater(width, height)
+    smaller, larger = op.Where(is_wide, height, width), op.Where(is_wide, width, height)
+    angle = op.Atan(op.Div(smaller, op.Max(larger, _EPSILON)))
+    return op.Where(is_wide, op.Sub(math.pi / 2, angle), angle)
 
 
 def distribution_focal_loss(
@@ -186,7 +190,8 @@ def distribution_focal_loss(
 ) -> Variable:
     """Compute the cross-entropy of distances with the two bins around each, as a weighted mean over boxes.
 
-    Li et al., "Generalized Focal Loss", 2020: the target y between the bins l and l + 1 has the share l + 1 - y of l and y - l of l + 1.
+    Li et al., "Generalized Focal Loss", 2020: the target y between the bins l and l + 1 has the share l + 1 - y of l and y - l of
+    l + 1.
 
     Args:
         logits: [..., sides, bins], over the distances 0, 1, ..., bins - 1; softmax is applied here.
@@ -219,8 +224,8 @@ def distribution_focal_loss(
 def dice_loss(probabilities: Variable, targets: Variable, mask: Variable | None = None, epsilon: float = 1e-5) -> Variable:
     """Compute 1 - 2 sum(p t) / (sum(p) + sum(t)) over the pixels of each class of each example, and its mean.
 
-    Milletari et al., "V-Net", 2016. A class that is not there and was not predicted has the loss 0. ``nn.functional.dice_loss`` takes
-    class numbers, and sums over the classes as well.
+    Milletari et al., "V-Net", 2016. A class that is not there and was not predicted has the loss 0. ``nn.functional.dice_loss``
+    takes class numbers, and sums over the classes as well.
 
     Args:
         probabilities: [batch, classes, ...].
@@ -308,13 +313,11 @@ def _distances(mask: Array) -> Array:
     return nearest
 
 
-def balanced_bce_loss(
-    logits: Variable, targets: Variable, mask: Variable | None = None, negative_ratio: float = 3.0
-) -> Variable:
+def balanced_bce_loss(logits: Variable, targets: Variable, mask: Variable | None = None, negative_ratio: float = 3.0) -> Variable:
     """Compute the logistic loss of all positive pixels of a picture and of the negative ones with the largest loss.
 
-    Liao et al., "Real-time Scene Text Detection with Differentiable Binarization", 2020, who choose the negative pixels from the whole
-    batch; here each picture has its own, so that its loss does not depend on the others.
+    Liao et al., "Real-time Scene Text Detection with Differentiable Binarization", 2020, who choose the negative pixels from the
+    whole batch; here each picture has its own, so that its loss does not depend on the others.
 
     Args:
         logits: [batch, ...] of a map; the sigmoid is applied here.
@@ -346,7 +349,9 @@ def balanced_bce_loss(
     chosen = op.Min(wanted, op.ReduceSum(negative, [1], keepdims=1))
     size = op.Shape(each, start=1, end=2)
     hardest, _ = op.TopK(op.Mul(each, negative), size, axis=1, outputs=2)
-    place = op.Cast(op.Range(op.constant(0, dtype_of("int64")), op.Squeeze(size, [0]), op.constant(1, dtype_of("int64"))), to=each.dtype.number)
+    place = op.Cast(
+        op.Range(op.constant(0, dtype_of("int64")), op.Squeeze(size, [0]), op.constant(1, dtype_of("int64"))), to=each.dtype.number
+    )
     hard = op.Mul(hardest, op.Cast(op.Less(op.Unsqueeze(place, [0]), chosen), to=each.dtype.number))
     total = op.ReduceSum(op.Add(op.Mul(each, counts), hard), keepdims=0)
     return _over(op, total, op.ReduceSum(op.Add(positives, chosen), keepdims=0))

@@ -5,7 +5,6 @@ Tests: tests/training/metrics/test_detection.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +23,9 @@ _RECALLS = np.linspace(0, 1, 101)
 class AveragePrecision:
     """Collects detections and objects of pictures, and computes the mean average precision over classes.
 
-    In each picture the best detections of a class, 100 of them, take the objects of that class, the best score first: each the free
-    object that it overlaps most, by at least a threshold. Precision over recall, made falling, is averaged at 101 recalls (Lin et al.,
-    "Microsoft COCO", 2014). Of all objects together: what was added in several parts is what would be added in one.
+    In each picture the best detections of a class, 100 of them, take the objects of that class, the best score first: each the
+    free object that it overlaps most, by at least a threshold. Precision over recall, made falling, is averaged at 101 recalls
+    (Lin et al., "Microsoft COCO", 2014). Of all objects together: what was added in several parts is what would be added in one.
 
     Args:
         most: detections of a class in a picture that count.
@@ -35,7 +34,7 @@ class AveragePrecision:
         >>> metric = AveragePrecision()
         >>> detections = np.array([[0, 0.9, 0, 0, 10, 10], [0, 0.6, 50, 50, 60, 60]])
         >>> metric.add(detections, np.array([[0, 0, 0, 10, 9], [1, 20, 20, 40, 40]]))
-        >>> metric.value(0.5), round(metric.value(), 3)
+        >>> round(metric.value(0.5), 3), round(metric.value(), 3)
         (0.5, 0.45)
     """
 
@@ -68,13 +67,17 @@ class AveragePrecision:
             self._objects[kind] = self._objects.get(kind, 0) + len(objects)
 
     def of_classes(self, threshold: float | None = None) -> dict[int, float]:
-        """The average precision of each class that has objects, at one of the thresholds 0.50, 0.55, ..., 0.95, or over all of them."""
+        """Return the average precision of each class that has objects.
+
+        Args:
+            threshold: the least overlap, 0.50, 0.55, ..., 0.95; None for the mean over all of these.
+        """
         precisions = {kind: self._precision(kind) for kind, count in sorted(self._objects.items()) if count}
         at = slice(None) if threshold is None else [int(np.abs(_THRESHOLDS - threshold).argmin())]
         return {kind: float(precision[at].mean()) for kind, precision in precisions.items()}
 
     def value(self, threshold: float | None = None) -> float:
-        """The mean over classes that have objects, at one threshold, or over the ten from 0.50 to 0.95; NaN where there is no object."""
+        """Return the mean of ``of_classes``; NaN where there is no object."""
         values = list(self.of_classes(threshold).values())
         return float(np.mean(values)) if values else float("nan")
 
