@@ -81,7 +81,7 @@ class View:
         sides = clipped[:, 2:] - clipped[:, :2]
         areas = np.prod(corners[:, 2:] - corners[:, :2], axis=1)
         kept = (sides >= _LEAST_SIDE).all(axis=1) & (sides.prod(axis=1) >= _LEAST_SHARE * areas)
-        return np.concatenate([boxes[:, :1], clipped], axis=1)[kept]
+        return np.asarray(np.concatenate([boxes[:, :1], clipped], axis=1)[kept])
 
     def boxes_back(self, boxes: Array) -> Array:
         """Map boxes [n, 5] of (class, x1, y1, x2, y2) of the input to the picture, clipped at its edges."""
@@ -95,7 +95,7 @@ class View:
         return len(self.boxes(around[None])) == 1
 
     def image(self, image: Any, fill: Any, resample: int) -> Any:
-        """Draw a picture of Pillow into one of the input's size; ``fill`` is the value around it, ``resample`` the filter of Pillow."""
+        """Draw an image of Pillow into one of the input's size, through one of its filters; ``fill`` is the value around it."""
         from PIL import Image
 
         seen = image

@@ -81,15 +81,16 @@ class Boxes:
         self.shares = shares
 
     def original(self, row: int, picture: tuple[int, int]) -> Array:
-        """All boxes of a picture, float64 [n, 5], the ignored ones too: ``ignored[row]`` says which."""
-        if not self.shares:
-            return self.rows[row]
-        width, height = picture
-        return self.rows[row] * np.array([1, width, height, width, height], np.float64)
+        """The boxes of a picture that count, float64 [n, 5]."""
+        return self._in_pixels(self.rows[row][~self.ignored[row]], picture)
+
+    def left_out(self, row: int, picture: tuple[int, int]) -> Array:
+        """The boxes of a picture that do not count, float64 [n, 5]."""
+        return self._in_pixels(self.rows[row][self.ignored[row]], picture)
 
     def moved(self, row: int, view: View) -> Array:
         """The boxes that count and are seen, float32 [n, 5]."""
-        return view.boxes(self.original(row, view.picture)[~self.ignored[row]]).astype(np.float32)
+        return view.boxes(self.original(row, view.picture)).astype(np.float32)
 
     def stacked(self, values: Sequence[Array]) -> Array:
         """Float32 [batch, boxes, 5], filled up with rows of class -1 and zeros; at least one box long."""
@@ -100,6 +101,10 @@ class Boxes:
         chosen = [each[~left, 0] for each, left in zip(self.rows, self.ignored, strict=True)]
         numbers, counts = np.unique(np.concatenate([np.zeros(0), *chosen]).astype(np.int64), return_counts=True)
         return {int(number): int(count) for number, count in zip(numbers, counts, strict=True)}
+
+    def _in_pixels(self, boxes: Array, picture: tuple[int, int]) -> Array:
+        width, height = picture
+        return np.asarray(boxes * [1, width, height, width, height] if self.shares else boxes)
 
 
 class Regions:
@@ -125,8 +130,8 @@ class Regions:
         self.corners = max((len(region) for each in self.rows for region in each), default=4)
 
     def original(self, row: int, picture: tuple[int, int]) -> list[Array]:
-        """The corners of all regions of a picture; ``ignored[row]`` says which do not count."""
-        return self.rows[row]
+        """The corners of the regions of a picture that count."""
+        return [region for region, left_out in zip(self.rows[row], self.ignored[row], strict=True) if not left_out]
 
     def moved(self, row: int, view: View) -> Array:
         """Those that are seen, float32 [n, 1 + 2 * corners]: class 0, or -2 where it does not count, and x and y of each corner.
@@ -156,8 +161,8 @@ class Masks:
     Args:
         paths: of the mask of each picture, or of one file for each channel.
         read: gives the classes [height, width] of a file, with -1 for pixels that do not count.
-        channels: how many 0/1 channels a model takes instead of class numbers; 0 for class numbers. One channel is 1 where the class
-            is not 0, several are 1 where the class is theirs. Of several files, each is a channel.
+        channels: how many 0/1 channels a model takes instead of class numbers; 0 for class numbers. One channel is 1 where the
+            class is not 0, several are 1 where the class is theirs. Of several files, each is a channel.
         size: height and width of the model's mask, where that is not the size of its input.
 
     Raises:

@@ -36,9 +36,7 @@ def box_columns(header: Sequence[str]) -> tuple[tuple[str, ...], bool] | None:
     return None
 
 
-def read_box_table(
-    rows: Sequence[Mapping[str, Any]], path: Path, column: str, known: Sequence[str] | None = None
-) -> Listing:
+def read_box_table(rows: Sequence[Mapping[str, Any]], path: Path, column: str, known: Sequence[str] | None = None) -> Listing:
     """Read boxes from the rows of a table; several rows may name one picture, and a row without a box names a picture without one.
 
     Args:

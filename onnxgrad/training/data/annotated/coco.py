@@ -26,8 +26,8 @@ def is_coco(record: Any) -> bool:
 def read_coco(path: Path, known: Sequence[str] | None = None) -> Listing:
     """Read the boxes of a COCO file.
 
-    Classes are numbered from 0 in the order of the categories' ids. The pictures lie beside the file, or in ``images/`` beside it or
-    beside its folder, or in the folder of its name (``instances_val2017.json``: ``val2017/``). Boxes of crowds do not count.
+    Classes are numbered from 0 in the order of the categories' ids. The pictures lie beside the file, or in ``images/`` beside it
+    or beside its folder, or in the folder of its name (``instances_val2017.json``: ``val2017/``). Boxes of crowds do not count.
 
     Args:
         path: of the file.
@@ -44,7 +44,7 @@ def read_coco(path: Path, known: Sequence[str] | None = None) -> Listing:
     numbers = dict(zip(names, numbered(list(names.values()), known, where), strict=True))
     folders = _folders(path)
     rows: dict[Any, int] = {}
-    paths = []
+    paths: list[Path] = []
     for at, image in enumerate(record["images"]):
         field = f"{where}, images[{at}]"
         entry = _entry(image, field)

@@ -87,7 +87,9 @@ def as_box(corners: Iterable[Any], where: str) -> list[float]:
     if len(values) != 4:
         raise DataError(f"{where} has {len(values)} numbers, a box has 4. Correct it.")
     if values[2] < values[0] or values[3] < values[1]:
-        raise DataError(f"{where} ends before it begins: x from {values[0]:g} to {values[2]:g}, y from {values[1]:g} to {values[3]:g}.")
+        raise DataError(
+            f"{where} ends before it begins: x from {values[0]:g} to {values[2]:g}, y from {values[1]:g} to {values[3]:g}."
+        )
     return values
 
 

@@ -140,16 +140,16 @@ def read_masks(path: Path, colours: Colours | None = None, known: Sequence[str] 
     for file in paths:
         missing = next((layer for layer, stem in zip(layers, stems, strict=True) if file.stem not in stem), None)
         if missing is not None:
-            raise DataError(f"the picture {str(file)!r} has no mask of its name in {str(missing)!r}. Add it, or take the picture out.")
+            raise DataError(
+                f"the picture {str(file)!r} has no mask of its name in {str(missing)!r}. Add it, or take the picture out."
+            )
         files.append([stem[file.stem] for stem in stems])
     table = colours if colours is not None else colour_table_in(path)
     names = [folder.name for folder in subfolders] if subfolders else None if table is None else list(table)
     return mask_files(paths, files, table, names or (None if known is None else list(known)), path.name)
 
 
-def mask_files(
-    paths: list[Path], files: list[list[Path]], colours: Colours | None, names: list[str] | None, where: str
-) -> Listing:
+def mask_files(paths: list[Path], files: list[list[Path]], colours: Colours | None, names: list[str] | None, where: str) -> Listing:
     """List pictures and their mask files, after a look at some of these: which classes occur, and what 255 means."""
     chosen = sorted({round(at) for at in np.linspace(0, len(files) - 1, min(len(files), _LOOKED_AT))})
     plain = MaskFiles(colours)
@@ -194,7 +194,11 @@ def read_colours(path: Path) -> dict[str, tuple[int, int, int]]:
         lines = [(number, [cell.strip() for cell in row]) for number, row in enumerate(rows, 1) if any(row)]
         lines = lines[1:] if lines and not any(cell.isdecimal() for cell in lines[0][1]) else lines
     else:
-        lines = [(n, [*line.split(":")[:1], *":".join(line.split(":")[1:2]).split(",")]) for n, line in read_lines(path) if line[:1] != "#"]
+        lines = [
+            (n, [*line.split(":")[:1], *":".join(line.split(":")[1:2]).split(",")])
+            for n, line in read_lines(path)
+            if line[:1] != "#"
+        ]
     for number, cells in lines:
         where = f"{path.name}, line {number}"
         values = [int(cell) for cell in map(str.strip, cells[1:4]) if cell.isdecimal() and len(cell) < 4 and int(cell) < 256]

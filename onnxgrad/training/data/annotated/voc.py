@@ -28,9 +28,9 @@ def read_voc(path: Path, part: str = "train", known: Sequence[str] | None = None
     """Read the boxes of a folder of .xml files.
 
     The files lie in ``Annotations/``, the pictures in ``JPEGImages/`` or ``images/``, or all of them in the folder itself. Where
-    ``ImageSets/Main/`` lists the files of a part (``train.txt``, ``val.txt``), those are read, else all. Classes are numbered by the
-    alphabet. Corners count pixels from 1 and lie inside the box, so a box of one pixel is as large. Boxes marked as difficult do not
-    count.
+    ``ImageSets/Main/`` lists the files of a part (``train.txt``, ``val.txt``), those are read, else all. Classes are numbered by
+    the alphabet. Corners count pixels from 1 and lie inside the box, so a box of one pixel is as large. Boxes marked as difficult
+    do not count.
 
     Args:
         path: of the folder.

@@ -41,9 +41,11 @@ def read_yolo(path: Path, part: str = "train", known: Sequence[str] | None = Non
     where = path.name
     names = _names(record, where)
     if known is not None and list(known) != names:
-        raise DataError(f"{where} names the classes {names[:10]}, the training data {list(known)[:10]}. Give the same in one order.")
+        raise DataError(
+            f"{where} names the classes {names[:10]}, the training data {list(known)[:10]}. Give the same in one order."
+        )
     value = record.get(part)
-    entries = value if isinstance(value, list) else [value]
+    entries: list[Any] = value if isinstance(value, list) else [value]
     if not value or not all(isinstance(entry, str) for entry in entries):
         raise DataError(f"{where} has no {part!r} that names a folder of pictures; it has {sorted(map(str, record))}. Add it.")
     base = record.get("path")
@@ -79,7 +81,9 @@ def _listed(paths: list[Path], names: list[str]) -> Listing:
     largest = int(max((each[:, 0].max() for each in boxes if len(each)), default=-1))
     empty = sum(not len(each) for each in boxes)
     if largest < 0:
-        raise DataError(f"no picture beside {str(paths[0])!r} has a file of boxes: that of images/a.jpg is labels/a.txt. Write them.")
+        raise DataError(
+            f"no picture beside {str(paths[0])!r} has a file of boxes: that of images/a.jpg is labels/a.txt. Write them."
+        )
     remarks = [f"{empty} of {len(paths)} pictures have no boxes."] if empty else []
     return Listing(paths, Boxes(boxes, shares=True), names or [str(number) for number in range(largest + 1)], remarks)
 
@@ -161,7 +165,9 @@ def _pictures(entry: str, path: Path, base: str, field: str) -> list[Path]:
     except (OSError, ValueError):
         place = None
     if place is None:
-        raise DataError(f"{field}: there is no {str(entry)[:80]!r} beside the file{' or in ' + repr(base) if base else ''}. Correct it.")
+        raise DataError(
+            f"{field}: there is no {str(entry)[:80]!r} beside the file{' or in ' + repr(base) if base else ''}. Correct it."
+        )
     if place.is_dir():
         return sorted(images_in(place))
     lines = read_lines(place)
