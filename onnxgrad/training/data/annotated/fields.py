@@ -45,8 +45,9 @@ def read_json(path: Path) -> Any:
     Raises:
         DataError: if it is none.
     """
+    text = read_text(path)
     try:
-        return json.loads(read_text(path))
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{str(path)!r} is no JSON ({str(error)[:200]}). Write it anew.") from error
 
