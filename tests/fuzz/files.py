@@ -198,7 +198,9 @@ def _takes(kind: str, *paths: str) -> Callable[[Path], Any]:
 def _write_box_table(folder: Path) -> None:
     shutil.copytree(SETS / "coco" / "images", folder, dirs_exist_ok=True)
     rows = [["000.png", "bus", 27, 1, 44, 19], ["000.png", "car", 32, 16, 43, 29], ["002.png", "", "", "", "", ""]]
-    (folder / "boxes.csv").write_text("\n".join(",".join(map(str, row)) for row in (["path", "class", "x1", "y1", "x2", "y2"], *rows)))
+    (folder / "boxes.csv").write_text(
+        "\n".join(",".join(map(str, row)) for row in (["path", "class", "x1", "y1", "x2", "y2"], *rows))
+    )
 
 
 def _write_coloured(folder: Path) -> None:

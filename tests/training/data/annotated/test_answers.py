@@ -94,7 +94,9 @@ def test_boxes_in_shares_and_counts():
 
 
 def test_regions_with_fewer_corners_repeat_the_last():
-    regions = Regions([[np.array([[0, 0], [8, 0], [8, 8.0]]), np.array([[0, 0], [8, 0], [8, 8], [0, 8.0]])]], [np.array([False] * 2)])
+    regions = Regions(
+        [[np.array([[0, 0], [8, 0], [8, 8.0]]), np.array([[0, 0], [8, 0], [8, 8], [0, 8.0]])]], [np.array([False] * 2)]
+    )
     moved = regions.moved(0, view_of((8, 8), (8, 8)))
     assert moved[0].tolist() == [0, 0, 0, 8, 0, 8, 8, 8, 8] and moved.shape == (2, 9)
     assert regions.as_boxes().original(0, (8, 8)).tolist() == [[0, 0, 0, 8, 8]] * 2

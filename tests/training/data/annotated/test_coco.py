@@ -68,7 +68,10 @@ def at(*keys, value=None):
         (at("annotations", 3, "bbox", value=[1, 2, "wide", 4]), r"annotations\[3\].bbox is 'wide', which is no number"),
         (at("annotations", 3, "bbox", value=[1, 2, float("inf"), 4]), r"annotations\[3\].bbox is 'inf'"),
         (at("annotations", 2, "image_id", value=5), r"annotations\[2\].image_id is 5, which no image has"),
-        (at("annotations", 2, "category_id", value=[1]), r"annotations\[2\].category_id is '\[1\]', which is no number of an entry"),
+        (
+            at("annotations", 2, "category_id", value=[1]),
+            r"annotations\[2\].category_id is '\[1\]', which is no number of an entry",
+        ),
         (at("annotations", 2, "category_id", value=3), r"annotations\[2\].category_id is 3, which no category has"),
         (at("annotations", 2, value=7), r"annotations\[2\] is '7', not an object"),
         (at("images", 1, "file_name", value="gone.png"), r"images\[1\].file_name: there is no file 'gone.png' in "),
@@ -91,5 +94,3 @@ def test_files_that_are_none(tmp_path, content):
     (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(DataError, match=r"a\.json"):
         read_coco(tmp_path / "a.json")
-
-

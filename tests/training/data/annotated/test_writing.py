@@ -41,7 +41,14 @@ def test_scores_of_one_class_are_compared_with_the_threshold():
 
 def test_the_palette_is_that_of_voc():
     palette = np.reshape(mask_palette(256), (256, 3))
-    assert palette[[0, 1, 2, 3, 15, 255]].tolist() == [[0, 0, 0], [128, 0, 0], [0, 128, 0], [128, 128, 0], [192, 128, 128], [224, 224, 192]]
+    assert palette[[0, 1, 2, 3, 15, 255]].tolist() == [
+        [0, 0, 0],
+        [128, 0, 0],
+        [0, 128, 0],
+        [128, 128, 0],
+        [192, 128, 128],
+        [224, 224, 192],
+    ]
     assert len(np.unique(palette, axis=0)) == 256
 
 
