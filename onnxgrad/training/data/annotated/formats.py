@@ -14,7 +14,7 @@ from onnxgrad.errors import DataError, FileError
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.annotated.answers import Listing
 from onnxgrad.training.data.annotated.coco import read_coco
-from onnxgrad.training.data.annotated.masks import mask_folders, read_colours, read_masks
+from onnxgrad.training.data.annotated.masks import MaskFiles, mask_folders, read_colours, read_masks
 from onnxgrad.training.data.annotated.text_regions import is_label_file, read_icdar, read_label_file
 from onnxgrad.training.data.annotated.voc import read_voc
 from onnxgrad.training.data.annotated.yolo import read_yolo, read_yolo_folder
@@ -35,7 +35,11 @@ class Format(NamedTuple):
 
 
 def format_at(
-    path: Path, part: str = "train", kind: str | None = None, colours: Mapping[str, Sequence[int]] | str | Path | None = None
+    path: Path,
+    part: str = "train",
+    kind: str | None = None,
+    colours: Mapping[str, Sequence[int]] | str | Path | None = None,
+    recorded: MaskFiles | None = None,
 ) -> Format | None:
     """Find out the format of the answers of pictures at a path; None for class folders, tables and plain pictures.
 
@@ -45,6 +49,7 @@ def format_at(
         part: ``"train"``, ``"val"`` or ``"test"``, of formats that hold several.
         kind: ``"boxes"``, ``"mask"`` or ``"regions"``, to choose among those of a folder; None for the first.
         colours: red, green and blue by class, or a file of them, for masks in colours.
+        recorded: how the masks of the training data hold classes, for masks.
 
     Raises:
         DataError: if ``colours`` cannot be read.
@@ -54,7 +59,7 @@ def format_at(
     if path.is_file():
         candidates = [_of_file(path, part)]
     elif path.is_dir():
-        candidates = _of_folder(path, part, colours)
+        candidates = _of_folder(path, part, colours, recorded)
     else:
         return None
     fitting = [each for each in candidates if each is not None and kind in (None, each.kind)]
@@ -71,7 +76,9 @@ def _of_file(path: Path, part: str) -> Format | None:
     return None
 
 
-def _of_folder(path: Path, part: str, colours: Mapping[str, Sequence[int]] | None) -> list[Format | None]:
+def _of_folder(
+    path: Path, part: str, colours: Mapping[str, Sequence[int]] | None, recorded: MaskFiles | None
+) -> list[Format | None]:
     """The formats of a folder, the plainest signs first"""
     formats: list[Format | None] = []
     described = sorted(file for suffix in ("yaml", "yml") for file in path.glob(f"*.{suffix}") if file.is_file())
@@ -88,7 +95,7 @@ def _of_folder(path: Path, part: str, colours: Mapping[str, Sequence[int]] | Non
     if any(path.glob("gt_*.txt")) or any(path.glob("*/gt_*.txt")):
         formats.append(Format("ICDAR", "regions", path, lambda known: read_icdar(path)))
     if mask_folders(path) is not None:
-        formats.append(Format("masks", "mask", path, partial(read_masks, path, colours)))
+        formats.append(Format("masks", "mask", path, partial(read_masks, path, colours, recorded=recorded)))
     elif (path / "images").is_dir() and any((path / "labels").rglob("*.txt")):
         formats.append(Format("YOLO", "boxes", path, partial(read_yolo_folder, path)))
     return formats

@@ -111,7 +111,9 @@ def mask_folders(path: Path) -> tuple[Path, Path] | None:
     return None
 
 
-def read_masks(path: Path, colours: Colours | None = None, known: Sequence[str] | None = None) -> Listing:
+def read_masks(
+    path: Path, colours: Colours | None = None, known: Sequence[str] | None = None, recorded: MaskFiles | None = None
+) -> Listing:
     """Read a folder of pictures and one of masks, each mask of the name of its picture (or with ``_mask`` behind it).
 
     A folder of masks with a sub-folder for each class gives 0/1 channels, in the order of the alphabet.
@@ -120,6 +122,7 @@ def read_masks(path: Path, colours: Colours | None = None, known: Sequence[str] 
         path: of the folder that holds both.
         colours: of the classes, for masks in colours; None for those of a file in the folder (``COLOUR_TABLES``).
         known: names of classes by number, of the training data.
+        recorded: how the masks of the training data hold classes; None to find out.
 
     Raises:
         DataError: naming the picture without a mask, or the file that cannot be read.
@@ -146,11 +149,22 @@ def read_masks(path: Path, colours: Colours | None = None, known: Sequence[str] 
         files.append([stem[file.stem] for stem in stems])
     table = colours if colours is not None else colour_table_in(path)
     names = [folder.name for folder in subfolders] if subfolders else None if table is None else list(table)
-    return mask_files(paths, files, table, names or (None if known is None else list(known)), path.name)
+    return mask_files(paths, files, table, names or (None if known is None else list(known)), path.name, recorded)
 
 
-def mask_files(paths: list[Path], files: list[list[Path]], colours: Colours | None, names: list[str] | None, where: str) -> Listing:
-    """List pictures and their mask files, after a look at some of these: which classes occur, and what 255 means."""
+def mask_files(
+    paths: list[Path],
+    files: list[list[Path]],
+    colours: Colours | None,
+    names: list[str] | None,
+    where: str,
+    recorded: MaskFiles | None = None,
+) -> Listing:
+    """List pictures and their mask files, after a look at some of these: which classes occur, and what 255 means.
+
+    ``recorded`` says so of the training data, and counts.
+    """
+    colours = recorded.colours if colours is None and recorded is not None else colours
     chosen = sorted({round(at) for at in np.linspace(0, len(files) - 1, min(len(files), _LOOKED_AT))})
     plain = MaskFiles(colours)
     values: set[int] = set()
@@ -160,7 +174,8 @@ def mask_files(paths: list[Path], files: list[list[Path]], colours: Colours | No
             values |= set(np.unique(np.asarray(image)).astype(np.int64).tolist())
         else:
             values |= set(np.unique(plain.classes_of(image, str(file))).tolist())
-    binary = colours is None and values <= {0, _VOID} and _VOID in values
+    binary = values <= {0, _VOID} and _VOID in values if recorded is None else recorded.binary
+    binary = binary and colours is None
     channels = len(files[0]) if len(files[0]) > 1 else 0
     remarks = []
     if binary:
