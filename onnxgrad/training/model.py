@@ -22,7 +22,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.loss_terms import loss_terms
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.derived_inputs import DerivedInputs, read_by_loss
-from onnxgrad.training.data.feed import check_labels, checked_batch, output_shapes
+from onnxgrad.training.data.feed import check_labels, checked_batch, ignoring, output_shapes
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.detection.objective import ASSIGNED, DetectionLoss
@@ -142,6 +142,7 @@ class Model:
         """
         self.name_unused(batch.keys() - {*self.columns, *self.derived.read})
         feed = checked_batch(self.derived.complete(batch), [*self.inputs, *self.labels])
+        feed = ignoring(feed, self.terms, self.outputs)
         if self.teacher is not None:
             feed[COLUMN] = self.teacher.answer(feed, self.outputs[0].dims)
         if self.detection is not None:
