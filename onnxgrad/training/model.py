@@ -21,6 +21,7 @@ from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.loss_terms import loss_terms
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.data.annotated.answers import IGNORED
 from onnxgrad.training.data.derived_inputs import DerivedInputs, read_by_loss
 from onnxgrad.training.data.feed import check_labels, checked_batch, ignoring, output_shapes
 from onnxgrad.training.data.rows import Batch
@@ -143,6 +144,10 @@ class Model:
         self.name_unused(batch.keys() - {*self.columns, *self.derived.read})
         feed = checked_batch(self.derived.complete(batch), [*self.inputs, *self.labels])
         feed = ignoring(feed, self.terms, self.outputs)
+        for term in self.terms:
+            labels = feed.get(term.target)
+            if term.loss == "cross_entropy" and labels is not None and labels.ndim > 2:
+                feed[term.target] = np.where(labels == IGNORED, -100, labels)  # pixels that do not count
         if self.teacher is not None:
             feed[COLUMN] = self.teacher.answer(feed, self.outputs[0].dims)
         if self.detection is not None:

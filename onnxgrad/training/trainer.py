@@ -218,7 +218,7 @@ class Trainer(TrainingSteps):
         self._norms: Variable | None = None
         self.step_weights: dict[str, float] = {}
         """What the loss and the metrics of the last step count, where these are not its examples."""
-        self._class_names: Mapping[str, Sequence[str]] = {}
+        self._class_names: Mapping[str, Sequence[str]] = {} if detection is None else detection.class_names
 
     # Building --------------------------------------------------------------------------------------------------------
 
@@ -473,7 +473,9 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        source, held_out, notes = open_both(data, validation, self.model.spec, self.model.class_column, self.seed)
+        source, held_out, notes = open_both(
+            data, validation, self.model.spec, self.model.class_column, self.seed, self._class_names or None
+        )
         self.remarks += notes
         self._class_names = dict(source.classes) or self._class_names
         for term in self.terms:

@@ -75,14 +75,21 @@ def _opened(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | 
 
 
 def open_both(
-    data: Any, validation: Any, wanted: DataSpec, target: str | None = None, seed: int = 0
+    data: Any,
+    validation: Any,
+    wanted: DataSpec,
+    target: str | None = None,
+    seed: int = 0,
+    classes: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Rows | Stream, Rows | Stream | None, list[str]]:
     """Training and validation data, the latter also as a share of the former, and lines on both.
+
+    ``classes`` are names by number, by target column, where the model has its own.
 
     Raises:
         DataError, ArgumentError: as ``open_data`` and ``split`` do.
     """
-    source = open_data(data, wanted)
+    source = open_data(data, wanted, classes)
     notes = [] if source is data else list(source.remarks)
     uneven = None if target is None or source is data else imbalance(source, target)
     if uneven is not None:

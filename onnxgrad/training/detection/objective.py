@@ -26,7 +26,7 @@ from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.detection.assignment import detr_costs, hungarian, match_priors, task_aligned
 from onnxgrad.training.detection.boxes import suppress
 from onnxgrad.training.detection.geometry import Geometry, Probe
-from onnxgrad.training.detection.heads import Channels, DetectorHead, MapHead, require_head
+from onnxgrad.training.detection.heads import Channels, DetectorHead, MapHead, class_names, require_head
 from onnxgrad.training.losses.detection import (
     balanced_bce_loss,
     box_iou_loss,
@@ -94,6 +94,10 @@ class DetectionLoss:
             shape = (None, None, self.head.classes + 10)
             output = self.head.scores[0].tensor.name
         self.term = Term(self._loss, output, ASSIGNED, dtype="float32", shape=shape)
+        names = class_names(program)
+        fits = isinstance(self.head, DetectorHead) and names is not None and len(names) == self.head.classes
+        self.class_names = {self.column: names} if fits and names is not None else {}
+        """The names of the classes that the file has, by column: data with names takes its numbers."""
         self.remarks = [f"the model is {self.head.description}."]
 
     @property

@@ -18,7 +18,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["Activation", "activation_before", "hidden_activation"]
+__all__ = ["Activation", "activation_before", "argmax_before", "hidden_activation"]
 
 _ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid")
 _MOVES = VIEWS | {"Cast", "Transpose", "Dropout"}
@@ -37,6 +37,21 @@ def _before_moves(y: Variable) -> tuple[Operator | None, list[Operator]]:
         moves.insert(0, at)
         at = None if at.inputs[0] is None else _unrounded(at.inputs[0].op)
     return at, moves
+
+
+def argmax_before(y: Variable) -> Operator | None:
+    """The ArgMax that produced class numbers, if nothing but their type and shape changed since.
+
+    Example:
+        >>> from onnx import parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 5] x) => (int64[N] y) { y = ArgMax<axis=1, keepdims=0>(x) }'
+        >>> argmax_before(onnxgrad.from_onnx(parser.parse_model(text)).outputs[0]).type
+        'ArgMax'
+    """
+    at = y.op
+    while at is not None and at.domain == "" and at.type in VIEWS | {"Cast"} and at.inputs[0] is not None:
+        at = at.inputs[0].op
+    return at if at is not None and at.domain == "" and at.type == "ArgMax" else None
 
 
 def hidden_activation(y: Variable) -> tuple[Operator, str] | None:
