@@ -74,10 +74,6 @@ class Probe:
             self.names.append((copy.name, fed.name))
         self._known: dict[tuple[int, int], Geometry] = {}
 
-    def size_of(self, shape: tuple[int, ...]) -> tuple[int, int]:
-        """Height and width of images of this shape."""
-        return (shape[2], shape[3]) if self.layout == "CHW" else (shape[1], shape[2])
-
     def geometry(self, size: tuple[int, int] | None = None) -> Geometry:
         """The anchors of an image of some height and width; of the file's own size, or one that is tried, where that is None.
 

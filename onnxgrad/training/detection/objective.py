@@ -22,6 +22,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import DataError, OnnxGradError
 from onnxgrad.internal.losses import bounded_logistic
+from onnxgrad.training.data.preparing import image_input
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.detection.assignment import detr_costs, hungarian, match_priors, task_aligned
 from onnxgrad.training.detection.boxes import suppress
@@ -83,6 +84,9 @@ class DetectionLoss:
         self.column, self.executor = column or BOXES, executor
         self.names: dict[str, str] = {}
         """The tensors that the assignment reads, by what they are."""
+        self._maps: dict[tuple[int, int], tuple[int, int]] = {}
+        """Height and width of a map of text by those of images."""
+        self.image, self.layout, _ = image_input(program.inputs)
         if isinstance(self.head, MapHead):
             self.probe = None
             dims = self.head.logits.dims
@@ -112,6 +116,11 @@ class DetectionLoss:
         """Names of what ``answer`` and ``detections`` read of the program."""
         return list(self.names.values())
 
+    def _size(self, feed: Batch) -> tuple[int, int]:
+        """Height and width of the images of a batch"""
+        shape = feed[self.image.name].shape
+        return (shape[2], shape[3]) if self.layout == "CHW" else (shape[1], shape[2])
+
     # The host ----------------------------------------------------------------------------------------------------------
 
     def answer(self, feed: Batch, boxes: Array, program: Program, scope: Scope | None = None) -> Array:
@@ -127,13 +136,18 @@ class DetectionLoss:
             DataError: if an object has a class that the model has not, or a box without extent.
         """
         if self.probe is None:
-            shape = next(iter(feed.values())).shape
-            return shrunk_regions(boxes, (shape[2], shape[3]) if shape[1] in (1, 3) else (shape[1], shape[2]))
+            check_boxes(boxes, 1, self.column)
+            size = self._size(feed)
+            if size not in self._maps:
+                (logits,) = self.executor.run(program, feed, self.reads, scope=scope)
+                self._maps[size] = (logits.shape[2], logits.shape[3])
+            rows, columns = self._maps[size]
+            return shrunk_regions(boxes * [1, *[columns / size[1], rows / size[0]] * 2], (rows, columns))
         assert isinstance(self.head, DetectorHead)
         check_boxes(boxes, self.head.classes, self.column)
         fetched = self.executor.run(program, feed, self.reads, scope=scope)
         raw = dict(zip(self.names, fetched, strict=True))
-        size = self.probe.size_of(feed[self.probe.image.name].shape)
+        size = self._size(feed)
         geometry = self.probe.geometry(size)
         scale = np.array([geometry.unit[0] / size[1], geometry.unit[1] / size[0]] * 2)
         rows = []
@@ -193,11 +207,13 @@ class DetectionLoss:
             most: detections of a picture.
         """
         arrays = dict(zip(self.names, raw, strict=True))
+        size = self._size(feed)
         if self.probe is None:
-            return [regions_of(p[0]) for p in _sigmoid(arrays["logits"])]
+            maps = _sigmoid(arrays["logits"])
+            factors = [1, 1, *[size[1] / maps.shape[3], size[0] / maps.shape[2]] * 2]
+            return [regions_of(p[0]) * factors for p in maps]
         head = self.head
         assert isinstance(head, DetectorHead)
-        size = self.probe.size_of(feed[self.probe.image.name].shape)
         unit = self.probe.geometry(size).unit
         scale = np.array([size[1] / unit[0], size[0] / unit[1]] * 2)
         pictures = []
