@@ -18,7 +18,7 @@ from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
-from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, LossName, alignment_loss, class_loss, takes_logits
+from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, LossName, alignment_loss, class_loss, classes_exclude, takes_logits
 from onnxgrad.training.surgery.activations import Activation
 
 __all__ = ["Attached", "Term", "as_terms", "attach", "output_of"]
@@ -255,7 +255,7 @@ def output_of(program: Program, name: str | None, remarks: list[str]) -> Variabl
 def _target_type(loss: str, output: Variable, layout: str | None) -> tuple[DType, tuple[Dim, ...] | None]:
     """Element type and dimensions of the target column of a loss"""
     dims = output.dims
-    if loss == "cross_entropy" and layout != "NTC":
+    if (loss == "cross_entropy" and layout != "NTC") or (loss == "dice" and classes_exclude(output)):
         return dtype_of("int64"), None if dims is None else (*dims[:1], *dims[2:])
     if loss in ("cross_entropy", "causal_lm"):
         return dtype_of("int64"), None if dims is None else dims[:-1]
