@@ -20,7 +20,7 @@ from onnxgrad.training.losses.terms import Term
 __all__ = ["check_labels", "checked_batch", "doubted_logits", "ignoring", "output_shapes"]
 
 Array = np.ndarray[Any, Any]
-_CLASSES = ("causal_lm", "cross_entropy", "ctc")
+_CLASSES = ("causal_lm", "cross_entropy", "ctc", "dice")
 
 
 def checked_batch(batch: dict[str, Any], variables: Sequence[Variable]) -> Batch:
@@ -82,7 +82,7 @@ def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any,
     """
     for term, dims in zip(terms, shapes, strict=True):
         name = term.target
-        if term.loss not in _CLASSES:
+        if term.loss not in _CLASSES or feed[name].dtype.kind == "f":  # masks of single classes
             continue
         last, labels = dims[-1], feed[name]
         if term.loss == "causal_lm" and not (labels[:, 1:] != -100).any():
@@ -114,7 +114,7 @@ def output_shapes(
     shapes = []
     for term, layout, v in zip(terms, layouts, outputs, strict=True):
         dims = list(v.dims or (None, None, None))
-        axis = 1 if term.loss == "cross_entropy" and layout != "NTC" else -1
+        axis = 1 if term.loss in ("cross_entropy", "dice") and layout != "NTC" else -1
         if term.loss in _CLASSES and not isinstance(dims[axis], int):
             dims[axis] = run(v.name, feed).shape[axis]
         if axis == 1:

@@ -14,7 +14,7 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["centre_form", "corner_form", "generalized_overlaps", "objects_of", "overlaps", "suppress"]
+__all__ = ["centre_form", "corner_form", "covered", "generalized_overlaps", "objects_of", "overlaps", "suppress"]
 
 Array = np.ndarray[Any, Any]
 
@@ -35,6 +35,27 @@ def overlaps(boxes: Array, others: Array) -> Array:
     """
     common, union = _areas(boxes, others)
     shares: Array = common / np.where(union > 0, union, 1.0)
+    return shares
+
+
+def covered(boxes: Array, regions: Array) -> Array:
+    """Compute the share of the area of each box that lies within each region, and 0 where the box has no area.
+
+    Args:
+        boxes: [A, 4].
+        regions: [B, 4].
+
+    Returns:
+        float64 [A, B].
+
+    Example:
+        >>> covered(np.array([[0, 0, 2, 2]]), np.array([[1, 0, 9, 9]]))
+        array([[0.5]])
+    """
+    corners = np.asarray(boxes, np.float64)
+    common, _ = _areas(boxes, regions)
+    areas = np.maximum(corners[:, 2:] - corners[:, :2], 0.0).prod(axis=1)[:, None]
+    shares: Array = common / np.where(areas > 0, areas, 1.0)
     return shares
 
 

@@ -18,7 +18,7 @@ from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
-from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, LossName, alignment_loss, class_loss, takes_logits
+from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, LossName, alignment_loss, class_loss, classes_exclude, takes_logits
 from onnxgrad.training.surgery.activations import Activation, argmax_before
 
 __all__ = ["Attached", "Term", "as_terms", "attach", "output_of"]
@@ -173,7 +173,7 @@ def _before_decisions(op: Builder, term: Term, output: Variable, notes: list[str
         moved: Variable = op.Transpose(scores, perm=[0, axis % scores.rank, *others])
         return moved
     joined = output.op
-    if term.loss == "bce_with_logits" and joined is not None and joined.domain == "" and joined.type == "Concat":
+    if term.loss in ("bce_with_logits", "focal", "dice", "boundary") and joined is not None and joined.domain == "" and joined.type == "Concat":
         parts = [Activation(v) for v in joined.inputs if v is not None]
         if all(part.kind == "Sigmoid" for part in parts):
             notes.append(f"{output.name} holds probabilities (it comes from {len(parts)} Sigmoids); the loss uses the logits before them.")
@@ -278,7 +278,7 @@ def output_of(program: Program, name: str | None, remarks: list[str]) -> Variabl
 def _target_type(loss: str, output: Variable, layout: str | None) -> tuple[DType, tuple[Dim, ...] | None]:
     """Element type and dimensions of the target column of a loss"""
     dims = output.dims
-    if loss == "cross_entropy" and layout != "NTC":
+    if (loss == "cross_entropy" and layout != "NTC") or (loss == "dice" and classes_exclude(output)):
         return dtype_of("int64"), None if dims is None else (*dims[:1], *dims[2:])
     if loss in ("cross_entropy", "causal_lm"):
         return dtype_of("int64"), None if dims is None else dims[:-1]

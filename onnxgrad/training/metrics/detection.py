@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import DataError
-from onnxgrad.training.detection.boxes import objects_of, overlaps
+from onnxgrad.training.detection.boxes import covered, objects_of, overlaps
 
 __all__ = ["AveragePrecision"]
 
 Array = np.ndarray[Any, Any]
 
 _THRESHOLDS = np.linspace(0.5, 0.95, 10)
+_LEAST = np.minimum(_THRESHOLDS, 1 - 1e-10)
 _RECALLS = np.linspace(0, 1, 101)
 
 
@@ -42,14 +43,17 @@ class AveragePrecision:
         self.most = most
         self._scores: dict[int, list[Array]] = {}
         self._right: dict[int, list[Array]] = {}
+        self._wrong: dict[int, list[Array]] = {}
         self._objects: dict[int, int] = {}
 
-    def add(self, detections: Array, targets: Array) -> None:
+    def add(self, detections: Array, targets: Array, crowds: Array | None = None) -> None:
         """Match the detections of a picture with its objects.
 
         Args:
             detections: [D, 6], class, score, left, top, right, bottom; a class below 0 fills up.
             targets: [M, 5], class, left, top, right, bottom; a class below 0 fills up.
+            crowds: regions of that form whose objects are not told apart, or are too hard: a detection that takes no object, and
+                lies within one by a threshold of its own area, counts neither as right nor as wrong.
 
         Raises:
             DataError: if a score is not a number.
@@ -58,12 +62,15 @@ class AveragePrecision:
         rows = rows[rows[:, 0] >= 0]
         if not np.isfinite(rows[:, 1]).all():
             raise DataError("a detection has a score that is not a number. Look at the outputs of the model.")
-        truth = objects_of(targets)
+        truth, regions = objects_of(targets), objects_of(np.zeros((0, 5)) if crowds is None else crowds)
         for kind in np.union1d(rows[:, 0], truth[:, 0]).astype(np.int64).tolist():
             own, objects = rows[rows[:, 0] == kind], truth[truth[:, 0] == kind]
             own = own[np.argsort(-own[:, 1], kind="stable")[: self.most]]
             self._scores.setdefault(kind, []).append(own[:, 1])
-            self._right.setdefault(kind, []).append(_matched(overlaps(own[:, 2:], objects[:, 1:])))
+            right = _matched(overlaps(own[:, 2:], objects[:, 1:]))
+            within = covered(own[:, 2:], regions[regions[:, 0] == kind][:, 1:]).max(axis=1, initial=0.0)
+            self._right.setdefault(kind, []).append(right)
+            self._wrong.setdefault(kind, []).append(~right & (within < _LEAST[:, None]))
             self._objects[kind] = self._objects.get(kind, 0) + len(objects)
 
     def of_classes(self, threshold: float | None = None) -> dict[int, float]:
@@ -83,11 +90,11 @@ class AveragePrecision:
 
     def _precision(self, kind: int) -> Array:
         """The precision of a class at each recall, averaged, for each threshold"""
-        scores, right = np.concatenate(self._scores[kind]), np.concatenate(self._right[kind], axis=1)
-        order = np.argsort(-scores, kind="stable")
-        hits = np.cumsum(right[:, order], axis=1, dtype=np.float64)
+        order = np.argsort(-np.concatenate(self._scores[kind]), kind="stable")
+        counts = [np.concatenate(parts[kind], axis=1)[:, order] for parts in (self._right, self._wrong)]
+        hits, misses = (np.cumsum(each, axis=1, dtype=np.float64) for each in counts)
         recall = hits / self._objects[kind]
-        precision = hits / (np.arange(1, len(order) + 1) + np.spacing(1))
+        precision = hits / (hits + misses + np.spacing(1))
         precision = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
         means = np.zeros(len(_THRESHOLDS))
         for i in range(len(means)):
@@ -103,12 +110,11 @@ def _matched(shared: Array) -> Array:
     if not objects:
         return right
     free = np.ones((len(_THRESHOLDS), objects), bool)
-    thresholds = np.minimum(_THRESHOLDS, 1 - 1e-10)
     every = np.arange(len(_THRESHOLDS))
     for i in range(count):
         left = np.where(free, shared[i], -1.0)
         # of equal overlaps the last one, as COCO's tools have it
         best = objects - 1 - left[:, ::-1].argmax(axis=1)
-        right[:, i] = left[every, best] >= thresholds
+        right[:, i] = left[every, best] >= _LEAST
         free[every[right[:, i]], best[right[:, i]]] = False
     return right

@@ -13,7 +13,7 @@ import onnxgrad as og
 from onnxgrad import static
 from onnxgrad.core.interop.onnx_export import to_onnx
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.testing import evaluate
 from onnxgrad.training import Term, Trainer
 from onnxgrad.training.losses.detection import (
@@ -386,3 +386,86 @@ def test_micro_batches_make_the_update_of_the_whole_batch(kind):
     for name, value in weights[0].items():
         np.testing.assert_allclose(weights[1][name], value, rtol=2e-5, atol=1e-6)
         assert np.abs(value - start[name]).max() > 1e-4
+
+
+# By name -------------------------------------------------------------------------------------------------------------
+
+
+def mask_model(channels, activation):
+    """Masks [batch, channels, 4, 5] of 3 numbers, and the activation behind them"""
+    text = f"""
+    <ir_version: 10, opset_import: ["": 21]>
+    masks (float[N, 3] image) => (float[N, {channels}, 4, 5] y) {{
+        s = Constant<value = int64[4] {{-1, {channels}, 4, 5}}>()
+        p = MatMul(image, w)
+        z = Reshape(p, s)
+        y = {activation}(z)
+    }}
+    """
+    model = parse_model(text)
+    weight = np.random.default_rng(6).normal(0, 1, (3, channels * 20)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    return model
+
+
+MASKS = [(1, "Identity"), (1, "Sigmoid"), (3, "Identity"), (3, "Softmax<axis = 1>"), (3, "LogSoftmax<axis = 1>"), (3, "Sigmoid")]
+
+
+@pytest.mark.parametrize("channels, activation", MASKS)
+@pytest.mark.parametrize("name", ["dice", "boundary"])
+def test_losses_of_masks_by_name_read_probabilities_whatever_made_them(name, channels, activation):
+    rng = np.random.default_rng(9)
+    model, image = mask_model(channels, activation), rng.normal(0, 1, (6, 3)).astype(np.float32)
+    weight = numpy_helper.to_array(model.graph.initializer[0])
+    z = (image @ weight).astype(np.float64).reshape(6, channels, 4, 5)
+    exclusive = channels > 1 and activation != "Sigmoid"
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True) if exclusive else sigmoid(z)
+    labels = rng.integers(0, 3, (6, 4, 5))
+    labels[rng.uniform(size=labels.shape) < 0.1] = -100
+    if name == "boundary":
+        target = rng.normal(0, 2, p.shape).astype(np.float32)
+        expected = (p * target).mean()
+    elif exclusive:
+        target, kept = labels, (labels != -100)[:, None]
+        t = (labels[:, None] == np.arange(3)[:, None, None]) * 1.0
+        expected = np.mean(1 - (2 * (p * t * kept).sum((2, 3)) + 1e-5) / (((p + t) * kept).sum((2, 3)) + 1e-5))
+    else:
+        target = (rng.uniform(size=p.shape) < 0.4).astype(np.float32)
+        expected = np.mean(1 - (2 * (p * target).sum((2, 3)) + 1e-5) / ((p + target).sum((2, 3)) + 1e-5))
+    trained = []
+    for parts in (1, 3):
+        trainer = Trainer(model, loss=name, optimizer="sgd", learning_rate=1.0, accumulate=parts)
+        for size in (6, 4):
+            assert trainer.evaluate({"image": image, "target": target}, batch_size=size)["loss"] == pytest.approx(
+                expected, rel=1e-5
+            )
+        for i in range(0, 6, 6 // parts):
+            trainer.step({"image": image[i : i + 6 // parts], "target": target[i : i + 6 // parts]})
+        trained.append(trainer.trained[0].get_value())
+    np.testing.assert_allclose(trained[0], trained[1], rtol=1e-4, atol=1e-6)
+    assert np.abs(trained[0] - weight).max() > 1e-4
+
+
+def test_focal_by_name_reads_logits_whatever_made_them():
+    rng = np.random.default_rng(9)
+    image, target = rng.normal(0, 1, (6, 3)).astype(np.float32), (rng.uniform(size=(6, 1, 4, 5)) < 0.1).astype(np.float32)
+    losses = []
+    for activation in ("Identity", "Sigmoid"):
+        model = mask_model(1, activation)
+        losses.append(Trainer(model, loss="focal").evaluate({"image": image, "target": target}, batch_size=4)["loss"])
+    z = (image @ numpy_helper.to_array(model.graph.initializer[0])).reshape(target.shape).astype(np.float64)
+    p = sigmoid(z)
+    each = np.where(target == 1, 0.25 * (1 - p) ** 2, 0.75 * p**2) * logistic(z, target)
+    assert losses == pytest.approx([each.sum() / np.maximum(target.sum((1, 2, 3)), 1).sum()] * 2, rel=1e-5)
+
+
+def test_masks_that_do_not_fit_are_refused():
+    with pytest.raises(ArgumentError, match=r"focal does not fit y: it comes from Softmax"):
+        Trainer(mask_model(3, "Softmax<axis = 1>"), loss="focal")
+    with pytest.raises(ArgumentError, match="normalises along another"):
+        Trainer(mask_model(3, "Softmax<axis = 2>"), loss="dice")
+    with pytest.raises(ArgumentError, match="masks of shape"):
+        Trainer(mask_model(3, "Flatten"), loss="dice")
+    labels = np.full((2, 4, 5), 3)
+    with pytest.raises(DataError, match="label 3; the output has classes 0 to 2"):
+        Trainer(mask_model(3, "Identity"), loss="dice").step({"image": np.zeros((2, 3), np.float32), "target": labels})
