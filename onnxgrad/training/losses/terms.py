@@ -149,7 +149,7 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
     with program_guard(program):
         op = Builder(program.global_block(), key="loss")
         for term in terms:
-            output = _before_decisions(op, term, output_of(program, term.output, notes), notes)
+            output = _before_argmax(op, output_of(program, term.output, notes), notes)
             as_logits = isinstance(term.loss, str) and takes_logits(term.loss, output)
             understood.append(_Understood(output, _layout(term, output, inputs, notes), as_logits))
             value = _value(op, term, understood[-1], targets, notes)
@@ -159,8 +159,8 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
     return Attached(total, list(targets.values()), understood, notes)
 
 
-def _before_decisions(op: Builder, term: Term, output: Variable, notes: list[str]) -> Variable:
-    """The scores that ArgMax chooses among, classes along axis 1, and the logits of several Sigmoids that are joined"""
+def _before_argmax(op: Builder, output: Variable, notes: list[str]) -> Variable:
+    """The scores that ArgMax chooses among, classes along axis 1"""
     argmax = argmax_before(output)
     if argmax is not None:
         scores = argmax.inputs[0]
@@ -172,13 +172,6 @@ def _before_decisions(op: Builder, term: Term, output: Variable, notes: list[str
         others = [i for i in range(1, scores.rank) if i != axis % scores.rank]
         moved: Variable = op.Transpose(scores, perm=[0, axis % scores.rank, *others])
         return moved
-    joined = output.op
-    if term.loss in ("bce_with_logits", "focal", "dice", "boundary") and joined is not None and joined.domain == "" and joined.type == "Concat":
-        parts = [Activation(v) for v in joined.inputs if v is not None]
-        if all(part.kind == "Sigmoid" for part in parts):
-            notes.append(f"{output.name} holds probabilities (it comes from {len(parts)} Sigmoids); the loss uses the logits before them.")
-            logits: Variable = op.Concat(*(part.logits(op) for part in parts), axis=joined.attr("axis"))
-            return logits
     return output
 
 
