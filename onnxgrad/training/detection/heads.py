@@ -26,7 +26,7 @@ from onnxgrad.core.ir.types import Dim, same_dim
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["Bins", "Channels", "DetectorHead", "MapHead", "class_names", "fixed_parameters", "freeze_decoding", "recognise_head", "require_head"]
+__all__ = ["Bins", "Channels", "DetectorHead", "MapHead", "class_names", "decoding_operators", "fixed_parameters", "freeze_decoding", "recognise_head", "require_head"]
 
 Array = np.ndarray[Any, Any]
 Family: TypeAlias = Literal["distances", "anchors", "default boxes", "queries"]
@@ -602,6 +602,14 @@ def fixed_parameters(program: Program) -> list[Parameter]:
         if readers and all(id(op) in tail and not _adds_bias(op, layers) for op in readers):
             kept.append(p)
     return kept
+
+
+def decoding_operators(program: Program) -> list[Operator]:
+    """The operators of a detector behind its last layers with weights; none of another model."""
+    head = recognise_head(program)
+    if not isinstance(head, DetectorHead) or head.family == "queries":
+        return []
+    return _Graph(program).tail
 
 
 def freeze_decoding(program: Program) -> None:

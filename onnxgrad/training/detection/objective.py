@@ -25,7 +25,7 @@ from onnxgrad.internal.losses import bounded_logistic
 from onnxgrad.training.data.preparing import image_input
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.detection.assignment import detr_costs, hungarian, match_priors, task_aligned
-from onnxgrad.training.detection.boxes import suppress
+from onnxgrad.training.detection.decoding import detections_of
 from onnxgrad.training.detection.geometry import Geometry, Probe
 from onnxgrad.training.detection.heads import Channels, DetectorHead, MapHead, class_names, require_head
 from onnxgrad.training.losses.detection import (
@@ -51,6 +51,7 @@ ASSIGNED = "assigned"
 _NEGATIVES = 3.0
 _NO_OBJECT = 0.1
 _SHRINK = 0.4
+_OVERLAP = 0.6
 
 
 class _Raw(NamedTuple):
@@ -222,15 +223,7 @@ class DetectionLoss:
             if "objectness" in arrays:
                 p = p * _sigmoid(arrays["objectness"][i].astype(np.float64))
             corners = arrays["corners"][i].astype(np.float64) * scale
-            found = []
-            for kind in range(head.classes):
-                kept = np.argsort(-p[:, kind], kind="stable")[:300]
-                kept = kept[p[kept, kind] > 0.001]
-                if head.family != "queries":
-                    kept = kept[suppress(corners[kept], p[kept, kind], 0.6, most=most)]
-                found.append(np.column_stack([np.full(len(kept), kind), p[kept, kind], corners[kept]]))
-            rows = np.concatenate(found)
-            pictures.append(rows[np.argsort(-rows[:, 1], kind="stable")[:most]])
+            pictures.append(detections_of(corners, p, 1.0 if head.family == "queries" else _OVERLAP, most=most))
         return pictures
 
     # The graph ---------------------------------------------------------------------------------------------------------
