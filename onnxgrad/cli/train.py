@@ -451,7 +451,6 @@ def _fit(
 
     with trainer.ranks.folder(folder, settings["keep"]) as run:
         if options.resume is None and run is not None and trainer.ranks.is_first:
-            settings["classes"] = {name: list(class_names) for name, class_names in data[0].classes.items()}
             write_settings(run, settings)
         return trainer.fit(
             data[0],
