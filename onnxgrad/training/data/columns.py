@@ -145,6 +145,9 @@ class _Plan:
         others = [name for name in others if name not in (*self.wanted.names, *self.wanted.optional)]
         if len(targets) == 1 and len(others) != 1 and any(kind == "picture" for kind in self.kinds.values()):
             others = [name for name in self.left(*KINDS) if self.kinds[name] != "picture"]
+        if len(targets) == 1 and len(others) != 1 and self._is_mask(targets[0]):
+            pictures = [name for name in self.left("picture") if name not in PATHS]
+            others = pictures if len(pictures) == 1 else others
         if len(targets) == 1 and len(others) == 1:
             self.parts[targets[0]] = others
             self.remarks.append(f"the column {others[0]!r} of {self.where} is taken as {targets[0]!r}.")

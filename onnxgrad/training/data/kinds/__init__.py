@@ -30,7 +30,7 @@ KINDS: dict[str, type[Column]] = {
 }
 """Columns by the name of their kind, which the record of the data has."""
 
-_RECOGNISED: tuple[type[Column], ...] = (PictureColumn, NumbersColumn, NumberColumn, LabelsColumn, WordsColumn)
+_RECOGNISED: tuple[type[Column], ...] = (PictureColumn, LabelsColumn, NumbersColumn, NumberColumn, WordsColumn)
 """In this order, those that show in the cells of a table."""
 
 

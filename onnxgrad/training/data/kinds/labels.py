@@ -13,6 +13,7 @@ import numpy as np
 
 from onnxgrad.errors import DataError
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, are_texts
+from onnxgrad.training.data.kinds.numbers import number_in
 
 if TYPE_CHECKING:
     from onnxgrad.training.data.spec import DataSpec
@@ -37,7 +38,7 @@ class LabelsColumn(Column):
 
     @classmethod
     def recognises(cls, cells: Sequence[Any]) -> bool:
-        return all(_is_list(cell) or (isinstance(cell, str) and ";" in cell) for cell in cells)
+        return all(any(number_in(name) is None for name in _names(cell)) for cell in cells)
 
     @classmethod
     def found(
@@ -79,17 +80,14 @@ def _labels(cells: Cells, part: str) -> list[list[str]]:
     """The labels of each cell"""
     values = cells.values[part]
     listed = []
-    for row, cell in enumerate(values.to_pylist() if hasattr(values, "to_pylist") else values):
-        if cell is not None and not isinstance(cell, str) and not _is_list(cell):
-            cell = str(cell)
-        names = [] if cell is None else cell.split(";") if isinstance(cell, str) else list(cell)
-        names = [name.strip() for name in names]
-        if any(not name for name in names) and len(names) > 1:
-            names = [name for name in names if name]  # a mark at the end
-        listed.append(list(dict.fromkeys(name for name in names if name)))
-        assert row == len(listed) - 1
+    for cell in values.to_pylist() if hasattr(values, "to_pylist") else values:
+        names = _names(cell) or ([] if cell is None or isinstance(cell, (list, tuple)) else str(cell).split(";"))
+        listed.append(list(dict.fromkeys(name.strip() for name in names if name.strip())))
     return listed
 
 
-def _is_list(cell: Any) -> bool:
-    return isinstance(cell, (list, tuple)) and all(isinstance(entry, str) for entry in cell)
+def _names(cell: Any) -> list[str]:
+    """The names in a cell that holds several; none in another"""
+    if isinstance(cell, str):
+        return [name for name in cell.split(";") if name.strip()] if ";" in cell else []
+    return list(cell) if isinstance(cell, (list, tuple)) and all(isinstance(entry, str) for entry in cell) else []
