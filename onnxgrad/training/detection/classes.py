@@ -21,6 +21,8 @@ from onnxgrad.core.ir.types import Dim, TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.data.kinds.placed import BoxesColumn
+from onnxgrad.training.data.record import record_of, set_record
 from onnxgrad.training.detection.geometry import Probe
 from onnxgrad.training.detection.heads import Channels, DetectorHead, array_of, class_names, require_head
 
@@ -87,6 +89,8 @@ def set_classes(program: Program, names: Sequence[str], *, seed: int = 0) -> lis
     before = _outputs_of(program, head) if sources[: len(old)] == list(range(len(old))) else None
     _Change(program, head, sources, seed).run()
     program.metadata["names"] = str(dict(enumerate(names)))
+    record = record_of(program)
+    set_record(program, record.without([name for name, column in record.columns.items() if isinstance(column, BoxesColumn)]))
     if before is not None:
         _check(program, before, head.classes)
     kept = sum(source is not None for source in sources)

@@ -25,6 +25,8 @@ from onnxgrad.core.ir.traverse import readers_in
 from onnxgrad.core.ir.types import Dim, same_dim
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.data.kinds.placed import BoxesColumn
+from onnxgrad.training.data.record import record_of
 
 __all__ = ["Bins", "Channels", "DetectorHead", "MapHead", "class_names", "decoding_operators", "fixed_parameters", "freeze_decoding", "recognise_head", "require_head"]
 
@@ -629,10 +631,12 @@ def _adds_bias(op: Operator, layers: set[int]) -> bool:
 
 
 def class_names(program: Program) -> list[str] | None:
-    """The names of the classes that a file holds, by number: metadata ``names``, as exporters of detectors write it."""
+    """The names of the classes that a file holds, by number: metadata ``names``, as exporters of detectors write it, or the record of
+    the data that it was trained with here."""
     text = program.metadata.get("names")
     if text is None:
-        return None
+        placed = [column for column in record_of(program).columns.values() if isinstance(column, BoxesColumn) and column.classes]
+        return list(placed[0].classes) if len(placed) == 1 else None
     try:
         names = ast.literal_eval(text)
     except (ValueError, SyntaxError):

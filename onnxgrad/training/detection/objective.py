@@ -101,8 +101,8 @@ class DetectionLoss:
         self.term = Term(self._loss, output, ASSIGNED, dtype="float32", shape=shape)
         names = class_names(program)
         fits = isinstance(self.head, DetectorHead) and names is not None and len(names) == self.head.classes
-        self.class_names = {self.column: names} if fits and names is not None else {}
-        """The names of the classes that the file has, by column: data with names takes its numbers."""
+        self.classes = tuple(names) if fits and names is not None else None
+        """The names of the classes that the file has, if it says them: data with names takes its numbers."""
         self.remarks = [f"the model is {self.head.description}."]
 
     @property
