@@ -14,13 +14,15 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.annotated.formats import PARTS, format_at
 from onnxgrad.training.data.images import Images
 from onnxgrad.training.data.opening import source_at
-from onnxgrad.training.detection.heads import DetectorHead, class_names, recognise_head, require_head
+from onnxgrad.training.detection.classes import class_names
+from onnxgrad.training.detection.heads import DetectorHead, recognise_head, require_head
 from onnxgrad.training.detection.objective import DETECTION
 from onnxgrad.training.losses.terms import output_of
 from onnxgrad.training.surgery.activations import argmax_before
 from onnxgrad.training.tasks import Held, held_by, plan_task, task_line
 
 __all__ = ["is_spared", "set_task"]
+
 
 def is_spared(options: argparse.Namespace) -> bool:
     """Whether the command may leave out --loss: terms, a task, the model or the data say it."""
@@ -36,8 +38,8 @@ def _held_by(options: argparse.Namespace) -> Held | None:
 
 
 def set_task(settings: dict[str, Any]) -> str | None:
-    """Enter the loss and the metrics of a task into the settings of a new run, and the classes of a detector that its data has and it
-    has not; return a line that says what was chosen.
+    """Enter the loss and the metrics of a task into the settings of a new run, and the classes of a detector where those of its
+    data are new to it; return a line that says what was chosen.
 
     Raises:
         ArgumentError: if the task does not fit the loss, the data or the model.

@@ -237,8 +237,8 @@ def _add_choice(group: Any) -> None:
         nargs="+",
         dest="detector_classes",
         metavar="NAME",
-        help="names of all classes that a detector is to have; those of its file keep their weights (default: those of its file, or "
-        "those of --data where one of these is new)",
+        help="names of all classes that a detector is to have; those of its file keep their weights (default: those of its file, "
+        "or those of --data where one of these is new)",
     )
     group.add_argument("--head", type=int, metavar="CLASSES", help="replace the last layer by a new one, named head")
     group.add_argument("--head-at", metavar="TENSOR", help="tensor that the new layer reads")

@@ -37,16 +37,16 @@ from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.training.accumulation import add_up
 from onnxgrad.training.data.feed import doubted_logits
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
+from onnxgrad.training.data.kinds.placed import BoxesColumn
 from onnxgrad.training.data.open_batch import open_batch
 from onnxgrad.training.data.opening import open_both, open_data
-from onnxgrad.training.data.kinds.placed import BoxesColumn
 from onnxgrad.training.data.record import DataRecord, record_in, record_of, set_record
 from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.splitting import class_counts
-from onnxgrad.training.evaluation import evaluated, predicted
-from onnxgrad.training.inference import save_inference
 from onnxgrad.training.detection.heads import freeze_decoding
 from onnxgrad.training.detection.objective import DETECTION, DetectionLoss
+from onnxgrad.training.evaluation import evaluated, predicted
+from onnxgrad.training.inference import save_inference
 from onnxgrad.training.losses.distillation import Distillation, Teacher
 from onnxgrad.training.losses.formulas import LossName
 from onnxgrad.training.losses.loss_scale import LossScale
@@ -106,8 +106,9 @@ class Trainer(TrainingSteps):
             score is compared with zero, and with one half where it comes from Sigmoid), ``top5`` or another number, ``mae``,
             ``mse``. Of all examples together, in evaluation alone: ``precision``, ``recall``, ``f1``, ``iou``, ``dice`` (of class 1
             of two, else the mean over classes that occur), ``auc``, ``average_precision`` (extra ``metrics``), ``rmse``, ``r2``,
-            ``perplexity``, of ``detection`` ``map50`` and ``map`` (COCO's mean average precision at an overlap of 0.5, and over
-            0.5 to 0.95), which are the default there, and of the extra ``metrics`` ``cer``, and ``wer:N`` where the label N stands between words.
+            ``perplexity``; of ``detection`` ``map50`` and ``map``, COCO's mean average precision at an overlap of 0.5, and over
+            0.5 to 0.95, which are reported unless others are named; and of the extra ``metrics`` ``cer``, and ``wer:N`` where the
+            label N stands between words.
         clip_norm, clip_value: limit of the global gradient norm, or of each element of a gradient.
         groups: by pattern of parameters what differs for these: ``learning_rate`` as a factor, ``weight_decay``; the first pattern
             that fits counts. ``{"head.*": {"learning_rate": 10}}``.

@@ -17,6 +17,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.training.data.views import FITS, view_of
+from onnxgrad.training.detection.heads import DetectorHead, recognise_head
 
 if TYPE_CHECKING:
     from onnxgrad.training.data.kinds.picture import PictureColumn
@@ -135,8 +136,8 @@ def preparation_of(
     """The input for images, what is done with them, and a line that says it with the reasons.
 
     What is neither given nor recorded is guessed: values from arithmetic at the beginning of the graph, or by which of the usual
-    ways brings the statistics of some images nearest to those that its BatchNormalization holds; without both they are those of
-    ImageNet.
+    ways brings the statistics of some images nearest to those that its BatchNormalization holds; without both they are from 0 to 1
+    for detectors like YOLO, and those of ImageNet for others.
 
     Raises:
         ArgumentError: if what is given is no size, mean, std or order.
@@ -164,9 +165,9 @@ def preparation_of(
         base = replace(base, mean=_channels(mean, channels, "mean", 0.0), std=_channels(std, channels, "std", 1.0))
         return v.name, base, _note(v, base, why_size, f"{base.values()}, as given")
     known = _from_graph(v)
-    if known is None and "imgsz" in program.metadata and "stride" in program.metadata:
+    if known is None and (("imgsz" in program.metadata and "stride" in program.metadata) or _is_yolo(program)):
         base = replace(base, mean=(0.0,) * channels, std=(1.0,) * channels)
-        return v.name, base, _note(v, base, why_size, f"{base.values()}, as YOLO's exports take them")
+        return v.name, base, _note(v, base, why_size, f"{base.values()}, as detectors like YOLO take them")
     if known is not None:
         base = replace(base, mean=(_PLAIN[known][0],) * channels, std=(_PLAIN[known][1],) * channels)
         return v.name, base, _note(v, base, why_size, f"{base.values()}, which the graph itself goes on to normalise")
@@ -177,6 +178,11 @@ def preparation_of(
         base = replace(base, mean=_IMAGENET[0], std=_IMAGENET[1])
     why = f"{base.values()}, a guess, as the file does not say: see --image-mean, --image-std and --image-order"
     return v.name, base, _note(v, base, why_size, why)
+
+
+def _is_yolo(program: Program) -> bool:
+    head = recognise_head(program)
+    return isinstance(head, DetectorHead) and head.family in ("distances", "anchors")
 
 
 def _recorded(

@@ -25,9 +25,10 @@ from onnxgrad.internal.losses import bounded_logistic
 from onnxgrad.training.data.preparing import image_input
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.detection.assignment import detr_costs, hungarian, match_priors, task_aligned
+from onnxgrad.training.detection.classes import class_names
 from onnxgrad.training.detection.decoding import detections_of
 from onnxgrad.training.detection.geometry import Geometry, Probe
-from onnxgrad.training.detection.heads import Channels, DetectorHead, MapHead, class_names, require_head
+from onnxgrad.training.detection.heads import Channels, DetectorHead, MapHead, require_head
 from onnxgrad.training.losses.detection import (
     balanced_bce_loss,
     box_iou_loss,
@@ -45,7 +46,8 @@ Array = np.ndarray[Any, Any]
 DETECTION = "detection"
 """Name of the loss."""
 BOXES = "boxes"
-"""The data's column: float32 [batch, objects, 5], class, left, top, right, bottom in pixels of the model's input; a class of -1 fills up."""
+"""The data's column: float32 [batch, objects, 5], class, left, top, right, bottom in pixels of the model's input; a class of -1 is
+no object."""
 ASSIGNED = "assigned"
 """The column that the program reads, of the answers of the assignment."""
 _NEGATIVES = 3.0
@@ -55,8 +57,8 @@ _OVERLAP = 0.6
 
 
 class _Raw(NamedTuple):
-    """What the network gives, in the program: logits [batch, anchors, channels], objectness [batch, anchors, 1], boxes as the file holds
-    them, and as corners, [batch, anchors, 4], and logits of bins [batch, anchors, 4, bins]"""
+    """What the network gives, in the program: logits [batch, anchors, channels], objectness [batch, anchors, 1], boxes as the file
+    holds them, and as corners, [batch, anchors, 4], and logits of bins [batch, anchors, 4, bins]"""
 
     logits: Variable
     objectness: Variable | None
@@ -68,8 +70,8 @@ class _Raw(NamedTuple):
 class DetectionLoss:
     """The loss of a detector whose kind is recognised.
 
-    Classes, boxes and distances have the weights 0.5, 7.5 and 1.5 (YOLOv8), classes, boxes and objectness 0.5, 7.5 and 1 for anchors;
-    classes and boxes 1 and 2 for default boxes; classes, distances and overlaps 1, 5 and 2 for queries (DETR).
+    Classes, boxes and distances have the weights 0.5, 7.5 and 1.5 (YOLOv8); classes, boxes and objectness 0.5, 7.5 and 1 for
+    anchors; classes and boxes 1 and 2 for default boxes; classes, distances and overlaps 1, 5 and 2 for queries (DETR).
 
     Args:
         program: of the detector, before its loss is attached.
@@ -282,9 +284,16 @@ class DetectionLoss:
 
 
 def _aligned_loss(
-    op: Builder, head: DetectorHead, raw: _Raw, classes: Variable, boxes: Variable, distances: Variable, weight: Variable, counts: Variable
+    op: Builder,
+    head: DetectorHead,
+    raw: _Raw,
+    classes: Variable,
+    boxes: Variable,
+    distances: Variable,
+    weight: Variable,
+    counts: Variable,
 ) -> Variable:
-    """Logistic loss of classes whose targets are alignments, CIoU of boxes, cross-entropy of distances; with anchors an objectness"""
+    """Logistic loss of classes whose targets are alignments, CIoU, cross-entropy of distances; with anchors an objectness"""
     divisor = divisor_of(weight)
 
     def over(each: Variable, factor: float) -> Variable:
@@ -304,7 +313,14 @@ def _aligned_loss(
 
 
 def _matched_loss(
-    op: Builder, head: DetectorHead, raw: _Raw, classes: Variable, boxes: Variable, distances: Variable, weight: Variable, counts: Variable
+    op: Builder,
+    head: DetectorHead,
+    raw: _Raw,
+    classes: Variable,
+    boxes: Variable,
+    distances: Variable,
+    weight: Variable,
+    counts: Variable,
 ) -> Variable:
     """Cross-entropy, or the focal loss of classes without a background, and GIoU of boxes"""
     divisor = divisor_of(weight)
@@ -318,7 +334,14 @@ def _matched_loss(
 
 
 def _query_loss(
-    op: Builder, head: DetectorHead, raw: _Raw, classes: Variable, boxes: Variable, distances: Variable, weight: Variable, counts: Variable
+    op: Builder,
+    head: DetectorHead,
+    raw: _Raw,
+    classes: Variable,
+    boxes: Variable,
+    distances: Variable,
+    weight: Variable,
+    counts: Variable,
 ) -> Variable:
     """Cross-entropy or focal loss of classes, L1 of centre and sides, GIoU"""
     divisor = divisor_of(weight)
@@ -389,8 +412,8 @@ def check_boxes(boxes: Array, classes: int, column: str) -> None:
     if len(wrong):
         example, row = wrong[0]
         raise DataError(
-            f"column {column!r} holds an object of class {int(boxes[example, row, 0])} (example {example} of the batch); the model has "
-            f"classes 0 to {classes - 1}. Widen its head for new classes (--classes), or number them from 0."
+            f"column {column!r} holds an object of class {int(boxes[example, row, 0])} (example {example} of the batch); the model "
+            f"has classes 0 to {classes - 1}. Give it new ones (set_classes, --classes), or number them from 0."
         )
     flat = np.argwhere(objects & ((boxes[..., 3] <= boxes[..., 1]) | (boxes[..., 4] <= boxes[..., 2])))
     if len(flat):
