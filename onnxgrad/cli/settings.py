@@ -26,15 +26,26 @@ from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.characters import KEY
 from onnxgrad.training.data.rows import Rows
 from onnxgrad.training.losses.distillation import Distillation
-from onnxgrad.training.losses.terms import Term
+from onnxgrad.training.losses.terms import Term, output_of
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder, write_atomically
 from onnxgrad.training.surgery.batch_norm import MODES, has_statistics, insert_batch_norm
 from onnxgrad.training.surgery.heads import insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora
 from onnxgrad.training.surgery.ties import tie, untie
+from onnxgrad.training.tasks import held_by, plan_task, task_line
 from onnxgrad.training.trainer import Trainer
 
-__all__ = ["LARGE", "MANY", "checkpoint_of", "data_of", "loss_terms", "make_trainer", "read_settings", "write_settings"]
+__all__ = [
+    "LARGE",
+    "MANY",
+    "checkpoint_of",
+    "choose_task",
+    "data_of",
+    "loss_terms",
+    "make_trainer",
+    "read_settings",
+    "write_settings",
+]
 
 SETTINGS, MODEL = "settings.json", "model.onnx"
 MANY, LARGE = 10_000, 16
@@ -92,6 +103,7 @@ def _are_classes(value: Any) -> bool:
 
 _TEXTS = (
     "model", "expand", "device", "precision", "amp", "memory", "data", "image_size", "image_order", "tokenizer",
+    "image_fit", "part", "colours", "task",
     "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
     "quantized", "frozen", "qat", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
 )  # fmt: skip
@@ -102,7 +114,7 @@ _WHOLE = (
 )  # fmt: skip
 _NUMBERS = (
     "color", "label_smoothing", "lr", "weight_decay", "clip_norm", "clip_value", "loss_scale", "temperature", "distill",
-    "ema", "dropout",
+    "ema", "dropout", "scale", "translate",
 )  # fmt: skip
 _SWITCHES = (
     "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
@@ -238,6 +250,26 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
             cuts=tuple(settings.get("cuts") or ()),
         ),
     )
+
+
+def choose_task(settings: dict[str, Any]) -> str | None:
+    """Let data and model say the task where no loss is named: the settings get it, its loss and its metrics.
+
+    Returns:
+        A line that says so; None where a loss is named.
+
+    Raises:
+        ArgumentError: if they do not say it, or do not fit each other.
+    """
+    if settings.get("loss") or settings.get("term"):
+        return None
+    program = from_onnx(_model_path(settings, None), expand=settings["expand"])
+    if settings["head"] is not None:
+        replace_head(program, settings["head_at"], settings["head"])
+    data = settings["data"] if settings.get("tokenizer") is None else None
+    plan = plan_task(held_by(data, settings["target"]), output_of(program, settings["of"], []), settings.get("task"))
+    settings.update(task=plan.task, loss=plan.loss, metric=settings["metric"] or plan.metrics)
+    return task_line(plan)
 
 
 def _characters(path: Path) -> str:
