@@ -64,6 +64,10 @@ class Boxes:
         boxes: of each picture, float [n, 5], in its pixels.
         ignored: of each picture, bool [n]: boxes that a score leaves out (crowds, difficult ones); they are not trained on.
         shares: whether x and y are shares of the picture's width and height instead.
+        sizes: width and height of each picture as the boxes' file has them, None where it does not say.
+
+    Raises:
+        DataError: in ``original`` and ``moved``, if a picture has another size than the boxes were drawn for.
 
     Example:
         >>> from onnxgrad.training.data.views import view_of
@@ -75,13 +79,28 @@ class Boxes:
 
     kind = "boxes"
 
-    def __init__(self, boxes: Sequence[Array], ignored: Sequence[Array] | None = None, shares: bool = False) -> None:
+    def __init__(
+        self,
+        boxes: Sequence[Array],
+        ignored: Sequence[Array] | None = None,
+        shares: bool = False,
+        sizes: Sequence[tuple[int, int] | None] | None = None,
+    ) -> None:
         self.rows = [np.asarray(each, np.float64).reshape(-1, 5) for each in boxes]
         self.ignored = [np.zeros(len(each), bool) for each in self.rows] if ignored is None else list(ignored)
         self.shares = shares
+        self.sizes: list[tuple[int, int] | None] = [None] * len(self.rows) if sizes is None else list(sizes)
 
     def original(self, row: int, picture: tuple[int, int]) -> Array:
         """The boxes of a picture that count, float64 [n, 5]."""
+        size = self.sizes[row]
+        if size is not None and size != picture:
+            turned = ", turned as its metadata says" if size == picture[::-1] else ""
+            have, drawn_for = f"{picture[0]} x {picture[1]}", f"{size[0]} x {size[1]}"
+            raise DataError(
+                f"picture {row + 1} has {have} pixels{turned}, but its boxes were drawn for {drawn_for}. "
+                "Put back the picture, or draw them anew."
+            )
         return self._in_pixels(self.rows[row][~self.ignored[row]], picture)
 
     def left_out(self, row: int, picture: tuple[int, int]) -> Array:
