@@ -5,7 +5,8 @@ Tests: tests/training/data/annotated/test_answers.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,6 +38,10 @@ class Answers(Protocol):
 
     def stacked(self, values: Sequence[Array]) -> Array:
         """Join the moved answers of a batch."""
+        ...
+
+    def checksum(self) -> int:
+        """Compute a number that differs where answers do: CRC-32 of boxes and corners, of masks the names of their files."""
         ...
 
 
@@ -115,6 +120,9 @@ class Boxes:
         """Float32 [batch, boxes, 5], filled up with rows of class -1 and zeros; at least one box long."""
         return _padded(values, 5)
 
+    def checksum(self) -> int:
+        return _crc(array for each in zip(self.rows, self.ignored, strict=True) for array in each)
+
     def counts(self) -> dict[int, int]:
         """Count the boxes of each class, without the ignored ones."""
         chosen = [each[~left, 0] for each, left in zip(self.rows, self.ignored, strict=True)]
@@ -167,6 +175,9 @@ class Regions:
     def stacked(self, values: Sequence[Array]) -> Array:
         """Float32 [batch, regions, 1 + 2 * corners], filled up with rows of class -1 and zeros."""
         return _padded(values, 1 + 2 * self.corners)
+
+    def checksum(self) -> int:
+        return _crc([*(region for each in self.rows for region in each), *self.ignored])
 
     def as_boxes(self) -> Boxes:
         """The upright boxes around the regions, all of class 0."""
@@ -238,6 +249,16 @@ class Masks:
 
     def stacked(self, values: Sequence[Array]) -> Array:
         return np.stack(values)
+
+    def checksum(self) -> int:
+        return zlib.crc32("\0".join(path.name for each in self.paths for path in each).encode("utf-8", "backslashreplace"))
+
+
+def _crc(arrays: Iterable[Array]) -> int:
+    checksum = 0
+    for array in arrays:
+        checksum = zlib.crc32(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes(), checksum)
+    return checksum
 
 
 def _padded(values: Sequence[Array], width: int) -> Array:
