@@ -20,6 +20,7 @@ from onnxgrad.cli.common import print_json
 from onnxgrad.cli.data import add_data, data_named, resolve_paths
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.detection.objective import DETECTION
 from onnxgrad.training.losses.formulas import LOSSES
 from onnxgrad.training.losses.terms import Term
 from onnxgrad.training.trainer import Trainer
@@ -27,7 +28,7 @@ from onnxgrad.training.trainer import Trainer
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="folder of a run of onnxgrad train, or path of an .onnx file")
-    parser.add_argument("--loss", choices=sorted(LOSSES), help="of an .onnx file: the loss")
+    parser.add_argument("--loss", choices=sorted([*LOSSES, DETECTION]), help="of an .onnx file: the loss")
     parser.add_argument("--output", metavar="OUTPUT", help="of an .onnx file: the output that loss and metrics read")
     parser.add_argument("--target", help="of an .onnx file: column with the targets")
     parser.add_argument("--metric", nargs="+", metavar="NAME", help="metrics, as for train (default: those of the run)")
@@ -54,7 +55,8 @@ def run(options: argparse.Namespace) -> int:
     elif options.loss is None:
         raise ArgumentError("evaluate needs --loss for an .onnx file. See onnxgrad evaluate --help.")
     else:
-        trainer = Trainer(options.model, loss=Term(options.loss, options.output, options.target), metrics=options.metric or ())
+        loss = DETECTION if options.loss == DETECTION else Term(options.loss, options.output, options.target)
+        trainer = Trainer(options.model, loss=loss, target=options.target, metrics=options.metric or ())
     opened = trainer.opened(data_named(arguments, "data", trainer.terms[0].target), classes)
     metrics = trainer.evaluate(opened, batch_size=options.batch_size)
     if options.json:

@@ -22,6 +22,8 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.training.data.derived_inputs import read_by_loss
+from onnxgrad.training.detection.heads import DetectorHead, MapHead, class_names, freeze_decoding, recognise_head
+from onnxgrad.training.detection.objective import DETECTION
 from onnxgrad.training.losses.fitting import fitting_losses
 from onnxgrad.training.surgery.batch_norm import has_statistics
 from onnxgrad.training.surgery.ties import find_ties
@@ -48,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
 
 def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
     """All that ``info`` knows, as plain values."""
+    freeze_decoding(program)
+    head = recognise_head(program)
     weights = [_weight(p) for p in program.parameters]
     names = {p.name for p in program.parameters}
     fixed = {name: text.partition(": ")[2] for name, text in program.decisions.items() if name not in names}
@@ -56,7 +60,8 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
         "producer": " ".join(filter(None, program.producer)),
         "opset": {domain or "ai.onnx": version for domain, version in program.opset_imports},
         "inputs": [{"name": v.name, "type": shape_text(v)} for v in program.inputs],
-        "outputs": [{"name": v.name, "type": shape_text(v), "losses": fitting_losses(v, program)} for v in program.outputs],
+        "head": _head(program, head),
+        "outputs": [{"name": v.name, "type": shape_text(v), "losses": _losses(v, program, head)} for v in program.outputs],
         "operators": len(operators),
         "parameters": {
             "count": len(weights),
@@ -73,6 +78,25 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
         "keeps_statistics": has_statistics(program),
         "memory": _memory(program, sizes),
     }
+
+
+def _losses(v: Variable, program: Program, head: DetectorHead | MapHead | None) -> list[str]:
+    """The losses that fit an output: a detector has one for all of its outputs"""
+    if isinstance(head, DetectorHead):
+        return [DETECTION]
+    return [*fitting_losses(v, program), *([DETECTION] if head is not None and head.is_text_map else [])]
+
+
+def _head(program: Program, head: DetectorHead | MapHead | None) -> dict[str, Any] | None:
+    """What the outputs together are recognised as"""
+    if head is None:
+        return None
+    if isinstance(head, MapHead):
+        masks = "cross_entropy of masks" if (head.channels or 2) > 1 else "bce_with_logits of masks"
+        return {"is": head.description, "loss": f"detection of text regions, or {masks}" if head.is_text_map else masks}
+    names = class_names(program)
+    known = {} if names is None else {"classes": names}
+    return {"is": head.description, "loss": f"detection: {head.loss_terms}", **known}
 
 
 def _hints(operators: list[Any]) -> list[str]:
@@ -131,6 +155,9 @@ def _print(facts: dict[str, Any], everything: bool) -> None:
         for v in facts[section]:
             losses = f"; losses that fit: {', '.join(v['losses'])}" if v.get("losses") else ""
             print(f"{section[:-1]:<7} {v['name']}: {v['type']}{losses}")
+    if facts["head"] is not None:
+        print(f"this is {facts['head']['is']}")
+        print(f"  its loss: {facts['head']['loss']}")
     parameters = facts["parameters"]
     print(
         f"weights {parameters['count']} ({parameters['trainable']} trainable), "

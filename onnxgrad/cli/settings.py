@@ -25,6 +25,8 @@ from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.characters import KEY
 from onnxgrad.training.data.rows import Rows
+from onnxgrad.training.detection.classes import set_classes
+from onnxgrad.training.detection.objective import BOXES, DETECTION
 from onnxgrad.training.losses.distillation import Distillation
 from onnxgrad.training.losses.terms import Term
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder, write_atomically
@@ -34,7 +36,7 @@ from onnxgrad.training.surgery.lora import add_lora
 from onnxgrad.training.surgery.ties import tie, untie
 from onnxgrad.training.trainer import Trainer
 
-__all__ = ["LARGE", "MANY", "checkpoint_of", "data_of", "loss_terms", "make_trainer", "read_settings", "write_settings"]
+__all__ = ["LARGE", "MANY", "checkpoint_of", "data_of", "loss_terms", "make_trainer", "read_settings", "target_columns", "write_settings"]
 
 SETTINGS, MODEL = "settings.json", "model.onnx"
 MANY, LARGE = 10_000, 16
@@ -92,7 +94,7 @@ def _are_classes(value: Any) -> bool:
 
 _TEXTS = (
     "model", "expand", "device", "precision", "amp", "memory", "data", "image_size", "image_order", "tokenizer",
-    "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
+    "target", "task", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
     "quantized", "frozen", "qat", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
 )  # fmt: skip
 _WHOLE = (
@@ -108,7 +110,7 @@ _SWITCHES = (
     "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
 )  # fmt: skip
 _LISTS = (
-    "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
+    "dim", "detector_classes", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
 )  # fmt: skip
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
     (_TEXTS, _is_text),
@@ -179,6 +181,8 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         untie(program, name)
     for kept, replaced in settings["tie"]:
         tie(program, kept, replaced)
+    if settings.get("detector_classes"):
+        set_classes(program, settings["detector_classes"], seed=settings["seed"])
     if settings["head"] is not None:
         replace_head(program, settings["head_at"], settings["head"], seed=settings["seed"])
     mode, after = _batch_norm(settings, program, folder)
@@ -200,7 +204,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         to_mixed_precision(program, "bfloat16")
     return Trainer(
         program,
-        loss=loss_terms(settings),
+        loss=DETECTION if settings["loss"] == DETECTION else loss_terms(settings),
         target=settings["target"],
         optimizer=settings["optimizer"],
         learning_rate=settings["lr"],
@@ -249,7 +253,14 @@ def _characters(path: Path) -> str:
 
 def data_of(settings: dict[str, Any], name: str) -> Any:
     """The data or validation data of a run."""
-    return data_named(settings, name, (loss_terms(settings)[0]).target)
+    return data_named(settings, name, target_columns(settings)[0])
+
+
+def target_columns(settings: dict[str, Any]) -> list[str]:
+    """The columns of the data that the loss reads besides the inputs."""
+    if settings["loss"] == DETECTION:
+        return [settings["target"] or BOXES]
+    return [term.target for term in loss_terms(settings)]
 
 
 def _batch_norm(
@@ -273,7 +284,7 @@ def _default_mode(settings: dict[str, Any], program: Program) -> Literal["frozen
         return "train"
     if settings.get("tokenizer") is not None:
         return "frozen"
-    columns = opened_inputs(settings, program, [term.target for term in loss_terms(settings)])
+    columns = opened_inputs(settings, program, target_columns(settings))
     many = isinstance(columns, Rows) and len(columns) >= MANY and settings["batch_size"] >= LARGE
     return "train" if many else "frozen"
 
@@ -286,7 +297,7 @@ def _sizes(program: Program, settings: dict[str, Any]) -> dict[str, int]:
 
 def _sample(settings: dict[str, Any], program: Program) -> Any:
     """The first examples of the data, for statistics"""
-    rows = opened_inputs(settings, program, [term.target for term in loss_terms(settings)])
+    rows = opened_inputs(settings, program, target_columns(settings))
     if isinstance(rows, Rows):
         return rows.take(np.arange(min(len(rows), _EXAMPLES)))
     return list(itertools.islice(rows.batches(settings["batch_size"], shuffle=False), _EXAMPLES // settings["batch_size"] + 1))

@@ -14,6 +14,7 @@ examples:
       --max-length 256 --batch-size 4 --out run/
   onnxgrad train m.onnx --data photos/ --val 0.1 --loss cross_entropy --metric accuracy --teacher big.onnx --out run/
   onnxgrad train m.onnx --data photos/ --val 0.1 --loss cross_entropy --metric accuracy --qat int8 --out run/
+  onnxgrad train detector.onnx --data data.yaml --val data.yaml --task detect --out run/
   onnxgrad train m.onnx --data photos/ --loss cross_entropy --find-lr rates.png
   onnxgrad train --resume run/ --more-epochs 2
   mpiexec -n 4 onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
@@ -36,11 +37,13 @@ from typing import Any
 from onnxgrad.cli import quantized_run
 from onnxgrad.cli.common import add_sizes, human, parse_bytes
 from onnxgrad.cli.data import add_data, resolve_paths
+from onnxgrad.cli.detector_run import TASKS, is_spared, set_task
 from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
 from onnxgrad.distributed.strategy import COMPRESSIONS
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.text import Text
+from onnxgrad.training.detection.objective import DETECTION
 from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES
 from onnxgrad.training.metrics.batch import METRICS
 from onnxgrad.training.metrics.epoch import EPOCH_METRICS
@@ -102,7 +105,13 @@ def _add_data(group: Any) -> None:
 
 
 def _add_loss(group: Any) -> None:
-    group.add_argument("--loss", choices=sorted(LOSSES), help="loss to minimize")
+    group.add_argument(
+        "--task",
+        choices=TASKS,
+        help="what the model is to do, instead of --loss: detect objects in boxes, or give each pixel a class (segment) (default: "
+        "detect for a detector that info recognises)",
+    )
+    group.add_argument("--loss", choices=sorted([*LOSSES, DETECTION]), help="loss to minimize")
     group.add_argument(
         "--output",
         "--of",
@@ -222,6 +231,14 @@ def _add_choice(group: Any) -> None:
         metavar="PATTERN",
         help="weights or operators that get an adapter, separated by spaces or commas, or a kind: attention, mlp, all but the "
         "output layer (default: '*')",
+    )
+    group.add_argument(
+        "--classes",
+        nargs="+",
+        dest="detector_classes",
+        metavar="NAME",
+        help="names of all classes that a detector is to have; those of its file keep their weights (default: those of its file, or "
+        "those of --data where one of these is new)",
     )
     group.add_argument("--head", type=int, metavar="CLASSES", help="replace the last layer by a new one, named head")
     group.add_argument("--head-at", metavar="TENSOR", help="tensor that the new layer reads")
@@ -415,7 +432,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     if options.term and (options.loss is not None or options.of is not None):
         raise ArgumentError("--term replaces --loss, --output and --target. Give one or the other.")
     for name in ("model", "data", "loss", "out"):
-        spared = (name == "loss" and options.term) or (name == "out" and options.find_lr is not None)
+        spared = (name == "loss" and is_spared(options)) or (name == "out" and options.find_lr is not None)
         if getattr(options, name) is None and not spared:
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
     device = {"bf16": "openvino", "fast": "cpu"}.get(options.precision, options.device)
@@ -425,6 +442,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
+    set_task(settings)
     settings["lora_layers"] = [name for text in options.lora_layers for name in text.split(",") if name]
     resolve_paths(settings)
     return options.out, settings

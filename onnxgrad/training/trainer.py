@@ -23,6 +23,7 @@ from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
 from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
+from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
@@ -42,6 +43,8 @@ from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.splitting import class_counts
 from onnxgrad.training.evaluation import evaluated, predicted
 from onnxgrad.training.inference import save_inference
+from onnxgrad.training.detection.heads import freeze_decoding
+from onnxgrad.training.detection.objective import DETECTION, DetectionLoss
 from onnxgrad.training.losses.distillation import Distillation, Teacher
 from onnxgrad.training.losses.formulas import LossName
 from onnxgrad.training.losses.loss_scale import LossScale
@@ -72,7 +75,7 @@ from onnxgrad.training.surgery.ties import find_ties
 
 __all__ = ["Trainer"]
 
-Loss: TypeAlias = "LossName | Callable[[Variable, Variable], Variable] | Term | Sequence[Term]"
+Loss: TypeAlias = "LossName | Literal['detection'] | Callable[[Variable, Variable], Variable] | Term | Sequence[Term]"
 Metric: TypeAlias = "str | Callable[[Any, Any], Any]"
 AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], Any]"
 
@@ -83,9 +86,11 @@ class Trainer(TrainingSteps):
     Args:
         model: path of an .onnx file, its bytes, a message, or a Program without a loss, which the Trainer then appends to.
         loss: a name (``cross_entropy``, ``causal_lm``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
-            ``triplet``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or several that are added up.
+            ``triplet``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or several that are added up; or
+            ``detection``, for a detector of a kind that is recognised (``onnxgrad info`` says which), with boxes as targets.
         target: name of the data column with the targets, for a loss given by name or function; None for ``target``, and for
-            ``labels`` of ``causal_lm``, which are the tokens themselves where the data lacks them.
+            ``labels`` of ``causal_lm``, which are the tokens themselves where the data lacks them; for ``boxes`` of ``detection``,
+            float32 [batch, objects, 5]: class, left, top, right, bottom in pixels of the model's input, filled up by classes of -1.
         optimizer: a name such as ``"adamw"``, or an Optimizer.
         learning_rate: a number or a scheduler, which moves on after every update; for an optimizer given by name.
         schedule: ``constant``, ``cosine``, ``linear``, ``one-cycle``, ``step`` or ``plateau``: how a learning rate given as a
@@ -99,7 +104,8 @@ class Trainer(TrainingSteps):
             score is compared with zero, and with one half where it comes from Sigmoid), ``top5`` or another number, ``mae``,
             ``mse``. Of all examples together, in evaluation alone: ``precision``, ``recall``, ``f1``, ``iou``, ``dice`` (of class 1
             of two, else the mean over classes that occur), ``auc``, ``average_precision`` (extra ``metrics``), ``rmse``, ``r2``,
-            ``perplexity``, and of the extra ``metrics`` ``cer``, and ``wer:N`` where the label N stands between words.
+            ``perplexity``, of ``detection`` ``map50`` and ``map`` (COCO's mean average precision at an overlap of 0.5, and over
+            0.5 to 0.95), which are the default there, and of the extra ``metrics`` ``cer``, and ``wer:N`` where the label N stands between words.
         clip_norm, clip_value: limit of the global gradient norm, or of each element of a gradient.
         groups: by pattern of parameters what differs for these: ``learning_rate`` as a factor, ``weight_decay``; the first pattern
             that fits counts. ``{"head.*": {"learning_rate": 10}}``.
@@ -191,15 +197,17 @@ class Trainer(TrainingSteps):
         notes = self._prepare(weights)
         self.ranks.prepare(self.program, checkpoints=checkpoints, memory_budget=memory_budget, frozen=frozen)
         self.program.train(self.batch_norm)
-        self.terms = [term.typed_by(sample) for term in as_terms(loss, target)]
+        detection = DetectionLoss(self.program, target, Executor(place, threads=threads)) if loss == DETECTION else None
+        self.terms = [term.typed_by(sample) for term in as_terms(loss if detection is None else detection.term, target)]
         taught = None if teacher is None else Teacher(teacher, self.program, self.terms, place, threads)
         if taught is not None:
             self.terms = [*self.terms, taught.term]
+        metrics = metrics or (() if detection is None else detection.metrics)
         check_metrics(metrics)  # an unknown one is refused before anything is appended
         self.optimizer = updates.make_optimizer(self.chosen)
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
         with state.fresh_names():
-            self.model = Model(self.program, self.inference, self.terms, taught, metrics)
+            self.model = Model(self.program, self.inference, self.terms, taught, metrics, detection)
             self._append(updates, recompute)
         self.remarks += [*notes, *kept_tables(self.program), *self.model.derived.remarks]
         self.executor = engine.make_executor(self.ranks.threads(threads))
@@ -210,7 +218,7 @@ class Trainer(TrainingSteps):
         self._norms: Variable | None = None
         self.step_weights: dict[str, float] = {}
         """What the loss and the metrics of the last step count, where these are not its examples."""
-        self._class_names: Mapping[str, Sequence[str]] = {}
+        self._class_names: Mapping[str, Sequence[str]] = {} if detection is None else detection.class_names
 
     # Building --------------------------------------------------------------------------------------------------------
 
@@ -222,6 +230,7 @@ class Trainer(TrainingSteps):
         rounded = prepare_quantized(self.program, weights.quantized)
         self.batch_norm, notes = prepare_batch_norm(self.program, weights.batch_norm, weights.sample)
         split_statistics(self.program)
+        freeze_decoding(self.program)
         self.inference = self.program.clone(for_test=True)
         self.chosen = choose_trainable(self.program, weights.trainable, weights.freeze)
         for text in find_ties(self.chosen).warnings():
@@ -464,7 +473,9 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        source, held_out, notes = open_both(data, validation, self.model.spec, self.model.class_column, self.seed)
+        source, held_out, notes = open_both(
+            data, validation, self.model.spec, self.model.class_column, self.seed, self._class_names or None
+        )
         self.remarks += notes
         self._class_names = dict(source.classes) or self._class_names
         for term in self.terms:

@@ -13,10 +13,11 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.state.inputs import COLUMN, Door, Input, as_input
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.training.data.annotated.answers import IGNORED
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.losses.terms import Term
 
-__all__ = ["check_labels", "checked_batch", "doubted_logits", "output_shapes"]
+__all__ = ["check_labels", "checked_batch", "doubted_logits", "ignoring", "output_shapes"]
 
 Array = np.ndarray[Any, Any]
 _CLASSES = ("causal_lm", "cross_entropy", "ctc", "dice")
@@ -64,6 +65,13 @@ def _shaped(v: Input, array: Array, door: Door) -> Array:
 
 
 _COLUMN = COLUMN._replace(fit=_shaped)
+
+
+def ignoring(feed: Batch, terms: Sequence[Term], outputs: Sequence[Variable]) -> Batch:
+    """The batch with -100 for pixels of masks that do not count, which masks have as -1 and ``cross_entropy`` as -100."""
+    masks = {term.target for term, v in zip(terms, outputs, strict=True) if term.loss == "cross_entropy" and (v.rank or 0) > 3}
+    changed = {name: np.where(feed[name] == IGNORED, -100, feed[name]) for name in masks if (feed[name] == IGNORED).any()}
+    return {**feed, **changed} if changed else feed
 
 
 def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any, ...]]) -> None:

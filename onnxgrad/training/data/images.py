@@ -9,48 +9,62 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
 from onnxgrad.internal.files import is_file
+from onnxgrad.training.data.annotated.answers import Answers, Boxes, Listing, Masks, Regions
+from onnxgrad.training.data.annotated.formats import PARTS, format_at
+from onnxgrad.training.data.changes import Changes
 from onnxgrad.training.data.columns import TARGETS, Numbering, class_notes
+from onnxgrad.training.data.picture_files import SUFFIXES, images_in, size_of
 from onnxgrad.training.data.preparing import Preparation, preparation_of
 from onnxgrad.training.data.rows import Batch, Rows
 from onnxgrad.training.data.spec import DataSpec
+from onnxgrad.training.data.views import FITS, View, view_of
 
 __all__ = ["Images", "Pictures", "is_image_table", "open_image"]
 
 Array = np.ndarray[Any, Any]
 Classes: TypeAlias = "Mapping[str, Sequence[str]]"
 _Listed: TypeAlias = "tuple[list[Path], dict[str, Array], Classes, list[str]]"
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
-_SAMPLES = 16
-_SMALLEST_CROP = 0.5
+_SAMPLES, _BILINEAR = 16, 2
 
 
 class Images:
-    """A folder of images with a sub-folder for each class, or a .csv file with a column of paths and one of labels.
+    """Images and their answers: a class, numbers, several labels, masks, boxes or regions.
 
-    Size, axes, channels and values are those of the model as far as its file tells; ``remarks`` of what is opened say what was
-    found and what was guessed. Images are resized to the model's size; their aspect is not kept.
+    What lies at the path says which: a folder with a sub-folder for each class; a .csv file with a column of paths and one of
+    labels; boxes of COCO (.json), YOLO (data.yaml, or ``images/`` and ``labels/``) or Pascal VOC (``Annotations/``); masks
+    (``images/`` and ``masks/``); regions of text of ICDAR (gt_*.txt) or PaddleOCR (Label.txt). Size, axes, channels and values are
+    those of the model as far as its file tells; ``remarks`` of what is opened say what was found and what was guessed.
 
     Args:
-        path: the folder or the .csv file; paths in that are relative to it. A folder may hold the .csv file.
+        path: the folder or file; paths in a file are relative to it. A folder may hold the .csv file.
         size: height and width, where the model leaves them open.
         mean, std: of the values from 0 to 1, for all channels or each.
         order: ``"rgb"`` or ``"bgr"``.
-        flip: mirror half of the images, in training.
-        crop: resize a part of random place, half to all of the area, in training (Szegedy et al. 2015).
+        fit: how images of another size get into the model's: ``"stretch"``, ``"letterbox"`` (one factor, bars of the value 114 on
+            both sides, as YOLO's exports have it), ``"corner"`` (bars on the right and below). None for letterbox with boxes, else
+            stretch.
+        part: ``"train"``, ``"val"`` or ``"test"``, of data that holds several; None for ``"train"``, and for validation ``"val"``.
+        colours: of masks in colours, red, green and blue by class, or a file of them; None for ``class_dict.csv`` in the folder.
+        flip: mirror half of the images, in training. Boxes and masks follow this and the next four.
+        crop: show a part of random place, half to all of the area, in training (Szegedy et al. 2015).
         color: change brightness, contrast and saturation by a factor of up to 1 ± this, in training.
+        scale: enlarge or shrink by a factor of up to 1 ± this, in training.
+        translate: move by up to this share of width and height, in training.
 
     Raises:
-        ArgumentError: if ``color`` is not between 0 and 1.
+        ArgumentError: if ``color``, ``scale`` or ``translate`` is not between 0 and 1, or there is no such ``fit`` or ``part``.
 
     Example:
         >>> trainer.fit(Images("photos/", flip=True, crop=True), epochs=3, validation=0.1)  # doctest: +SKIP
+        >>> trainer.fit(Images("data.yaml", flip=True, scale=0.5), epochs=3, validation="data.yaml")  # doctest: +SKIP
     """
 
     def __init__(
@@ -61,15 +75,23 @@ class Images:
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         order: str | None = None,
+        fit: str | None = None,
+        part: str | None = None,
+        colours: Mapping[str, Sequence[int]] | str | Path | None = None,
         flip: bool = False,
         crop: bool = False,
         color: float = 0.0,
+        scale: float = 0.0,
+        translate: float = 0.0,
     ) -> None:
-        if not 0 <= color < 1:
-            raise ArgumentError(f"color is the largest change of a factor, from 0 to less than 1, not {color}.")
+        if fit is not None and fit not in FITS:
+            raise ArgumentError(f"fit is one of {', '.join(FITS)}, not {fit!r}.")
+        if part is not None and part not in PARTS:
+            raise ArgumentError(f"part is one of {', '.join(PARTS)}, not {part!r}.")
         self.path = Path(path)
         self.size, self.mean, self.std, self.order = size, mean, std, order
-        self.changes = (flip, crop, color)
+        self.fit, self.part, self.colours = fit, part, colours
+        self.changes = Changes(flip, crop, color, scale, translate)
 
     def opened(self, wanted: DataSpec, classes: Classes | None = None) -> Pictures:
         """The data for a program; ``classes`` by target column have numbers already.
@@ -79,10 +101,32 @@ class Images:
             OnnxGradError: if Pillow is missing.
         """
         numbering = Numbering(classes or {}, wanted)
+        listing = self.annotated(next(iter((classes or {}).values()), None))
+        if listing is not None:
+            answers = answers_for(listing, wanted, self.path.name)
+            names = dict.fromkeys(answers, listing.classes)
+            pictures = opened_pictures(self, wanted, _Files(listing.paths), {}, names, [], self.path.name, answers)
+            pictures.remarks = [*listing.remarks, *pictures.remarks]
+            return pictures
         paths, columns, class_names, unused = self._listed(wanted, numbering)
         pictures = opened_pictures(self, wanted, _Files(paths), columns, class_names, unused, self.path.name)
         pictures.remarks = [*pictures.remarks, *numbering.remarks]
         return pictures
+
+    def with_part(self, part: str) -> Images:
+        """The same of another part of the data."""
+        images = copy.copy(self)
+        images.part = part
+        return images
+
+    def annotated(self, classes: Sequence[str] | None = None) -> Listing | None:
+        """The images with boxes, masks or regions, if the path holds such; ``classes`` have numbers already.
+
+        Raises:
+            DataError: naming the file and the place in it of what cannot be used.
+        """
+        form = format_at(self.path, self.part or PARTS[0], None, self.colours)
+        return None if form is None else form.read(classes)
 
     def _listed(self, wanted: DataSpec, numbering: Numbering) -> _Listed:
         path = self.path
@@ -97,10 +141,10 @@ class Images:
         return self._from_folder(path, wanted, numbering)
 
     def _from_folder(self, path: Path, wanted: DataSpec, numbering: Numbering) -> _Listed:
-        files_by_class = {entry.name: sorted(_images_in(entry)) for entry in sorted(path.iterdir()) if entry.is_dir()}
+        files_by_class = {entry.name: sorted(images_in(entry)) for entry in sorted(path.iterdir()) if entry.is_dir()}
         target = next((name for name in wanted.names if name in wanted.targets), None)
         if target is None:
-            files = sorted(_images_in(path))
+            files = sorted(images_in(path))
             if not files:
                 raise DataError(f"the folder {str(path)!r} holds no images ({', '.join(SUFFIXES)}).")
             return files, {}, {}, []
@@ -145,6 +189,50 @@ class Images:
         return files, columns, numbering.classes, [name for name in header if name not in used]
 
 
+def answers_for(listing: Listing, wanted: DataSpec, where: str) -> dict[str, Answers]:
+    """The answers by the target column that they are for: the one of their name (boxes, mask, regions), or the only one.
+
+    Raises:
+        DataError: if the loss takes another kind of answers, or there are several targets and none has the name.
+    """
+    targets = [name for name in wanted.names if name in wanted.targets]
+    if not targets:
+        return {}
+    answers: Boxes | Regions | Masks = listing.answers
+    kinds = ("regions", "boxes") if isinstance(answers, Regions) else (answers.kind,)
+    name = next((kind for kind in kinds if kind in targets), targets[0])
+    v = wanted.variables.get(name)
+    if len(targets) > 1 and name not in kinds:
+        raise DataError(f"{where!r} holds {answers.kind}; which of the targets {targets} is that? Call it {answers.kind!r}.")
+    rank = None if v is None else v.rank
+    if isinstance(answers, Regions) and (name == "boxes" or (v is not None and v.dims is not None and v.dims[-1:] == (5,))):
+        answers = answers.as_boxes()
+    if isinstance(answers, Masks):
+        if rank not in (None, 3, 4):
+            raise DataError(
+                f"{where!r} holds masks, but the loss takes {v!r}. Choose a loss of the model's masks (--task segment)."
+            )
+        return {name: _as_wanted(answers, v)}
+    if rank not in (None, 3):
+        raise DataError(f"{where!r} holds {answers.kind}, but the loss takes {v!r}. Choose a loss of boxes (--task detect).")
+    return {name: answers}
+
+
+def _as_wanted(masks: Masks, v: Any) -> Masks:
+    """Masks as class numbers, or as 0/1 channels where the loss takes floating-point numbers"""
+    if v is None or v.dims is None:
+        return masks
+    size = tuple(int(d) for d in v.dims[-2:]) if all(isinstance(d, int) for d in v.dims[-2:]) else None
+    channels = 0
+    if v.dtype.is_float:
+        channels = int(v.dims[1]) if v.rank == 4 and isinstance(v.dims[1], int) else masks.channels or 1
+    elif masks.channels:
+        raise DataError(
+            f"the masks have {masks.channels} 0/1 channels, but the loss takes one class for each pixel. Use a loss of several sigmoids."
+        )
+    return Masks(masks.paths, masks.read, channels, size)  # type: ignore[arg-type]
+
+
 def opened_pictures(
     source: Images,
     wanted: DataSpec,
@@ -153,6 +241,7 @@ def opened_pictures(
     classes: Classes,
     unused: Sequence[str],
     where: str,
+    answers: Mapping[str, Answers] = MappingProxyType({}),
 ) -> Pictures:
     """Images by number, prepared as the model wants them."""
     if wanted.program is None:
@@ -160,25 +249,23 @@ def opened_pictures(
     count = len(next(iter(columns.values()))) if columns else len(images)  # type: ignore[arg-type]
     chosen = sorted({round(i) for i in np.linspace(0, count - 1, min(count, _SAMPLES))})
     samples = [images(int(i)) for i in chosen]
-    name, how, note = preparation_of(wanted.program, samples, source.size, source.mean, source.std, source.order)
-    missing = [other for other in wanted.names if other != name and other not in columns]
+    fit = source.fit or ("letterbox" if any(each.kind == "boxes" for each in answers.values()) else FITS[0])
+    name, how, note = preparation_of(wanted.program, samples, source.size, source.mean, source.std, source.order, fit)
+    given = [*columns, *answers]
+    missing = [other for other in wanted.names if other != name and other not in given]
     if missing:
         raise DataError(
-            f"{where!r} gives the images for {name!r} and {sorted(columns)}, but the model takes {missing[0]!r} too. Give arrays."
+            f"{where!r} gives the images for {name!r} and {sorted(given)}, but the model takes {missing[0]!r} too. Give arrays."
         )
-    pictures = Pictures(images, count, name, columns, how, source.changes)
+    pictures = Pictures(images, count, name, columns, how, source.changes, answers)
     pictures.classes, pictures.unused = classes, unused
-    changes = [what for what, on in zip(("mirrored", "cropped", "changed in colour"), source.changes, strict=True) if on]
-    pictures.remarks = [
-        note,
-        *class_notes(classes),
-        *([f"images are {' and '.join(changes)} at random in training."] if changes else []),
-    ]
+    line = source.changes.line()
+    pictures.remarks = [note, *class_notes(classes), *([] if line is None else [line])]
     return pictures
 
 
 class Pictures(Rows):
-    """Images that are read when their batch is built, and columns of labels."""
+    """Images that are read when their batch is built, their answers that move with their pixels, and columns of labels."""
 
     def __init__(
         self,
@@ -187,51 +274,56 @@ class Pictures(Rows):
         name: str,
         columns: dict[str, Array],
         how: Preparation,
-        changes: tuple[bool, bool, float],
+        changes: Changes,
+        answers: Mapping[str, Answers] = MappingProxyType({}),
     ) -> None:
         self.images, self.length, self.name, self.columns, self.how, self.changes = images, length, name, columns, how, changes
-        self.settings = [how, changes]
+        self.answers = dict(answers)
+        self.settings = [how, changes, *(f"{target}: {each.kind}" for target, each in answers.items())]
         self._pool: ThreadPoolExecutor | None = None
 
     def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), "onnxgrad-images")
-        arrays = list(self._pool.map(lambda row: self._prepared(int(row), epoch), rows))
-        return {self.name: np.stack(arrays), **{name: column[rows] for name, column in self.columns.items()}}
+        examples = list(self._pool.map(lambda row: self._prepared(int(row), epoch), rows))
+        batch = {self.name: np.stack([array for array, _ in examples])}
+        for at, (name, each) in enumerate(self.answers.items()):
+            batch[name] = each.stacked([moved[at] for _, moved in examples])
+        return {**batch, **{name: column[rows] for name, column in self.columns.items()}}
 
-    def _prepared(self, row: int, epoch: tuple[int, int] | None) -> Array:
-        image = self.images(row)
-        if epoch is not None and any(self.changes):
-            image = _changed(image, self.how.size, self.changes, np.random.default_rng([*epoch, row]))
-        if image.size != self.how.size[::-1]:
-            image = image.resize(self.how.size[::-1], 2)
-        return self.how.array(image)
+    def _prepared(self, row: int, epoch: tuple[int, int] | None) -> tuple[Array, list[Array]]:
+        image, how = self.images(row), self.how
+        rng = None if epoch is None or not self.changes else np.random.default_rng([*epoch, row])
+        view = view_of(image.size, how.size, how.fit) if rng is None else self.changes.view(image.size, how.size, how.fit, rng)
+        image = view.image(image, how.ground(image.mode), _BILINEAR)
+        if rng is not None:
+            image = self.changes.colored(image, rng)
+        return how.array(image), [each.moved(row, view) for each in self.answers.values()]
 
     def column(self, name: str) -> Array | None:
         return self.columns.get(name)
 
+    def view(self, row: int) -> View:
+        return view_of(self.picture_size(row), self.how.size, self.how.fit)
+
+    def picture(self, row: int) -> Any:
+        return self.images(row)
+
+    def picture_size(self, row: int) -> tuple[int, int]:
+        """Width and height of an image as its file has it."""
+        return self.images.size(row) if isinstance(self.images, _Files) else self.images(row).size
+
+    def file(self, row: int) -> Path | None:
+        return self.images.paths[row] if isinstance(self.images, _Files) else None
+
+    def original(self, name: str, row: int) -> Any:
+        each = self.answers.get(name)
+        return None if each is None else each.original(row, self.picture_size(row))
+
     def plain(self) -> Pictures:
         pictures = copy.copy(self)
-        pictures.changes = (False, False, 0.0)
+        pictures.changes = Changes()
         return pictures
-
-
-def _changed(image: Any, size: tuple[int, int], changes: tuple[bool, bool, float], rng: np.random.Generator) -> Any:
-    """Flipped, cropped and resized, and changed in colour; of Pillow's modes L and RGB"""
-    from PIL import ImageEnhance, ImageOps
-
-    flip, crop, color = changes
-    if crop:
-        scale = np.sqrt(rng.uniform(_SMALLEST_CROP, 1.0))
-        width, height = image.size[0] * scale, image.size[1] * scale
-        left, top = rng.uniform(0, image.size[0] - width), rng.uniform(0, image.size[1] - height)
-        image = image.resize(size[::-1], 2, box=(left, top, left + width, top + height))
-    if flip and rng.random() < 0.5:
-        image = ImageOps.mirror(image)
-    if color:
-        for enhance in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
-            image = enhance(image).enhance(float(rng.uniform(1 - color, 1 + color)))
-    return image
 
 
 def open_image(path: Path) -> Any:
@@ -266,15 +358,12 @@ class _Files:
     def __call__(self, number: int) -> Any:
         return open_image(self.paths[number])
 
+    def size(self, number: int) -> tuple[int, int]:
+        return size_of(self.paths[number])
+
 
 def _holds_images(path: Path) -> bool:
-    return next(iter(_images_in(path)), None) is not None
-
-
-def _images_in(path: Path) -> list[Path]:
-    return [
-        file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
-    ]
+    return next(iter(images_in(path)), None) is not None
 
 
 def _rows_of(path: Path) -> list[dict[str, str]]:

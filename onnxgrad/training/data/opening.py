@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentTypeError, DataError, FileError, ModelError
-from onnxgrad.internal.files import read_arrays
+from onnxgrad.internal.files import is_file, read_arrays
+from onnxgrad.training.data.annotated.formats import format_at
 from onnxgrad.training.data.images import Images, is_image_table
 from onnxgrad.training.data.loaders import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
 from onnxgrad.training.data.rows import Columns, Rows, Stream
@@ -74,14 +75,21 @@ def _opened(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | 
 
 
 def open_both(
-    data: Any, validation: Any, wanted: DataSpec, target: str | None = None, seed: int = 0
+    data: Any,
+    validation: Any,
+    wanted: DataSpec,
+    target: str | None = None,
+    seed: int = 0,
+    classes: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Rows | Stream, Rows | Stream | None, list[str]]:
     """Training and validation data, the latter also as a share of the former, and lines on both.
+
+    ``classes`` are names by number, by target column, where the model has its own.
 
     Raises:
         DataError, ArgumentError: as ``open_data`` and ``split`` do.
     """
-    source = open_data(data, wanted)
+    source = open_data(data, wanted, classes)
     notes = [] if source is data else list(source.remarks)
     uneven = None if target is None or source is data else imbalance(source, target)
     if uneven is not None:
@@ -92,8 +100,16 @@ def open_both(
         train, held_out, split_notes = split(source, validation, target, seed)
         train.unused = source.unused
         return train, held_out, [*notes, *split_notes]
-    held_out = open_data(validation, wanted, source.classes)
+    held_out = open_data(for_validation(validation), wanted, source.classes)
     return source, held_out, notes + [note for note in held_out.remarks if held_out is not validation and note not in notes]
+
+
+def for_validation(data: Any) -> Any:
+    """Validation data as it was given, of which images read their part for validation, where they have parts."""
+    source = source_at(str(data)) if isinstance(data, (str, Path)) else data
+    if not isinstance(source, Images) or source.part is not None:
+        return data
+    return source.with_part("val")
 
 
 def _columns(data: Mapping[str, Any], wanted: DataSpec) -> Columns:
@@ -115,6 +131,8 @@ def source_at(text: str) -> Any:
     if not isinstance(text, (str, Path)):
         raise DataError(f"data is named by the path of a file or a folder, not by {text!r}. Correct it in the settings of the run.")
     path = Path(text)
+    if is_file(path) and format_at(path) is not None:
+        return Images(path)
     if path.suffix == ".txt" or (path.suffix == ".jsonl" and is_text(path)):
         raise DataError(f"{text!r} {_TEXT}.")
     if path.is_dir():

@@ -5,7 +5,8 @@ Tests: tests/training/data/test_images.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.training.data.views import view_of
 
 __all__ = ["Preparation", "image_input", "preparation_of"]
 
@@ -22,6 +24,8 @@ Array = np.ndarray[Any, Any]
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _PLAIN = {"0 to 1": (0.0, 1.0), "-1 to 1": (0.5, 0.5), "0 to 255": (0.0, 1 / 255)}
 _OPEN_SIZE = 224
+_EXPORTED = re.compile(r"\[\s*(\d{1,5}),\s*(\d{1,5})\s*\]")
+"""What YOLO's exports write as ``imgsz`` into the file: height and width."""
 _MOVES = ("Cast", "Transpose", "Identity", "Pad", "Resize")
 """What exporters write between an image and its first layer. Not all that moves elements: a Gather may reorder channels."""
 
@@ -36,6 +40,8 @@ class Preparation:
         order: ``"RGB"``, ``"BGR"`` or ``"L"`` for one channel.
         mean, std: of each channel in that order.
         dtype: of the array; of integers the bytes are taken as they are.
+        fit: how an image of another size gets into this one: one of ``views.FITS``.
+        fill: value, from 0 to 255, of what lies around it then.
     """
 
     size: tuple[int, int]
@@ -44,6 +50,16 @@ class Preparation:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     dtype: Any = np.float32
+    fit: str = "stretch"
+    fill: int = 114
+
+    def ground(self, mode: str) -> Any:
+        """What lies around an image of Pillow's mode L or RGB, as Pillow takes it."""
+        return self.fill if mode == "L" else (self.fill,) * 3
+
+    def resized(self, image: Any) -> Any:
+        """An image of Pillow in the model's size."""
+        return view_of(image.size, self.size, self.fit).image(image, self.ground(image.mode), 2)
 
     def array(self, image: Any) -> Array:
         """An image of Pillow as an array; it is not resized."""
@@ -93,6 +109,7 @@ def preparation_of(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     order: str | None = None,
+    fit: str = "stretch",
 ) -> tuple[str, Preparation, str]:
     """The input for images, what is done with them, and a line that says it with the reasons.
 
@@ -106,11 +123,12 @@ def preparation_of(
     v, layout, channels = image_input(program.inputs)
     assert v.dims is not None
     declared = v.dims[1:3] if layout == "HWC" else v.dims[2:]
-    target_size, why_size = _size(declared, size, samples)
+    target_size, why_size = _size(declared, size, samples, program.metadata)
     channel_order = _order(order, channels)
     base = Preparation(
         target_size, layout, channel_order or ("L" if channels == 1 else "RGB"), (0.0,) * channels, (1.0,) * channels
     )
+    base = replace(base, fit=fit)
     if not v.dtype.is_float:
         return (
             v.name,
@@ -122,6 +140,9 @@ def preparation_of(
         base = replace(base, mean=_channels(mean, channels, "mean", 0.0), std=_channels(std, channels, "std", 1.0))
         return v.name, base, _note(v, base, why_size, f"{base.values()}, as given")
     known = _from_graph(v)
+    if known is None and "imgsz" in program.metadata and "stride" in program.metadata:
+        base = replace(base, mean=(0.0,) * channels, std=(1.0,) * channels)
+        return v.name, base, _note(v, base, why_size, f"{base.values()}, as YOLO's exports take them")
     if known is not None:
         base = replace(base, mean=(_PLAIN[known][0],) * channels, std=(_PLAIN[known][1],) * channels)
         return v.name, base, _note(v, base, why_size, f"{base.values()}, which the graph itself goes on to normalise")
@@ -137,10 +158,14 @@ def preparation_of(
 def _note(v: Variable, preparation: Preparation, why_size: str, values: str) -> str:
     height, width = preparation.size
     channels = "grey" if preparation.order == "L" else preparation.order
-    return f"images go into {v.name!r} as {preparation.layout}, {channels}, {height} x {width} ({why_size}), {values}."
+    how = {"stretch": "", "letterbox": ", scaled by one factor between grey bars (letterbox)"}
+    fitted = how.get(preparation.fit, ", scaled by one factor into the upper left corner")
+    return f"images go into {v.name!r} as {preparation.layout}, {channels}, {height} x {width} ({why_size}){fitted}, {values}."
 
 
-def _size(declared: Sequence[Any], size: Sequence[int] | None, samples: Sequence[Any]) -> tuple[tuple[int, int], str]:
+def _size(
+    declared: Sequence[Any], size: Sequence[int] | None, samples: Sequence[Any], metadata: Mapping[str, str]
+) -> tuple[tuple[int, int], str]:
     if size is not None:
         height, width = (int(size[0]), int(size[-1]))
         if min(height, width) < 1 or len(size) > 2:
@@ -151,6 +176,11 @@ def _size(declared: Sequence[Any], size: Sequence[int] | None, samples: Sequence
         return (height, width), "as given"
     if all(isinstance(d, int) for d in declared):
         return (int(declared[0]), int(declared[1])), "of the file"
+    exported = _EXPORTED.fullmatch(metadata.get("imgsz", ""))
+    if exported is not None and all(
+        not isinstance(d, int) or str(d) == e for d, e in zip(declared, exported.groups(), strict=True)
+    ):
+        return (int(exported[1]), int(exported[2])), "that of the export, imgsz in the file"
     sizes = {image.size for image in samples}
     (width, height), why = (
         (next(iter(sizes)), "that of the images") if len(sizes) == 1 else ((_OPEN_SIZE,) * 2, "a guess: see --image-size")
@@ -225,7 +255,7 @@ def _by_statistics(
     if channels == 3:
         ways.insert(0, _IMAGENET)
     orders = [order] if order else ["RGB", "BGR"] if channels == 3 else [base.order]
-    resized = [image.resize(base.size[::-1], 2) for image in samples]
+    resized = [base.resized(image) for image in samples]
     executor = Executor()
     scored = []
     for way_index, (m, s) in enumerate(ways):

@@ -9,7 +9,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.training.data.derived_inputs import TOKENS
-from onnxgrad.training.surgery.activations import Activation
+from onnxgrad.training.surgery.activations import Activation, argmax_before
 
 __all__ = ["fitting_losses"]
 
@@ -26,6 +26,8 @@ def fitting_losses(y: Variable, program: Program) -> list[str]:
         >>> fitting_losses(program.outputs[0], program)
         ['cross_entropy', 'kl']
     """
+    if not y.is_float and argmax_before(y) is not None:
+        return ["cross_entropy"]
     if not y.is_float or y.name.startswith("present") or y.rank in (None, 0):
         return []
     try:
