@@ -70,8 +70,8 @@ def draw_boxes(
     rows = rows.reshape(-1, 6)
     rows = rows[(rows[:, 0] >= 0) & (rows[:, 1] >= least)]
     pen = _Pen(image)
-    for kind, *box in objects_of(np.zeros((0, 5)) if objects is None else objects):
-        pen.dashed([v * scale for v in box])
+    for row in objects_of(np.zeros((0, 5)) if objects is None else objects):
+        pen.dashed((row[1:] * scale).tolist())
     order = np.argsort(rows[:, 1], kind="stable")  # the surest ones on top
     for _, _, *box in rows[order]:
         pen.outline([v * scale for v in box], _DARK, pen.width + 2)
@@ -108,16 +108,14 @@ def draw_masks(
     """
     image, _ = _canvas(picture, smallest)
     width, height = image.size
-    layers = _layers(np.asarray(masks), background)
+    layers = [(kind, _stretched(mask, height, width)) for kind, mask in _layers(np.asarray(masks), background)]
+    layers = [(kind, mask) for kind, mask in layers if mask.any()]
     pixels = np.asarray(image).astype(np.float64)
-    shown = []
     for kind, mask in layers:
-        at = _stretched(mask, height, width)
-        if at.any():
-            colour = np.array(colour_of(kind))
-            pixels[at] = (1 - opacity) * pixels[at] + opacity * colour
-            pixels[_edge(at)] = colour
-            shown.append((kind, f"{_name(kind, names)} {at.mean():.0%}"))
+        pixels[mask] = (1 - opacity) * pixels[mask] + opacity * np.array(colour_of(kind))
+    for kind, mask in layers:
+        pixels[_edge(mask)] = colour_of(kind)
+    shown = [(kind, f"{_name(kind, names)} {mask.mean():.0%}") for kind, mask in layers]
     return _with_legend(_image(pixels.round().astype(np.uint8)), shown)
 
 
@@ -228,7 +226,7 @@ class _Pen:
 
     def label(self, text: str, box: Sequence[float], colour: Colour) -> None:
         """A label above the box, else within it or below it: where it is on the picture and covers no other"""
-        left, top, right, bottom = (min(box[0], box[2]), min(box[1], box[3]), max(box[0], box[2]), max(box[1], box[3]))
+        left, top, bottom = min(box[0], box[2]), min(box[1], box[3]), max(box[1], box[3])
         pad = self.width + 1
         width = self.draw.textlength(text, self.font) + 2 * pad
         height = sum(self.font.getmetrics()) + pad
