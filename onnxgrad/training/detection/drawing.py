@@ -104,7 +104,7 @@ def draw_masks(
         >>> masks = np.zeros((60, 80), int)
         >>> masks[10:30, 20:60] = 1
         >>> draw_masks(np.zeros((60, 80, 3), np.uint8), masks, names=["none", "cat"]).size
-        (480, 389)
+        (480, 394)
     """
     image, _ = _canvas(picture, smallest)
     width, height = image.size
@@ -125,11 +125,11 @@ def beside(titled: Sequence[tuple[str, Image.Image]]) -> Image.Image:
     Example:
         >>> cat = draw_masks(np.zeros((60, 80), np.uint8), np.zeros((60, 80), int))
         >>> beside([("true", cat), ("predicted", cat)]).size
-        (968, 384)
+        (968, 389)
     """
     pillow = _pillow()
-    font = pillow.ImageFont.load_default(15)
-    gap, line = 8, 24
+    font = _text(max(image.width for _, image in titled))
+    gap, line = 8, round(1.6 * font.size)
     page: Image.Image
     width = sum(image.width for _, image in titled) + gap * (len(titled) - 1)
     page = pillow.Image.new("RGB", (width, line + max(image.height for _, image in titled)), _LIGHT)
@@ -166,6 +166,11 @@ def _pillow() -> Any:
     return PIL
 
 
+def _text(width: int) -> Any:
+    """The font for lines beside a picture of this width"""
+    return _pillow().ImageFont.load_default(max(15, round(width / 26)))
+
+
 def _image(pixels: Array) -> Image.Image:
     image: Image.Image = _pillow().Image.fromarray(np.ascontiguousarray(pixels)).convert("RGB")
     return image
@@ -198,8 +203,8 @@ class _Pen:
         self.draw: ImageDraw.ImageDraw = pillow.ImageDraw.Draw(image)
         self.size = image.size
         longer = max(image.size)
-        self.width = max(2, round(longer / 320))
-        self.font = pillow.ImageFont.load_default(max(13, round(longer / 38)))
+        self.width = max(2, round(longer / 200))
+        self.font = pillow.ImageFont.load_default(max(15, round(longer / 28)))
         self.taken: list[list[float]] = []
 
     def outline(self, box: Sequence[float], colour: Colour, width: int) -> None:
@@ -281,12 +286,13 @@ def _with_legend(image: Image.Image, shown: Sequence[tuple[int, str]]) -> Image.
     if not shown:
         return image
     pillow = _pillow()
-    font, line, gap = pillow.ImageFont.load_default(15), 24, 14
+    font = _text(image.width)
+    line, gap, square = round(1.6 * font.size), font.size, round(0.9 * font.size)
     measure = pillow.ImageDraw.Draw(image)
     places: list[tuple[float, int, int, str]] = []
     x, row = 4.0, 0
     for kind, text in shown:
-        width = 20 + measure.textlength(text, font)
+        width = square + 6 + measure.textlength(text, font)
         if x > 4 and x + width > image.width:
             x, row = 4.0, row + 1
         places.append((x, row, kind, text))
@@ -296,6 +302,6 @@ def _with_legend(image: Image.Image, shown: Sequence[tuple[int, str]]) -> Image.
     draw = pillow.ImageDraw.Draw(page)
     for x, row, kind, text in places:
         middle = image.height + line * row + line / 2 + 2
-        draw.rectangle([x, middle - 7, x + 14, middle + 7], fill=colour_of(kind))
-        draw.text((x + 20, middle), text, _DARK, font, anchor="lm")
+        draw.rectangle([x, middle - square / 2, x + square, middle + square / 2], fill=colour_of(kind))
+        draw.text((x + square + 6, middle), text, _DARK, font, anchor="lm")
     return page

@@ -83,7 +83,7 @@ def test_masks_that_overlap_and_are_smaller_than_the_picture():
 def test_pictures_side_by_side_and_as_an_address():
     left, right = draw_boxes(GREY, np.zeros((0, 6))), draw_boxes(GREY[:30], np.zeros((0, 6)))
     page = beside([("true", left), ("predicted", right)])
-    assert page.size == (480 * 2 + 8, 360 + 24) and page.getpixel((10, 200)) == (128, 128, 128)
+    assert page.size == (480 * 2 + 8, 360 + 29) and page.getpixel((10, 200)) == (128, 128, 128)
     assert jpeg_address(page).startswith("data:image/jpeg;base64,/9j/")
 
 
