@@ -203,7 +203,7 @@ class _Pen:
         self.draw: ImageDraw.ImageDraw = pillow.ImageDraw.Draw(image)
         self.size = image.size
         longer = max(image.size)
-        self.width = max(2, round(longer / 200))
+        self.width = max(2, round(longer / 160))
         self.font = pillow.ImageFont.load_default(max(15, round(longer / 28)))
         self.taken: list[list[float]] = []
 
