@@ -1,4 +1,4 @@
-"""Write tests/data/annotated/sets: the same few pictures with their answers in each format, and what the formats' own tools read there.
+"""Write tests/data/annotated/sets: a few pictures with their answers in each format, and what the formats' own tools read there.
 
     python models/annotated/write_sets.py [FOLDER]
 
@@ -23,7 +23,7 @@ SIZES = ((64, 48), (48, 64), (60, 60), (80, 40))
 
 
 def scene(draw: np.random.Generator, size: tuple[int, int], count: int) -> tuple[Image.Image, Image.Image, list[tuple]]:
-    """A picture of rectangles, its mask (0 for the ground, 1 and on for classes) and (class, x1, y1, x2, y2) of each, the pixels inside"""
+    """A picture of rectangles, its mask (0 for the ground, 1 and on for classes) and (class, x1, y1, x2, y2) of each"""
     width, height = size
     picture = Image.new("RGB", size, tuple(int(v) for v in draw.integers(180, 250, 3)))
     mask = Image.new("P", size, 0)
@@ -57,7 +57,8 @@ def write_coco(folder: Path, drawn: list[tuple]) -> dict:
         picture.save(folder / "images" / name, optimize=True)
         record["images"].append({"id": 100 + 3 * number, "file_name": name, "width": picture.width, "height": picture.height})
         for kind, x1, y1, x2, y2 in things:
-            entry = {"id": len(record["annotations"]) + 1, "image_id": 100 + 3 * number, "category_id": IDS[NAMES[kind]], "iscrowd": 0}
+            entry = {"id": len(record["annotations"]) + 1, "image_id": 100 + 3 * number, "category_id": IDS[NAMES[kind]]}
+            entry["iscrowd"] = 0
             entry["bbox"] = [x1, y1, x2 - x1, y2 - y1]
             entry["segmentation"] = [[x1, y1, x2, y1, x2, y2, x1, y2]]
             entry["area"] = (x2 - x1) * (y2 - y1)
@@ -109,7 +110,7 @@ def write_voc(folder: Path, drawn: list[tuple]) -> dict:
     for name in ("Annotations", "JPEGImages", "ImageSets/Main"):
         (folder / name).mkdir(parents=True)
     names = {"train": [], "val": []}
-    for number, (picture, mask, things) in enumerate(drawn):
+    for number, (picture, _mask, things) in enumerate(drawn):
         name = f"2012_{number:06}"
         names["val" if number % 4 == 3 else "train"].append(name)
         picture.save(folder / "JPEGImages" / f"{name}.jpg", quality=70)

@@ -24,7 +24,7 @@ from onnxscript import opset18 as ops
 from torch import Tensor, nn
 
 OUT = Path(__file__).parents[2] / "tests" / "data" / "detectors"
-NAMES = {i: name for i, name in enumerate(shapes.NAMES[:CLASSES])}
+NAMES = dict(enumerate(shapes.NAMES[:CLASSES]))
 
 
 @torch.library.custom_op("detectors::suppress", mutates_args=())
@@ -150,7 +150,14 @@ def write(path: Path, net: nn.Module, outputs: list[str], dynamo: bool) -> None:
     else:
         axes = {} if one else {name: {0: "batch"} for name in ("images", *outputs)}
         torch.onnx.export(
-            net, (image,), str(path), dynamo=False, opset_version=17, input_names=["images"], output_names=outputs, dynamic_axes=axes
+            net,
+            (image,),
+            str(path),
+            dynamo=False,
+            opset_version=17,
+            input_names=["images"],
+            output_names=outputs,
+            dynamic_axes=axes,
         )
     model = onnx.load(path)
     if not path.stem.startswith(("text_map", "segmenter")):

@@ -130,7 +130,11 @@ class Distributed(nn.Module):
 class Anchored(nn.Module):
     """A detector like YOLOv5: three anchors at each cell, an objectness, and classes."""
 
-    ANCHORS = (((12.0, 12.0), (18.0, 18.0), (24.0, 24.0)), ((24.0, 24.0), (30.0, 30.0), (36.0, 36.0)), ((36.0, 36.0), (44.0, 44.0), (56.0, 56.0)))
+    ANCHORS = (
+        ((12.0, 12.0), (18.0, 18.0), (24.0, 24.0)),
+        ((24.0, 24.0), (30.0, 30.0), (36.0, 36.0)),
+        ((36.0, 36.0), (44.0, 44.0), (56.0, 56.0)),
+    )
 
     def __init__(self, classes: int = CLASSES) -> None:
         super().__init__()
@@ -182,7 +186,10 @@ class DefaultBoxes(nn.Module):
     def raw(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Class logits [batch, boxes, classes + 1], background first, and offsets [batch, boxes, 4]"""
         features = self.pyramid(x)
-        scores = [m(f).permute(0, 2, 3, 1).reshape(x.shape[0], -1, self.classes + 1) for m, f in zip(self.classifiers, features, strict=True)]
+        scores = [
+            m(f).permute(0, 2, 3, 1).reshape(x.shape[0], -1, self.classes + 1)
+            for m, f in zip(self.classifiers, features, strict=True)
+        ]
         offsets = [m(f).permute(0, 2, 3, 1).reshape(x.shape[0], -1, 4) for m, f in zip(self.regressors, features, strict=True)]
         return torch.cat(scores, 1), torch.cat(offsets, 1)
 
@@ -207,7 +214,13 @@ class Queries(nn.Module):
         self.classes = classes
         w = self.WIDTH
         self.backbone = nn.Sequential(
-            Conv(3, 12, 3, 2), Conv(12, 24, 3, 2), CrossStage(24, 24), Conv(24, 32, 3, 2), CrossStage(32, 32), Conv(32, w, 3, 2), nn.Conv2d(w, w, 1)
+            Conv(3, 12, 3, 2),
+            Conv(12, 24, 3, 2),
+            CrossStage(24, 24),
+            Conv(24, 32, 3, 2),
+            CrossStage(32, 32),
+            Conv(32, w, 3, 2),
+            nn.Conv2d(w, w, 1),
         )
         n = SIZE // 16
         self.places = nn.Parameter(torch.randn(1, n * n, w) * 0.1)
@@ -240,7 +253,9 @@ class Maps(nn.Module):
     @staticmethod
     def _branch() -> nn.Sequential:
         up = nn.Sequential(nn.ConvTranspose2d(12, 12, 2, 2), nn.BatchNorm2d(12), nn.ReLU())
-        return nn.Sequential(nn.Conv2d(24, 12, 3, padding=1, bias=False), nn.BatchNorm2d(12), nn.ReLU(), up, nn.ConvTranspose2d(12, 1, 2, 2))
+        return nn.Sequential(
+            nn.Conv2d(24, 12, 3, padding=1, bias=False), nn.BatchNorm2d(12), nn.ReLU(), up, nn.ConvTranspose2d(12, 1, 2, 2)
+        )
 
     def raw(self, x: Tensor) -> tuple[Tensor, Tensor]:
         f = self.stem(x)

@@ -63,7 +63,9 @@ def distributed_loss(net: networks.Distributed, image: Tensor, targets: list[Ten
         low = want.floor().long()
         part = want - low
         log_p = logits[i, at].log_softmax(-1)
-        terms.append(-(log_p.gather(-1, low[..., None])[..., 0] * (1 - part) + log_p.gather(-1, low[..., None] + 1)[..., 0] * part).mean(-1))
+        terms.append(
+            -(log_p.gather(-1, low[..., None])[..., 0] * (1 - part) + log_p.gather(-1, low[..., None] + 1)[..., 0] * part).mean(-1)
+        )
     return loss + 0.5 * torch.cat(terms).mean()
 
 
@@ -125,7 +127,11 @@ def query_loss(net: networks.Queries, image: Tensor, targets: list[Tensor], mask
                 cost[q], cost[:, g] = 1e9, 1e9
         q, g = torch.tensor(pairs).T
         wanted[i, q] = rows[g, 0].long()
-        box_loss = box_loss + 5 * (boxes[i, q] - goal_sides[g]).abs().sum() + 2 * generalized_box_iou_loss(corners[i, q], goal[g], reduction="sum")
+        box_loss = (
+            box_loss
+            + 5 * (boxes[i, q] - goal_sides[g]).abs().sum()
+            + 2 * generalized_box_iou_loss(corners[i, q], goal[g], reduction="sum")
+        )
         count += len(rows)
     weight = torch.ones(CLASSES + 1)
     weight[-1] = 0.2

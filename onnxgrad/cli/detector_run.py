@@ -11,64 +11,74 @@ from typing import Any
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.data.annotated.formats import PARTS, format_at
 from onnxgrad.training.data.images import Images
 from onnxgrad.training.data.opening import source_at
-from onnxgrad.training.detection.heads import DetectorHead, MapHead, class_names, recognise_head, require_head
+from onnxgrad.training.detection.classes import class_names
+from onnxgrad.training.detection.heads import DetectorHead, recognise_head, require_head
 from onnxgrad.training.detection.objective import DETECTION
+from onnxgrad.training.losses.terms import output_of
+from onnxgrad.training.surgery.activations import argmax_before
+from onnxgrad.training.tasks import Held, held_by, plan_task, task_line
 
-__all__ = ["TASKS", "is_spared", "set_task"]
-
-TASKS = ("detect", "segment")
+__all__ = ["is_spared", "set_task"]
 
 
 def is_spared(options: argparse.Namespace) -> bool:
-    """Whether the command may leave out --loss: a task or the model says it."""
-    if options.term or options.task is not None:
-        return True
-    if options.model is None or not Path(options.model).is_file():
-        return False
-    return isinstance(recognise_head(from_onnx(options.model)), DetectorHead)
+    """Whether the command may leave out --loss: terms, a task, the model or the data say it."""
+    return bool(options.term) or options.task is not None or _detector_in(options.model) or _held_by(options) is not None
 
 
-def set_task(settings: dict[str, Any]) -> None:
-    """Enter the loss of a task into the settings of a new run, and the classes of a detector that its data has and it has not.
+def _detector_in(path: str | None) -> bool:
+    return path is not None and Path(path).is_file() and isinstance(recognise_head(from_onnx(path)), DetectorHead)
+
+
+def _held_by(options: argparse.Namespace) -> Held | None:
+    return None if options.data is None or not Path(options.data).exists() else held_by(options.data, options.target)
+
+
+def set_task(settings: dict[str, Any]) -> str | None:
+    """Enter the loss and the metrics of a task into the settings of a new run, and the classes of a detector where those of its
+    data are new to it; return a line that says what was chosen.
 
     Raises:
-        ArgumentError: if the task does not fit the loss or the model.
+        ArgumentError: if the task does not fit the loss, the data or the model.
     """
     if settings.get("task") is not None and settings["loss"] is not None:
         raise ArgumentError("--task and --loss both say what is learned. Leave one out.")
     if settings["term"]:
-        return
+        return None
+    program: Program | None = None
+    line = None
     if settings["loss"] is None:
         program = from_onnx(settings["model"], expand=settings["expand"])
-        settings["loss"] = _segment(program) if settings.get("task") == "segment" else DETECTION
+        head = recognise_head(program)
+        if isinstance(head, DetectorHead) and settings.get("task") in (None, "detect"):
+            settings["loss"] = DETECTION
+        else:
+            output = output_of(program, settings["of"], [])
+            argmax = argmax_before(output)
+            scores = output if argmax is None or argmax.inputs[0] is None else argmax.inputs[0]
+            plan = plan_task(held_by(settings["data"], settings["target"]), scores, settings.get("task"))
+            settings["loss"], settings["metric"] = plan.loss, settings["metric"] or plan.metrics
+            line = task_line(plan)
     if settings["loss"] != DETECTION:
         if settings.get("detector_classes"):
             raise ArgumentError("--classes is for detectors (--task detect). For a classifier, say --head NUMBER.")
-        return
-    program = from_onnx(settings["model"], expand=settings["expand"])
+        return line
+    program = program or from_onnx(settings["model"], expand=settings["expand"])
     head = require_head(program)
     if settings.get("detector_classes") is None and isinstance(head, DetectorHead):
         settings["detector_classes"] = _new_classes(settings, program, head)
-
-
-def _segment(program: Program) -> str:
-    """The loss of masks for the outputs of a model"""
-    head = recognise_head(program)
-    if not isinstance(head, MapHead):
-        outputs = ", ".join(v.name for v in program.outputs)
-        raise ArgumentError(f"--task segment: none of the outputs {outputs} has a score for each pixel. Name one in --output, and a --loss.")
-    return "bce_with_logits" if head.through[:1] == ("Sigmoid",) or head.channels == 1 else "cross_entropy"
+    return line
 
 
 def _new_classes(settings: dict[str, Any], program: Program, head: DetectorHead) -> list[str] | None:
     """The classes of the data where one is new to the model, or None"""
     source = source_at(settings["data"])
-    listing = source.annotated() if isinstance(source, Images) else None
-    if listing is None or not listing.classes:
-        return None
-    names, own = list(listing.classes), class_names(program)
-    if own is None and len(names) == head.classes:
+    form = format_at(source.path, source.part or PARTS[0]) if isinstance(source, Images) else None
+    names = [] if form is None or form.kind == "mask" else list(form.read(None).classes)
+    own = class_names(program)
+    if not names or (own is None and len(names) == head.classes):
         return None
     return None if own is not None and set(names) <= set(own) else names

@@ -45,19 +45,17 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError(f"--batch-size is at least 1, not {options.batch_size}.")
     arguments = vars(options)
     resolve_paths(arguments)
-    classes: dict[str, Any] = {}
     if Path(options.model).is_dir():
         if options.loss or options.output or options.target:
             raise ArgumentError("a run has its loss; --loss, --output and --target are for an .onnx file. Leave them out.")
         trainer, settings = run_of(options.model, options.checkpoint, options.metric)
         arguments = without_augmentation({**settings, **{k: v for k, v in arguments.items() if k in settings and v is not None}})
-        classes = settings.get("classes") or {}
     elif options.loss is None:
         raise ArgumentError("evaluate needs --loss for an .onnx file. See onnxgrad evaluate --help.")
     else:
         loss = DETECTION if options.loss == DETECTION else Term(options.loss, options.output, options.target)
         trainer = Trainer(options.model, loss=loss, target=options.target, metrics=options.metric or ())
-    opened = trainer.opened(data_named(arguments, "data", trainer.terms[0].target), classes)
+    opened = trainer.opened(data_named(arguments, "data", trainer.terms[0].target))
     metrics = trainer.evaluate(opened, batch_size=options.batch_size)
     if options.json:
         print_json(metrics)

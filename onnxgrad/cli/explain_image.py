@@ -24,7 +24,7 @@ from onnxgrad.attribution import Attribution, grad_cam, integrated_gradients, sa
 from onnxgrad.cli.common import add_model, load, print_json
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import writing
-from onnxgrad.training.data.images import open_image
+from onnxgrad.training.data.kinds.picture import picture_at
 from onnxgrad.training.data.preparing import Preparation, preparation_of
 from onnxgrad.training.run.progress import Working
 
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    image = open_image(Path(options.picture))
+    image = picture_at(Path(options.picture))
     output = options.output or f"{Path(options.picture).stem}.explained.png"
     with Working("reading the model", options.json) as working:
         program = load(options)

@@ -24,7 +24,7 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import write_whole
 from onnxgrad.pages.page import asset, page
 from onnxgrad.training.data.derived_inputs import DerivedInputs
-from onnxgrad.training.data.text import open_tokenizer
+from onnxgrad.training.data.kinds.text import TokenizerFile
 from onnxgrad.training.run.progress import Working
 
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     with Working("reading the model", options.json) as working:
         program = load(options)
-        encoding = open_tokenizer(Path(options.tokenizer)).encode(options.text)
+        encoding = TokenizerFile(options.tokenizer).tokenizer.encode(options.text)
         if not encoding.ids:
             raise ArgumentError("the text has no tokens. Give another.")
         feeds = _feeds(program, encoding)

@@ -22,7 +22,8 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.training.data.derived_inputs import read_by_loss
-from onnxgrad.training.detection.heads import DetectorHead, MapHead, class_names, freeze_decoding, recognise_head
+from onnxgrad.training.detection.classes import class_names
+from onnxgrad.training.detection.heads import DetectorHead, MapHead, freeze_decoding, recognise_head
 from onnxgrad.training.detection.objective import DETECTION
 from onnxgrad.training.losses.fitting import fitting_losses
 from onnxgrad.training.surgery.batch_norm import has_statistics

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
             without_augmentation({**settings, **{k: v for k, v in arguments.items() if k in settings and v is not None}}), "data"
         )
         outputs = trainer.predict(data, batch_size=options.batch_size)
-        classes = next(iter((settings.get("classes") or {}).values()), [])
+        classes = list(next(iter(trainer.record.classes.values()), []))
     else:
         program = from_onnx(options.model)
         outputs = predicted(Executor(), program, data_named(arguments, "data"), options.batch_size, beside=TARGETS)

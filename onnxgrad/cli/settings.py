@@ -36,7 +36,17 @@ from onnxgrad.training.surgery.lora import add_lora
 from onnxgrad.training.surgery.ties import tie, untie
 from onnxgrad.training.trainer import Trainer
 
-__all__ = ["LARGE", "MANY", "checkpoint_of", "data_of", "loss_terms", "make_trainer", "read_settings", "target_columns", "write_settings"]
+__all__ = [
+    "LARGE",
+    "MANY",
+    "checkpoint_of",
+    "data_of",
+    "loss_terms",
+    "make_trainer",
+    "read_settings",
+    "target_columns",
+    "write_settings",
+]
 
 SETTINGS, MODEL = "settings.json", "model.onnx"
 MANY, LARGE = 10_000, 16
@@ -110,7 +120,8 @@ _SWITCHES = (
     "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
 )  # fmt: skip
 _LISTS = (
-    "dim", "detector_classes", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
+    "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
+    "detector_classes",
 )  # fmt: skip
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
     (_TEXTS, _is_text),

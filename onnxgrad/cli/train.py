@@ -37,7 +37,7 @@ from typing import Any
 from onnxgrad.cli import quantized_run
 from onnxgrad.cli.common import add_sizes, human, parse_bytes
 from onnxgrad.cli.data import add_data, resolve_paths
-from onnxgrad.cli.detector_run import TASKS, is_spared, set_task
+from onnxgrad.cli.detector_run import is_spared, set_task
 from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
 from onnxgrad.distributed.strategy import COMPRESSIONS
@@ -57,6 +57,7 @@ from onnxgrad.training.run.position import epochs_done
 from onnxgrad.training.run.progress import Working
 from onnxgrad.training.run.rate_finder import find_learning_rate
 from onnxgrad.training.run.schedules import SHAPES
+from onnxgrad.training.tasks import TASKS
 from onnxgrad.training.trainer import Trainer
 
 _STAGES = {"pipeline", "micro_batches", "cuts"}
@@ -108,8 +109,7 @@ def _add_loss(group: Any) -> None:
     group.add_argument(
         "--task",
         choices=TASKS,
-        help="what the model is to do, instead of --loss: detect objects in boxes, or give each pixel a class (segment) (default: "
-        "detect for a detector that info recognises)",
+        help="what the model is to do, instead of --loss (default: what its outputs and the answers in --data are for)",
     )
     group.add_argument("--loss", choices=sorted([*LOSSES, DETECTION]), help="loss to minimize")
     group.add_argument(
@@ -237,8 +237,8 @@ def _add_choice(group: Any) -> None:
         nargs="+",
         dest="detector_classes",
         metavar="NAME",
-        help="names of all classes that a detector is to have; those of its file keep their weights (default: those of its file, or "
-        "those of --data where one of these is new)",
+        help="names of all classes that a detector is to have; those of its file keep their weights (default: those of its file, "
+        "or those of --data where one of these is new)",
     )
     group.add_argument("--head", type=int, metavar="CLASSES", help="replace the last layer by a new one, named head")
     group.add_argument("--head-at", metavar="TENSOR", help="tensor that the new layer reads")
@@ -442,7 +442,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
-    set_task(settings)
+    settings["task_line"] = set_task(settings)
     settings["lora_layers"] = [name for text in options.lora_layers for name in text.split(",") if name]
     resolve_paths(settings)
     return options.out, settings
@@ -469,7 +469,6 @@ def _fit(
 
     with trainer.ranks.folder(folder, settings["keep"]) as run:
         if options.resume is None and run is not None and trainer.ranks.is_first:
-            settings["classes"] = {name: list(class_names) for name, class_names in data[0].classes.items()}
             write_settings(run, settings)
         return trainer.fit(
             data[0],

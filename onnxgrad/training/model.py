@@ -119,8 +119,8 @@ class Model:
     @property
     def spec(self) -> DataSpec:
         """The names, types and shapes of the data for this model."""
-        spelled = [term.target for term in self.terms if term.loss == "ctc"]
-        return DataSpec.of(self.inputs, self.labels, self.derived.names, self.inference, spelled=spelled)
+        losses = {term.target: term.loss for term in reversed(self.terms) if isinstance(term.loss, str)}
+        return DataSpec.of(self.inputs, self.labels, self.derived.names, self.inference, losses=losses)
 
     def name_unused(self, names: Iterable[str]) -> None:
         """Warn, once, of columns of the data that nothing reads."""

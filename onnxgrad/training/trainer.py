@@ -37,14 +37,16 @@ from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.training.accumulation import add_up
 from onnxgrad.training.data.feed import doubted_logits
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
+from onnxgrad.training.data.kinds.placed import BoxesColumn
 from onnxgrad.training.data.open_batch import open_batch
 from onnxgrad.training.data.opening import open_both, open_data
+from onnxgrad.training.data.record import DataRecord, record_in, record_of, set_record
 from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.splitting import class_counts
-from onnxgrad.training.evaluation import evaluated, predicted
-from onnxgrad.training.inference import save_inference
 from onnxgrad.training.detection.heads import freeze_decoding
 from onnxgrad.training.detection.objective import DETECTION, DetectionLoss
+from onnxgrad.training.evaluation import evaluated, predicted
+from onnxgrad.training.inference import save_inference
 from onnxgrad.training.losses.distillation import Distillation, Teacher
 from onnxgrad.training.losses.formulas import LossName
 from onnxgrad.training.losses.loss_scale import LossScale
@@ -104,8 +106,9 @@ class Trainer(TrainingSteps):
             score is compared with zero, and with one half where it comes from Sigmoid), ``top5`` or another number, ``mae``,
             ``mse``. Of all examples together, in evaluation alone: ``precision``, ``recall``, ``f1``, ``iou``, ``dice`` (of class 1
             of two, else the mean over classes that occur), ``auc``, ``average_precision`` (extra ``metrics``), ``rmse``, ``r2``,
-            ``perplexity``, of ``detection`` ``map50`` and ``map`` (COCO's mean average precision at an overlap of 0.5, and over
-            0.5 to 0.95), which are the default there, and of the extra ``metrics`` ``cer``, and ``wer:N`` where the label N stands between words.
+            ``perplexity``; of ``detection`` ``map50`` and ``map``, COCO's mean average precision at an overlap of 0.5, and over
+            0.5 to 0.95, which are reported unless others are named; and of the extra ``metrics`` ``cer``, and ``wer:N`` where the
+            label N stands between words.
         clip_norm, clip_value: limit of the global gradient norm, or of each element of a gradient.
         groups: by pattern of parameters what differs for these: ``learning_rate`` as a factor, ``weight_decay``; the first pattern
             that fits counts. ``{"head.*": {"learning_rate": 10}}``.
@@ -218,7 +221,8 @@ class Trainer(TrainingSteps):
         self._norms: Variable | None = None
         self.step_weights: dict[str, float] = {}
         """What the loss and the metrics of the last step count, where these are not its examples."""
-        self._class_names: Mapping[str, Sequence[str]] = {} if detection is None else detection.class_names
+        if detection is not None and detection.column not in self.record.columns and detection.classes is not None:
+            self._keep(self.record.merged(DataRecord({detection.column: BoxesColumn((), detection.classes)})))
 
     # Building --------------------------------------------------------------------------------------------------------
 
@@ -473,15 +477,26 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        source, held_out, notes = open_both(
-            data, validation, self.model.spec, self.model.class_column, self.seed, self._class_names or None
-        )
+        source, held_out, notes = open_both(data, validation, self.model.spec, self.model.class_column, self.seed)
         self.remarks += notes
-        self._class_names = dict(source.classes) or self._class_names
+        if source.record is not None:
+            self._keep(self.record.merged(source.record))
         for term in self.terms:
             if term.weighing.balanced and source is not data:
                 self.remarks.append(term.weighing.balance(class_counts(source, term.target)))
         return source, held_out
+
+    @property
+    def record(self) -> DataRecord:
+        """What was found of the data when it was opened, here or by the run that wrote the model: see ``DataRecord``.
+
+        It stands in the metadata of the programs, so that exports hold it.
+        """
+        return record_of(self.inference)
+
+    def _keep(self, record: DataRecord) -> None:
+        for program in (self.program, self.inference):
+            set_record(program, record)
 
     # Whole runs ------------------------------------------------------------------------------------------------------
 
@@ -554,6 +569,9 @@ class Trainer(TrainingSteps):
             count = max_steps  # an epoch has a step at least
         if batch_size < 1 or count is None or count < 0:
             raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {count}.")
+        recorded = record_in(out.path if isinstance(out, RunFolder) else Path(out)) if resume and out is not None else None
+        if recorded is not None:
+            self._keep(recorded)
         source, held_out = self.open(data, validation)
         self.model.name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
         if out is None and resume:
@@ -571,6 +589,8 @@ class Trainer(TrainingSteps):
                     folder.write_history(self.history)
             elif folder is not None:
                 folder.check_new()
+            if folder is not None and self.record.columns:
+                folder.write_record(self.record.as_text())
             begun = self.state.begun if folder is not None and resume else self.epoch
             self.go_to(replace(self.state, begun=begun, files=files))
             goal = count if total_epochs is not None else self.state.begun + count
@@ -605,14 +625,13 @@ class Trainer(TrainingSteps):
         scope = self.program.active_scope()
         return scope if self.average is None or self.step_number < self.accumulate else self.average.averaged(scope)
 
-    def opened(self, data: Data, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
-        """Open data for ``evaluate``; ``classes`` are class names by number, by target column; None for the classes of the data
-        that was trained on.
+    def opened(self, data: Data) -> Rows | Stream:
+        """Open data for ``evaluate``: as ``record`` says of the data that was trained on.
 
         Raises:
             DataError: if the data does not fit the model.
         """
-        return open_data(data, self.model.spec, classes or self._class_names)
+        return open_data(data, self.model.spec)
 
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
@@ -715,6 +734,9 @@ class Trainer(TrainingSteps):
                     scope.follow(owner, **attributes)
 
         scope.change(go_to)
+        recorded = record_in(Path(path).parent)
+        if recorded is not None:
+            self._keep(recorded)
 
 
 class _NotFinite(Exception):

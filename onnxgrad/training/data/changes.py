@@ -77,11 +77,12 @@ class Changes:
         return view_of(picture, size, fit, (float(left), float(top), float(width), float(height)), mirrored)
 
     def colored(self, image: Any, rng: np.random.Generator) -> Any:
-        """Change brightness, contrast and saturation of an image of Pillow, of mode L or RGB."""
+        """Change brightness, contrast and saturation of an image of Pillow, of mode L, RGB or F with values from 0 to 255."""
         from PIL import ImageEnhance
 
         for enhance in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color) if self.color else ():
-            image = enhance(image).enhance(float(rng.uniform(1 - self.color, 1 + self.color)))
+            factor = float(rng.uniform(1 - self.color, 1 + self.color))
+            image = _changed_grey(image, enhance, factor) if image.mode == "F" else enhance(image).enhance(factor)
         return image
 
     def line(self) -> str | None:
@@ -90,3 +91,14 @@ class Changes:
         values = (self.flip, self.crop, self.color, self.scale, self.translate)
         changes = [name for name, on in zip(names, values, strict=True) if on]
         return f"images are {' and '.join(changes)} at random in training." if changes else None
+
+
+def _changed_grey(image: Any, enhance: Any, factor: float) -> Any:
+    """Brightness and contrast of an image of floats, which Pillow does not change"""
+    from PIL import Image, ImageEnhance
+
+    values = np.asarray(image)
+    if enhance is ImageEnhance.Color:
+        return image
+    level = values.mean() if enhance is ImageEnhance.Contrast else 0.0
+    return Image.fromarray(np.clip(level + (values - level) * factor, 0, 255).astype(np.float32))

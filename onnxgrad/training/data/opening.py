@@ -6,6 +6,7 @@ Tests: tests/training/data/test_tables.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,13 @@ from onnxgrad.training.data.rows import Columns, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import imbalance, split
 from onnxgrad.training.data.tables import SEPARATORS, Table, is_text, read_folder, read_npy
-from onnxgrad.training.data.texts import Texts
 
 __all__ = ["open_both", "open_data", "source_at"]
 
 _TEXT = "is text, which needs a tokenizer: give training.Text(path, tokenizer) (--tokenizer)"
 
 
-def open_data(data: Any, wanted: DataSpec | Sequence[str], classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
+def open_data(data: Any, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
     """Columns, rows or a stream from whatever the user has.
 
     Args:
@@ -35,8 +35,7 @@ def open_data(data: Any, wanted: DataSpec | Sequence[str], classes: Mapping[str,
             .jsonl or .py file or of a folder (of images, or of .npy files); ``Images``, ``Table``, ``Text``, ``Texts``; an iterable
             of batches (dicts or tuples), or a function that gives one for an epoch number; a DataLoader of torch; a dataset of
             Hugging Face.
-        wanted: the columns that the program wants.
-        classes: words by number, by target column, of the training data.
+        wanted: the columns that the program wants, and the record of the data that it was trained with.
 
     Raises:
         DataError: if a file cannot be read or a column is missing.
@@ -48,19 +47,19 @@ def open_data(data: Any, wanted: DataSpec | Sequence[str], classes: Mapping[str,
     path = Path(data) if isinstance(data, (str, Path)) else getattr(data, "path", None)
     if isinstance(data, (str, Path)):
         data = _at(str(data), wanted)
-    dataset = _opened(data, wanted, classes)
+    dataset = _opened(data, wanted)
     if isinstance(path, Path):
         dataset.path = path if path.exists() else Path(str(path).rpartition(":")[0])
     return dataset
 
 
-def _opened(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None) -> Rows | Stream:
-    if isinstance(data, (Images, Table, Texts)):
-        return data.opened(wanted, classes)
+def _opened(data: Any, wanted: DataSpec) -> Rows | Stream:
+    if isinstance(data, (Images, Table)):
+        return data.opened(wanted)
     if isinstance(data, (Rows, Stream)):
         return data
     if is_dataset(data):
-        return opened_dataset(data, wanted, classes)
+        return opened_dataset(data, wanted)
     if is_loader(data):
         return LoaderStream(data, wanted.names)
     if isinstance(data, Mapping):
@@ -75,21 +74,14 @@ def _opened(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | 
 
 
 def open_both(
-    data: Any,
-    validation: Any,
-    wanted: DataSpec,
-    target: str | None = None,
-    seed: int = 0,
-    classes: Mapping[str, Sequence[str]] | None = None,
+    data: Any, validation: Any, wanted: DataSpec, target: str | None = None, seed: int = 0
 ) -> tuple[Rows | Stream, Rows | Stream | None, list[str]]:
     """Training and validation data, the latter also as a share of the former, and lines on both.
-
-    ``classes`` are names by number, by target column, where the model has its own.
 
     Raises:
         DataError, ArgumentError: as ``open_data`` and ``split`` do.
     """
-    source = open_data(data, wanted, classes)
+    source = open_data(data, wanted)
     notes = [] if source is data else list(source.remarks)
     uneven = None if target is None or source is data else imbalance(source, target)
     if uneven is not None:
@@ -100,7 +92,8 @@ def open_both(
         train, held_out, split_notes = split(source, validation, target, seed)
         train.unused = source.unused
         return train, held_out, [*notes, *split_notes]
-    held_out = open_data(for_validation(validation), wanted, source.classes)
+    known = wanted.record if source.record is None else wanted.record.merged(source.record)
+    held_out = open_data(for_validation(validation), replace(wanted, record=known))
     return source, held_out, notes + [note for note in held_out.remarks if held_out is not validation and note not in notes]
 
 
@@ -139,7 +132,7 @@ def source_at(text: str) -> Any:
         return path if any(path.glob("*.npy")) else Images(path)
     if path.suffix == ".py" or ".py:" in text:
         return function_in(text)
-    if path.suffix == ".csv" and is_image_table(path):
+    if path.suffix in SEPARATORS and path.is_file() and is_image_table(path):
         return Images(path)
     if path.suffix in SEPARATORS:
         return Table(path)

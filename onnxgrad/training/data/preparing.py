@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,14 +16,20 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, DataError
-from onnxgrad.training.data.views import view_of
+from onnxgrad.training.data.views import FITS, view_of
+from onnxgrad.training.detection.heads import DetectorHead, recognise_head
 
-__all__ = ["Preparation", "image_input", "preparation_of"]
+if TYPE_CHECKING:
+    from onnxgrad.training.data.kinds.picture import PictureColumn
+
+__all__ = ["AROUND", "Preparation", "image_input", "image_inputs", "preparation_of"]
 
 Array = np.ndarray[Any, Any]
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _PLAIN = {"0 to 1": (0.0, 1.0), "-1 to 1": (0.5, 0.5), "0 to 255": (0.0, 1 / 255)}
 _OPEN_SIZE = 224
+AROUND = 114
+"""Grey from 0 to 255 around a picture in a letterbox, as YOLO's exports have it."""
 _EXPORTED = re.compile(r"\[\s*(\d{1,5}),\s*(\d{1,5})\s*\]")
 """What YOLO's exports write as ``imgsz`` into the file: height and width."""
 _MOVES = ("Cast", "Transpose", "Identity", "Pad", "Resize")
@@ -41,7 +47,7 @@ class Preparation:
         mean, std: of each channel in that order.
         dtype: of the array; of integers the bytes are taken as they are.
         fit: how an image of another size gets into this one: one of ``views.FITS``.
-        fill: value, from 0 to 255, of what lies around it then.
+        around: value, from 0 to 255, of what lies around such an image.
     """
 
     size: tuple[int, int]
@@ -50,12 +56,12 @@ class Preparation:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     dtype: Any = np.float32
-    fit: str = "stretch"
-    fill: int = 114
+    fit: str = FITS[0]
+    around: int = AROUND
 
     def ground(self, mode: str) -> Any:
-        """What lies around an image of Pillow's mode L or RGB, as Pillow takes it."""
-        return self.fill if mode == "L" else (self.fill,) * 3
+        """What lies around an image of Pillow's mode L, RGB or F, as Pillow takes it."""
+        return (self.around,) * 3 if mode == "RGB" else self.around
 
     def resized(self, image: Any) -> Any:
         """An image of Pillow in the model's size."""
@@ -63,14 +69,18 @@ class Preparation:
 
     def array(self, image: Any) -> Array:
         """An image of Pillow as an array; it is not resized."""
-        pixels = np.asarray(image.convert("L" if self.order == "L" else "RGB"))
-        pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
+        if image.mode == "F":  # grey of more than 8 bits, from 0 to 255
+            pixels = np.repeat(np.asarray(image)[:, :, None], len(self.mean), axis=2)
+            pixels = pixels if np.dtype(self.dtype).kind == "f" else pixels.round().clip(0, 255)
+        else:
+            pixels = np.asarray(image.convert("L" if self.order == "L" else "RGB"))
+            pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
         if self.order == "BGR":
             pixels = pixels[:, :, ::-1]
         if np.dtype(self.dtype).kind == "f":
             scale = np.asarray(self.std, np.float32) * 255
             pixels = (pixels / scale - np.asarray(self.mean, np.float32) * 255 / scale).astype(self.dtype)
-        return np.ascontiguousarray(pixels.transpose(2, 0, 1) if self.layout == "CHW" else pixels.astype(self.dtype))
+        return np.ascontiguousarray((pixels.transpose(2, 0, 1) if self.layout == "CHW" else pixels).astype(self.dtype))
 
     def values(self) -> str:
         """``mean 0.485 0.456 0.406, std ...``"""
@@ -87,19 +97,30 @@ def image_input(inputs: Sequence[Variable]) -> tuple[Variable, str, int]:
     Raises:
         DataError: if there is none, or several.
     """
-    candidates = []
-    for v in inputs:
-        if v.dims is not None and len(v.dims) == 4:
-            for axis, layout in ((1, "CHW"), (3, "HWC")):
-                if v.dims[axis] in (1, 3):
-                    candidates.append((v, layout, int(v.dims[axis])))  # type: ignore[arg-type]
-                    break
+    candidates = _candidates(inputs)
     if len(candidates) != 1:
         what = "none" if not candidates else f"{len(candidates)}"
         raise DataError(
             f"images go into an input of rank 4 with 1 or 3 channels; the model has {what} of these: {list(inputs)}. Give arrays."
         )
     return candidates[0]
+
+
+def image_inputs(inputs: Sequence[Variable]) -> list[Variable]:
+    """The inputs that may take images: of rank 4 with 1 or 3 channels."""
+    return [v for v, _, _ in _candidates(inputs)]
+
+
+def _candidates(inputs: Sequence[Variable]) -> list[tuple[Variable, str, int]]:
+    candidates = []
+    for v in inputs:
+        if v.dims is not None and len(v.dims) == 4:
+            for axis, layout in ((1, "CHW"), (3, "HWC")):
+                channels = v.dims[axis]
+                if isinstance(channels, int) and channels in (1, 3):
+                    candidates.append((v, layout, channels))
+                    break
+    return candidates
 
 
 def preparation_of(
@@ -109,26 +130,30 @@ def preparation_of(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     order: str | None = None,
-    fit: str = "stretch",
+    recorded: PictureColumn | None = None,
+    fit: str | None = None,
 ) -> tuple[str, Preparation, str]:
     """The input for images, what is done with them, and a line that says it with the reasons.
 
-    What is not given is guessed: values from arithmetic at the beginning of the graph, or by which of the usual ways brings the
-    statistics of some images nearest to those that its BatchNormalization holds; without both they are those of ImageNet.
+    What is neither given nor recorded is guessed: values from arithmetic at the beginning of the graph, or by which of the usual
+    ways brings the statistics of some images nearest to those that its BatchNormalization holds; without both they are from 0 to 1
+    for detectors like YOLO, and those of ImageNet for others.
 
     Raises:
         ArgumentError: if what is given is no size, mean, std or order.
-        DataError: if no input takes images.
+        DataError: if no input takes images, or the record is that of another input.
     """
     v, layout, channels = image_input(program.inputs)
     assert v.dims is not None
     declared = v.dims[1:3] if layout == "HWC" else v.dims[2:]
+    if recorded is not None:
+        return v.name, *_recorded(v, layout, channels, declared, (size, mean, std, order), fit, recorded)
     target_size, why_size = _size(declared, size, samples, program.metadata)
     channel_order = _order(order, channels)
     base = Preparation(
         target_size, layout, channel_order or ("L" if channels == 1 else "RGB"), (0.0,) * channels, (1.0,) * channels
     )
-    base = replace(base, fit=fit)
+    base = replace(base, fit=fit or FITS[0])
     if not v.dtype.is_float:
         return (
             v.name,
@@ -140,9 +165,9 @@ def preparation_of(
         base = replace(base, mean=_channels(mean, channels, "mean", 0.0), std=_channels(std, channels, "std", 1.0))
         return v.name, base, _note(v, base, why_size, f"{base.values()}, as given")
     known = _from_graph(v)
-    if known is None and "imgsz" in program.metadata and "stride" in program.metadata:
+    if known is None and (("imgsz" in program.metadata and "stride" in program.metadata) or _is_yolo(program)):
         base = replace(base, mean=(0.0,) * channels, std=(1.0,) * channels)
-        return v.name, base, _note(v, base, why_size, f"{base.values()}, as YOLO's exports take them")
+        return v.name, base, _note(v, base, why_size, f"{base.values()}, as detectors like YOLO take them")
     if known is not None:
         base = replace(base, mean=(_PLAIN[known][0],) * channels, std=(_PLAIN[known][1],) * channels)
         return v.name, base, _note(v, base, why_size, f"{base.values()}, which the graph itself goes on to normalise")
@@ -153,6 +178,50 @@ def preparation_of(
         base = replace(base, mean=_IMAGENET[0], std=_IMAGENET[1])
     why = f"{base.values()}, a guess, as the file does not say: see --image-mean, --image-std and --image-order"
     return v.name, base, _note(v, base, why_size, why)
+
+
+def _is_yolo(program: Program) -> bool:
+    head = recognise_head(program)
+    return isinstance(head, DetectorHead) and head.family in ("distances", "anchors")
+
+
+def _recorded(
+    v: Variable,
+    layout: str,
+    channels: int,
+    declared: Sequence[Any],
+    given: Sequence[Any],
+    fit: str | None,
+    recorded: PictureColumn,
+) -> tuple[Preparation, str]:
+    """What a record says, but for what is given"""
+    size, mean, std, order = given
+    if (recorded.layout, len(recorded.mean)) != (layout, channels):
+        then = f"{recorded.layout} with {len(recorded.mean)} channels"
+        raise DataError(
+            f"the input {v.name!r} takes images as {layout} with {channels} channels, and the record of the data says {then}. "
+            "It is that of another model: ignore it (--ignore-record)."
+        )
+    if size is None and not all(want == have or not isinstance(want, int) for want, have in zip(declared, recorded.size)):
+        raise DataError(
+            f"the input {v.name!r} takes images of {list(declared)}, and the record of the data says {list(recorded.size)}. "
+            "It is that of another model: ignore it (--ignore-record)."
+        )
+    target_size, why_size = (recorded.size, "recorded") if size is None else _size(declared, size, (), {})
+    how = Preparation(
+        target_size,
+        layout,
+        _order(order, channels) or recorded.order,
+        recorded.mean if mean is None else _channels(mean, channels, "mean", 0.0),
+        recorded.std if std is None else _channels(std, channels, "std", 1.0),
+        v.dtype.numpy,
+        fit or recorded.fit,
+        recorded.around,
+    )
+    what = how.values() if v.dtype.is_float else "bytes as they are"
+    names = [name for name, value in zip(("size", "mean", "std", "order"), given) if value is not None]
+    instead = f", but for the {' and '.join(names)} given" if names else ""
+    return how, _note(v, how, why_size, f"{what}, as the model was trained{instead}")
 
 
 def _note(v: Variable, preparation: Preparation, why_size: str, values: str) -> str:

@@ -1,4 +1,4 @@
-"""Other classes for a detector: the layers of its classes get rows for new ones, and what its decoding knows of their number follows.
+"""Other classes for a detector: its layers of classes get rows for new ones, and what its decoding knows of their number follows.
 
 Tests: tests/training/detection/test_classes.py.
 """
@@ -21,10 +21,12 @@ from onnxgrad.core.ir.types import Dim, TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.data.kinds.placed import BoxesColumn
+from onnxgrad.training.data.record import record_of, set_record
 from onnxgrad.training.detection.geometry import Probe
-from onnxgrad.training.detection.heads import Channels, DetectorHead, array_of, class_names, require_head
+from onnxgrad.training.detection.heads import DetectorHead, array_of, names_in_metadata, require_head
 
-__all__ = ["set_classes"]
+__all__ = ["class_names", "set_classes"]
 
 Array = np.ndarray[Any, Any]
 _RARE = -4.6
@@ -49,6 +51,18 @@ class _Layer(NamedTuple):
     index: int
     axis: int
     block: _Block
+
+
+def class_names(program: Program) -> list[str] | None:
+    """The names of the classes of a detector by number: its metadata ``names``, or the record of the data that it was trained with.
+
+    Example:
+        >>> class_names(onnxgrad.from_onnx("yolov8n.onnx"))[:2]  # doctest: +SKIP
+        ['person', 'bicycle']
+    """
+    names = names_in_metadata(program)
+    placed = [column for column in record_of(program).columns.values() if isinstance(column, BoxesColumn) and column.classes]
+    return list(placed[0].classes) if names is None and len(placed) == 1 else names
 
 
 @all_or_nothing
@@ -82,16 +96,22 @@ def set_classes(program: Program, names: Sequence[str], *, seed: int = 0) -> lis
         raise ArgumentError("the classes of a detector are one name or more, each once.")
     old = class_names(program) or [str(i) for i in range(head.classes)]
     if len(old) != head.classes:
-        raise ArgumentError(f"the file names {len(old)} classes, but its outputs have {head.classes}. Correct its metadata 'names'.")
+        raise ArgumentError(
+            f"the file names {len(old)} classes, but its outputs have {head.classes}. Correct its metadata 'names'."
+        )
     sources = [old.index(name) if name in old else None for name in names]
     before = _outputs_of(program, head) if sources[: len(old)] == list(range(len(old))) else None
     _Change(program, head, sources, seed).run()
     program.metadata["names"] = str(dict(enumerate(names)))
+    record = record_of(program)
+    set_record(program, record.without([name for name, column in record.columns.items() if isinstance(column, BoxesColumn)]))
     if before is not None:
         _check(program, before, head.classes)
     kept = sum(source is not None for source in sources)
     new = [name for name, source in zip(names, sources, strict=True) if source is None]
-    return [f"of {head.classes} classes {kept} {'is' if kept == 1 else 'are'} kept, and {len(new)} new: {', '.join(new) or 'none'}."]
+    return [
+        f"of {head.classes} classes {kept} {'is' if kept == 1 else 'are'} kept, and {len(new)} new: {', '.join(new) or 'none'}."
+    ]
 
 
 class _Change:
@@ -208,7 +228,8 @@ class _Change:
     def _unknown(self, v: Variable | None, why: str) -> ArgumentError:
         name = "a tensor" if v is None else repr(v.name)
         return ArgumentError(
-            f"the classes of this detector cannot be changed: they pass through {name}, and {why}. Train it with the classes that it has."
+            f"the classes of this detector cannot be changed: they pass through {name}, and {why}. "
+            "Train it with the classes that it has."
         )
 
     # The rows -----------------------------------------------------------------------------------------------------------
@@ -550,7 +571,8 @@ def _check(program: Program, before: tuple[list[Array], dict[str, Array]], old: 
             same = was.ndim == now.ndim and len(axes) == 1 and _is_within(was, now, axes[0])
         if not same:
             raise ArgumentError(
-                f"the classes of this detector cannot be changed: its output {v.name!r} does not follow. Train it with the classes it has."
+                f"the classes of this detector cannot be changed: its output {v.name!r} does not follow. "
+                "Train it with the classes that it has."
             )
 
 

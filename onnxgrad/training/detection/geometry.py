@@ -1,8 +1,8 @@
 """Where the anchors of a detector lie, found out by running its own decoding on known numbers.
 
-What a file decodes is right by definition, whatever operators it writes and whatever size of image makes its anchors. So distances of
-0 and 1 are put in place of what the network gives, and the boxes say where the cells are, how large a step is, and in which form
-the file holds boxes.
+What a file decodes is right by definition, whatever operators it writes and whatever size of image makes its anchors. So distances
+of 0 and 1 are put in place of what the network gives, and the boxes say where the cells are, how large a step is, and in which
+form the file holds boxes.
 
 Tests: tests/training/detection/test_objective.py.
 """

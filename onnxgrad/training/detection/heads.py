@@ -1,9 +1,9 @@
 """What the outputs of a detector or segmenter mean, found by walking back from them.
 
 A family is recognised by its operators and by where constants enter, never by names of tensors: distributions of distances are a
-Softmax whose expectation is taken with the weights 0, 1, 2, ...; anchors are boxes whose raw values a Sigmoid makes; default boxes are
-scaled by Exp; queries are a Sigmoid of four numbers beside classes of the same vectors. What follows the last layers with weights is
-the decoding: none of it trains.
+Softmax whose expectation is taken with the weights 0, 1, 2, ...; anchors are boxes whose raw values a Sigmoid makes; default boxes
+are scaled by Exp; queries are a Sigmoid of four numbers beside classes of the same vectors. What follows the last layers with
+weights is the decoding: none of it trains.
 
 Tests: tests/training/detection/test_heads.py.
 """
@@ -24,9 +24,21 @@ from onnxgrad.core.ir.traits import READS_SHAPES, VIEWS
 from onnxgrad.core.ir.traverse import readers_in
 from onnxgrad.core.ir.types import Dim, same_dim
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, OnnxGradError
+from onnxgrad.training.surgery.activations import Activation, argmax_before
 
-__all__ = ["Bins", "Channels", "DetectorHead", "MapHead", "class_names", "fixed_parameters", "freeze_decoding", "recognise_head", "require_head"]
+__all__ = [
+    "Bins",
+    "Channels",
+    "DetectorHead",
+    "MapHead",
+    "decoding_operators",
+    "fixed_parameters",
+    "freeze_decoding",
+    "names_in_metadata",
+    "recognise_head",
+    "require_head",
+]
 
 Array = np.ndarray[Any, Any]
 Family: TypeAlias = Literal["distances", "anchors", "default boxes", "queries"]
@@ -195,7 +207,7 @@ class _Graph:
 
     def closure(self, sources: Iterable[Variable]) -> list[Variable]:
         """What follows from these tensors and constants alone, in order"""
-        reached = {v: None for v in sources}
+        reached = dict.fromkeys(sources)
         for op in self.tail:
             data = [v for v in op.operands() if v is not None and v in self.data]
             if data and all(v in reached for v in data):
@@ -375,7 +387,10 @@ def _anchored(graph: _Graph) -> DetectorHead | None:
         if len(sources[v]) == len(activations) and v.dims is not None and len(v.dims) == 3 and v.dims[-1] == width:
             joined = v
             break
-    squares = any(v.op is not None and (v.op.type in ("Pow", "Exp") or (v.op.type == "Mul" and v.op.inputs[0] is v.op.inputs[1])) for v in follows)
+    squares = any(
+        v.op is not None and (v.op.type in ("Pow", "Exp") or (v.op.type == "Mul" and v.op.inputs[0] is v.op.inputs[1]))
+        for v in follows
+    )
     if joined is None or not squares:
         return None
     logits = [op.inputs[0] for op in activations if op.inputs[0] is not None]
@@ -417,14 +432,28 @@ def _default_boxes(graph: _Graph) -> DetectorHead | None:
         if logits is None or logits in set(follows) or logits.dims is None or len(logits.dims) != 3:
             continue
         classes, axis = logits.dims[-1], len(logits.dims) - 1
-        if not isinstance(classes, int) or not same_dim(logits.dims[1], offsets.dims[-2]) or boxes is None or boxes.tensor is offsets:
+        if (
+            not isinstance(classes, int)
+            or not same_dim(logits.dims[1], offsets.dims[-2])
+            or boxes is None
+            or boxes.tensor is offsets
+        ):
             continue
         background = None
         if op.type == "Softmax":
             background = _background(graph, op.outputs[0], classes, 0)
         count = classes - (background is not None)
         return DetectorHead(
-            "default boxes", count, (Channels(logits, axis, 0, classes),), op.type, background, (), boxes, (), (offsets,), **_common(graph)
+            "default boxes",
+            count,
+            (Channels(logits, axis, 0, classes),),
+            op.type,
+            background,
+            (),
+            boxes,
+            (),
+            (offsets,),
+            **_common(graph),
         )
     return None
 
@@ -488,7 +517,7 @@ def _query_head(graph: _Graph, logits: Variable, box: Variable) -> DetectorHead 
     is_output = any(v is logits for v in graph.program.outputs)
     if not same_dim(logits.dims[1], box.dims[1]) or not (kinds & {"Softmax", "Sigmoid"} or is_output):
         return None
-    names = class_names(graph.program)
+    names = names_in_metadata(graph.program)
     single = "Sigmoid" in kinds or (names is not None and len(names) == count and "Softmax" not in kinds)
     background = None
     if not single:
@@ -512,20 +541,23 @@ def recognise_map(output: Variable) -> MapHead | None:
     Args:
         output: [batch, channels, height, width] of floating point, or classes [batch, height, width] or [batch, 1, height, width].
     """
-    v, through = output, []
-    while v.op is not None and v.op.domain == "" and v.op.inputs and v.op.inputs[0] is not None:
-        op = v.op
-        if op.type in ("ArgMax", "Softmax", "LogSoftmax", "Sigmoid"):
-            if op.type != "Sigmoid" and op.inputs[0].rank is not None and int(op.attr("axis")) % op.inputs[0].rank != 1:
-                return None
-            through.insert(0, op.type)
-        elif op.type not in ("Cast", "Identity", "Squeeze", "Unsqueeze", "QuantizeLinear", "DequantizeLinear"):
-            break
-        elif op.type in ("Squeeze", "Unsqueeze") and "ArgMax" in through:
-            break
-        v = op.inputs[0]
-        if op.type == "ArgMax" and through != ["ArgMax"]:
+    through: list[str] = []
+    argmax = argmax_before(output)
+    v = output
+    if argmax is not None and argmax.inputs[0] is not None:
+        through.insert(0, "ArgMax")
+        v = argmax.inputs[0]
+        if v.rank is None or int(argmax.attr("axis")) % v.rank != 1:
             return None
+    try:
+        activation = Activation(v)
+    except OnnxGradError:
+        return None
+    if activation.kind and not activation.parts:
+        if activation.kind != "Sigmoid" and activation.runs_along(1) is False:
+            return None
+        through.insert(0, activation.kind)
+        v = activation.before
     if v.rank != 4 or not v.is_float or v.dims is None or (not through and output.rank != 4):
         return None
     return MapHead(output, v, tuple(through), v.dims[1] if isinstance(v.dims[1], int) else None)
@@ -560,16 +592,18 @@ def require_head(program: Program) -> DetectorHead | MapHead:
         return head
     outputs = ", ".join(f"{v.name} {_shape(v)}" for v in program.outputs)
     if isinstance(head, MapHead):
-        raise ArgumentError(f"the outputs are not a detector's but {head.description}: {outputs}. Train it with cross_entropy and masks.")
+        raise ArgumentError(
+            f"the outputs are not a detector's but {head.description}: {outputs}. Train it with cross_entropy and masks."
+        )
     if program.outputs and all(v.rank == 5 for v in program.outputs):
         raise ArgumentError(
             f"the outputs {outputs} look like those of YOLOv5 before decoding, and the file does not hold the anchors. "
             "Export the model with its decoding."
         )
     raise ArgumentError(
-        f"the outputs {outputs} are of no detector that is known here: distributions of distances (YOLOv8, YOLO11), anchors (YOLOv5), "
-        "default boxes (SSD), queries (DETR) or a map of text (DBNet). Give the loss as Term(function, output=TENSOR) of the tensors "
-        "that hold class logits and boxes; see docs/detectors.md."
+        f"the outputs {outputs} are of no detector that is known here: distributions of distances (YOLOv8, YOLO11), anchors "
+        "(YOLOv5), default boxes (SSD), queries (DETR) or a map of text (DBNet). Give the loss as Term(function, output=TENSOR) of "
+        "the tensors that hold class logits and boxes; see docs/detectors.md."
     )
 
 
@@ -578,7 +612,7 @@ def _shape(v: Variable) -> str:
 
 
 def fixed_parameters(program: Program) -> list[Parameter]:
-    """The constants of a detector's decoding that would count as weights: strides, anchors, the weights 0, 1, 2, ... of an expectation.
+    """The constants of a detector's decoding that would count as weights: strides, anchors, the weights 0, 1, 2, ... of a mean.
 
     Example:
         >>> fixed_parameters(onnxgrad.from_onnx("yolov8n.onnx"))  # doctest: +SKIP
@@ -604,6 +638,14 @@ def fixed_parameters(program: Program) -> list[Parameter]:
     return kept
 
 
+def decoding_operators(program: Program) -> list[Operator]:
+    """The operators of a detector behind its last layers with weights; none of another model."""
+    head = recognise_head(program)
+    if not isinstance(head, DetectorHead) or head.family == "queries":
+        return []
+    return _Graph(program).tail
+
+
 def freeze_decoding(program: Program) -> None:
     """Keep the constants of a detector's decoding from being trained, unless they are named; ``decisions`` say why.
 
@@ -620,13 +662,10 @@ def _adds_bias(op: Operator, layers: set[int]) -> bool:
     return op.type == "Add" and any(v is not None and v.op is not None and id(v.op) in layers for v in op.inputs)
 
 
-def class_names(program: Program) -> list[str] | None:
-    """The names of the classes that a file holds, by number: metadata ``names``, as exporters of detectors write it."""
-    text = program.metadata.get("names")
-    if text is None:
-        return None
+def names_in_metadata(program: Program) -> list[str] | None:
+    """The names of classes by number in the metadata ``names`` of a file, as exporters of detectors write it."""
     try:
-        names = ast.literal_eval(text)
+        names = ast.literal_eval(program.metadata.get("names", ""))
     except (ValueError, SyntaxError):
         return None
     if isinstance(names, dict) and sorted(names) == list(range(len(names))):

@@ -25,9 +25,10 @@ from onnxgrad.internal.losses import bounded_logistic
 from onnxgrad.training.data.preparing import image_input
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.detection.assignment import detr_costs, hungarian, match_priors, task_aligned
-from onnxgrad.training.detection.boxes import suppress
+from onnxgrad.training.detection.classes import class_names
+from onnxgrad.training.detection.decoding import detections_of
 from onnxgrad.training.detection.geometry import Geometry, Probe
-from onnxgrad.training.detection.heads import Channels, DetectorHead, MapHead, class_names, require_head
+from onnxgrad.training.detection.heads import Channels, DetectorHead, MapHead, require_head
 from onnxgrad.training.losses.detection import (
     balanced_bce_loss,
     box_iou_loss,
@@ -45,17 +46,19 @@ Array = np.ndarray[Any, Any]
 DETECTION = "detection"
 """Name of the loss."""
 BOXES = "boxes"
-"""The data's column: float32 [batch, objects, 5], class, left, top, right, bottom in pixels of the model's input; a class of -1 fills up."""
+"""The data's column: float32 [batch, objects, 5], class, left, top, right, bottom in pixels of the model's input; a class of -1 is
+no object."""
 ASSIGNED = "assigned"
 """The column that the program reads, of the answers of the assignment."""
 _NEGATIVES = 3.0
 _NO_OBJECT = 0.1
 _SHRINK = 0.4
+_OVERLAP = 0.6
 
 
 class _Raw(NamedTuple):
-    """What the network gives, in the program: logits [batch, anchors, channels], objectness [batch, anchors, 1], boxes as the file holds
-    them, and as corners, [batch, anchors, 4], and logits of bins [batch, anchors, 4, bins]"""
+    """What the network gives, in the program: logits [batch, anchors, channels], objectness [batch, anchors, 1], boxes as the file
+    holds them, and as corners, [batch, anchors, 4], and logits of bins [batch, anchors, 4, bins]"""
 
     logits: Variable
     objectness: Variable | None
@@ -67,8 +70,8 @@ class _Raw(NamedTuple):
 class DetectionLoss:
     """The loss of a detector whose kind is recognised.
 
-    Classes, boxes and distances have the weights 0.5, 7.5 and 1.5 (YOLOv8), classes, boxes and objectness 0.5, 7.5 and 1 for anchors;
-    classes and boxes 1 and 2 for default boxes; classes, distances and overlaps 1, 5 and 2 for queries (DETR).
+    Classes, boxes and distances have the weights 0.5, 7.5 and 1.5 (YOLOv8); classes, boxes and objectness 0.5, 7.5 and 1 for
+    anchors; classes and boxes 1 and 2 for default boxes; classes, distances and overlaps 1, 5 and 2 for queries (DETR).
 
     Args:
         program: of the detector, before its loss is attached.
@@ -100,8 +103,8 @@ class DetectionLoss:
         self.term = Term(self._loss, output, ASSIGNED, dtype="float32", shape=shape)
         names = class_names(program)
         fits = isinstance(self.head, DetectorHead) and names is not None and len(names) == self.head.classes
-        self.class_names = {self.column: names} if fits and names is not None else {}
-        """The names of the classes that the file has, by column: data with names takes its numbers."""
+        self.classes = tuple(names) if fits and names is not None else None
+        """The names of the classes that the file has, if it says them: data with names takes its numbers."""
         self.remarks = [f"the model is {self.head.description}."]
 
     @property
@@ -222,15 +225,7 @@ class DetectionLoss:
             if "objectness" in arrays:
                 p = p * _sigmoid(arrays["objectness"][i].astype(np.float64))
             corners = arrays["corners"][i].astype(np.float64) * scale
-            found = []
-            for kind in range(head.classes):
-                kept = np.argsort(-p[:, kind], kind="stable")[:300]
-                kept = kept[p[kept, kind] > 0.001]
-                if head.family != "queries":
-                    kept = kept[suppress(corners[kept], p[kept, kind], 0.6, most=most)]
-                found.append(np.column_stack([np.full(len(kept), kind), p[kept, kind], corners[kept]]))
-            rows = np.concatenate(found)
-            pictures.append(rows[np.argsort(-rows[:, 1], kind="stable")[:most]])
+            pictures.append(detections_of(corners, p, 1.0 if head.family == "queries" else _OVERLAP, most=most))
         return pictures
 
     # The graph ---------------------------------------------------------------------------------------------------------
@@ -289,9 +284,16 @@ class DetectionLoss:
 
 
 def _aligned_loss(
-    op: Builder, head: DetectorHead, raw: _Raw, classes: Variable, boxes: Variable, distances: Variable, weight: Variable, counts: Variable
+    op: Builder,
+    head: DetectorHead,
+    raw: _Raw,
+    classes: Variable,
+    boxes: Variable,
+    distances: Variable,
+    weight: Variable,
+    counts: Variable,
 ) -> Variable:
-    """Logistic loss of classes whose targets are alignments, CIoU of boxes, cross-entropy of distances; with anchors an objectness"""
+    """Logistic loss of classes whose targets are alignments, CIoU, cross-entropy of distances; with anchors an objectness"""
     divisor = divisor_of(weight)
 
     def over(each: Variable, factor: float) -> Variable:
@@ -311,7 +313,14 @@ def _aligned_loss(
 
 
 def _matched_loss(
-    op: Builder, head: DetectorHead, raw: _Raw, classes: Variable, boxes: Variable, distances: Variable, weight: Variable, counts: Variable
+    op: Builder,
+    head: DetectorHead,
+    raw: _Raw,
+    classes: Variable,
+    boxes: Variable,
+    distances: Variable,
+    weight: Variable,
+    counts: Variable,
 ) -> Variable:
     """Cross-entropy, or the focal loss of classes without a background, and GIoU of boxes"""
     divisor = divisor_of(weight)
@@ -325,7 +334,14 @@ def _matched_loss(
 
 
 def _query_loss(
-    op: Builder, head: DetectorHead, raw: _Raw, classes: Variable, boxes: Variable, distances: Variable, weight: Variable, counts: Variable
+    op: Builder,
+    head: DetectorHead,
+    raw: _Raw,
+    classes: Variable,
+    boxes: Variable,
+    distances: Variable,
+    weight: Variable,
+    counts: Variable,
 ) -> Variable:
     """Cross-entropy or focal loss of classes, L1 of centre and sides, GIoU"""
     divisor = divisor_of(weight)
@@ -396,8 +412,8 @@ def check_boxes(boxes: Array, classes: int, column: str) -> None:
     if len(wrong):
         example, row = wrong[0]
         raise DataError(
-            f"column {column!r} holds an object of class {int(boxes[example, row, 0])} (example {example} of the batch); the model has "
-            f"classes 0 to {classes - 1}. Widen its head for new classes (--classes), or number them from 0."
+            f"column {column!r} holds an object of class {int(boxes[example, row, 0])} (example {example} of the batch); the model "
+            f"has classes 0 to {classes - 1}. Give it new ones (set_classes, --classes), or number them from 0."
         )
     flat = np.argwhere(objects & ((boxes[..., 3] <= boxes[..., 1]) | (boxes[..., 4] <= boxes[..., 2])))
     if len(flat):

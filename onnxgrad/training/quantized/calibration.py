@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError, DataError, ModelError
 from onnxgrad.training.data.derived_inputs import DerivedInputs
@@ -19,6 +21,7 @@ from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.open_batch import open_batch
 from onnxgrad.training.data.opening import open_data
 from onnxgrad.training.data.spec import DataSpec
+from onnxgrad.training.detection.heads import decoding_operators
 from onnxgrad.training.surgery.batch_norm import fold_batch_norm
 
 __all__ = ["quantize"]
@@ -31,7 +34,7 @@ _IN_FLOAT = frozenset({"Softmax", "LayerNormalization", "InstanceNormalization",
 def quantize(model: Any, path: str | Path, data: Any, *, examples: int = 256, beside: Sequence[str] = ()) -> int:
     """Write a model with weights and activations in 8-bit integers, in QDQ form: scales of each channel for weights, of each tensor
     for activations, by the least and largest values that some data gives. BatchNormalization is folded before; Softmax and
-    LayerNormalization stay in float.
+    LayerNormalization stay in float, and so does the decoding of a detector, whose boxes 8 bits would move by several pixels.
 
     Args:
         model: path of an .onnx file, its bytes, a message or a Program, in float32.
@@ -56,6 +59,7 @@ def quantize(model: Any, path: str | Path, data: Any, *, examples: int = 256, be
     program: Program = model.clone(for_test=True) if isinstance(model, Program) else from_onnx(model)
     open_batch(program)
     fold_batch_norm(program)
+    excluded = _named(program, decoding_operators(program))
     following = DerivedInputs(program)
     opened = open_data(data, DataSpec.of(program.inputs, (), following.names, program, beside)).plain()
 
@@ -92,6 +96,7 @@ def quantize(model: Any, path: str | Path, data: Any, *, examples: int = 256, be
                 activation_type=quantization.QuantType.QUInt8,
                 weight_type=quantization.QuantType.QInt8,
                 calibrate_method=quantization.CalibrationMethod.MinMax,
+                nodes_to_exclude=excluded,
                 op_types_to_quantize=sorted({*QDQRegistry, *QLinearOpsRegistry} - _IN_FLOAT),
             )
         except Exception as error:
@@ -101,10 +106,20 @@ def quantize(model: Any, path: str | Path, data: Any, *, examples: int = 256, be
             ) from error
         finally:
             logging.getLogger().setLevel(level)
-    count = sum(op.type == "DequantizeLinear" for op in from_onnx(path).global_block().ops)
-    if not count:
+    rounded = sum(op.type == "DequantizeLinear" for op in from_onnx(path).global_block().ops)
+    if not rounded:
         raise ModelError("onnxruntime's quantizer found nothing to quantise in this model. Train it as it is.")
-    return count
+    return rounded
+
+
+def _named(program: Program, operators: Sequence[Operator]) -> list[str]:
+    """The names of operators in the file that is quantised; those without one get one"""
+    taken = {op.name for op in program.global_block().ops}
+    for op in operators:
+        if not op.name:
+            op.name = next(name for i in count(len(taken)) if (name := f"decoding_{i}") not in taken)
+            taken.add(op.name)
+    return [op.name for op in operators]
 
 
 def agreement(rows: dict[str, dict[str, float]]) -> str:

@@ -202,7 +202,7 @@ class Masks:
             return np.stack([layer > 0 for layer in layers]).astype(np.float32)
         if self.channels == 1:
             return (layers[0] > 0)[None].astype(np.float32)
-        return (layers[0][None] == np.arange(self.channels)[:, None, None]).astype(np.float32)
+        return np.asarray(layers[0][None] == np.arange(self.channels)[:, None, None], np.float32)
 
     def moved(self, row: int, view: View) -> Array:
         """Int64 [height, width] or float32 [channels, height, width]; what lies around the picture is -1, in channels 0."""

@@ -25,8 +25,8 @@ def mask_classes(scores: Array, threshold: float = 0.0) -> Array:
     """The class of each pixel, int64 [batch, height, width].
 
     Args:
-        scores: [batch, classes, height, width], of which the largest counts; of one class, 1 where it is above the threshold. Classes
-            themselves, [batch, height, width] of integers, stay.
+        scores: [batch, classes, height, width], of which the largest counts; of one class, 1 where it is above the threshold.
+            Classes themselves, [batch, height, width] of integers, stay.
         threshold: 0 for logits, one half for probabilities.
 
     Raises:

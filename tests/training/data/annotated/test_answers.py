@@ -71,9 +71,9 @@ class TestBatches:
             open_data(SETS / "masks", wanted("target", (None, 1, 64, 64))).take(np.arange(4))
 
     def test_losses_of_another_kind_are_refused(self):
-        with pytest.raises(DataError, match="'coco' holds boxes, but the loss takes .*--task detect"):
+        with pytest.raises(DataError, match=r"'coco' holds boxes, but the loss takes .*--task detect"):
             open_data(SETS / "coco", wanted("target", (None,), "int64"))
-        with pytest.raises(DataError, match="'masks' holds masks, but the loss takes .*--task segment"):
+        with pytest.raises(DataError, match=r"'masks' holds masks, but the loss takes .*--task segment"):
             open_data(SETS / "masks", wanted("target", (None,), "int64"))
 
 

@@ -51,7 +51,7 @@ def test_one_of_several_files_of_coco(tmp_path):
     shutil.copy(folder / "instances_train.json", folder / "instances_val.json")
     assert format_at(tmp_path / "coco", "val").path.name == "instances_val.json"
     shutil.copy(folder / "instances_train.json", folder / "instances_train_small.json")
-    with pytest.raises(DataError, match="holds several .json files"):
+    with pytest.raises(DataError, match=r"holds several \.json files"):
         format_at(tmp_path / "coco", "train")
 
 

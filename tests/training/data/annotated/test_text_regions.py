@@ -97,5 +97,5 @@ def test_damaged_entries_are_named(tmp_path, entries, said):
     with pytest.raises(DataError, match="line 2 has no JSON behind a tab"):
         read_label_file(tmp_path / "Label.txt")
     (tmp_path / "Label.txt").write_text(f"{line}\nimg_1.jpg\t[]\n")
-    with pytest.raises(DataError, match="line 2: there is no file 'img_1.jpg'"):
+    with pytest.raises(DataError, match=r"line 2: there is no file 'img_1\.jpg'"):
         read_label_file(tmp_path / "Label.txt")

@@ -95,5 +95,5 @@ def test_files_that_are_no_xml(tmp_path, content):
 
 def test_folders_without_objects(tmp_path):
     (tmp_path / "Annotations").mkdir()
-    with pytest.raises(DataError, match="holds no .xml files"):
+    with pytest.raises(DataError, match=r"holds no \.xml files"):
         read_voc(tmp_path)
