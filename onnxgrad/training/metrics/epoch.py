@@ -13,6 +13,7 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
 from onnxgrad.training.metrics.detection import AveragePrecision
+from onnxgrad.training.surgery.activations import score_threshold
 
 __all__ = ["EPOCH_METRICS", "WHOLE", "EpochMetric", "epoch_metric"]
 
@@ -111,7 +112,7 @@ class EpochMetric:
         if y.ndim == target.ndim + 1 and y.shape[1] > 1:
             classes, predictions = y.shape[1], y.argmax(axis=1).reshape(-1)
         else:
-            classes, predictions = 2, (y.reshape(-1) > (0.5 if self.kind in ("Sigmoid", "HardSigmoid") else 0.0)).astype(np.int64)
+            classes, predictions = 2, (y.reshape(-1) > score_threshold(self.kind)).astype(np.int64)
         truth = target.reshape(-1)
         truth = (truth > 0.5).astype(np.int64) if classes == 2 and truth.dtype.kind == "f" else truth.astype(np.int64)
         kept = truth != -100

@@ -17,7 +17,7 @@ from onnxgrad.training.detection.boxes import objects_of, overlaps
 from onnxgrad.training.detection.drawing import beside, draw_boxes, draw_masks, jpeg_address
 from onnxgrad.training.metrics.detection import AveragePrecision
 from onnxgrad.training.metrics.epoch import epoch_metric
-from onnxgrad.training.surgery.activations import activation_before
+from onnxgrad.training.surgery.activations import score_kind, score_threshold
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
@@ -136,9 +136,8 @@ def judge_masks(trainer: Trainer, data: Any, batch_size: int) -> dict[str, Any]:
     model = trainer.model
     name, output = model.terms[0].target, model.outputs[0]
     names = getattr(data, "classes", {}).get(name)
-    activation = activation_before(output, ("Sigmoid", "HardSigmoid", "Softmax", "LogSoftmax"))[0]
-    kind = "" if activation is None else activation.type
-    threshold = 0.5 if kind in ("Sigmoid", "HardSigmoid") else 0.0
+    kind = score_kind(output)
+    threshold = score_threshold(kind)
     ends, all_pairs, count = _Ends(), epoch_metric("mean_iou", kind), 0
     scope, background = trainer.averaged(), 0 if names is None or names[0].lower() in _BACKGROUNDS else None
     for feed, size in _batches(trainer, data, batch_size):

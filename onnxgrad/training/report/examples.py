@@ -15,6 +15,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.pages.pictures import as_picture
 from onnxgrad.training.report.drawn import has_masks, judge_detections, judge_masks, loss_alone
+from onnxgrad.training.surgery.activations import score_kind, score_threshold
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
@@ -40,8 +41,9 @@ def judge_examples(trainer: Trainer, data: Any, batch_size: int) -> dict[str, An
     classes = term.loss in ("cross_entropy", "causal_lm") and y.ndim == target.ndim + 1
     if classes:
         summary["confusion"] = _confusion(y.argmax(axis=1), target, y.shape[1], names)
-    elif term.loss == "bce_with_logits" and y.size == target.size and y.size == len(losses):
-        summary["confusion"] = _confusion((y.reshape(-1) > 0).astype(np.int64), target.reshape(-1).astype(np.int64), 2)
+    elif term.loss in ("bce_with_logits", "focal") and y.size == target.size and y.size == len(losses):
+        positive = y.reshape(-1) > score_threshold(score_kind(trainer.outputs[0]))
+        summary["confusion"] = _confusion(positive.astype(np.int64), target.reshape(-1).astype(np.int64), 2)
     elif y.shape == target.shape:
         summary["residuals"] = _residuals(y, target)
     order = np.argsort(losses, kind="stable")

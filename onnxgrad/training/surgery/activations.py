@@ -18,7 +18,9 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["Activation", "activation_before", "argmax_before", "hidden_activation"]
+__all__ = [
+    "Activation", "activation_before", "argmax_before", "hidden_activation", "score_kind", "score_threshold",
+]  # fmt: skip
 
 _ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid")
 _MOVES = VIEWS | {"Cast", "Transpose", "Dropout"}
