@@ -72,7 +72,7 @@ def judge_detections(trainer: Trainer, data: Any, batch_size: int) -> dict[str, 
     """Summarise the first 2,000 pictures of a detector: average precision by class, and the worst and best pictures drawn."""
     detector = trainer.model.detection
     assert detector is not None
-    names = getattr(data, "classes", {}).get(detector.column) or detector.class_names.get(detector.column)
+    names = getattr(data, "classes", {}).get(detector.column) or detector.classes
     ends, precision, counts, count = _Ends(), AveragePrecision(), np.zeros(0, np.int64), 0
     scope = trainer.averaged()
     for feed, size in _batches(trainer, data, batch_size):
