@@ -21,14 +21,12 @@ from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.metrics.epoch import epoch_metric
 from onnxgrad.training.run.plan import Means, Row
-from onnxgrad.training.surgery.activations import activation_before
+from onnxgrad.training.surgery.activations import score_kind
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
 
 __all__ = ["evaluated", "inputs_of", "predicted"]
-
-_KINDS = ("Sigmoid", "HardSigmoid", "Softmax", "LogSoftmax")
 
 
 def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: Scope) -> Row:
@@ -42,9 +40,9 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: S
     read = model.loss_values()
     detected = [] if model.detection is None or not model.whole else model.detection.reads
     fetch = [*(v.name for v in (*read, *model.reads)), *detected]
-    activation = activation_before(model.outputs[0], _KINDS)[0]
+    kind = score_kind(model.outputs[0])
     steps_first = model.layouts[0] == "TNC"
-    whole = {name: epoch_metric(name, "" if activation is None else activation.type, steps_first) for name in model.whole}
+    whole = {name: epoch_metric(name, kind, steps_first) for name in model.whole}
     batches = opened.batches(batch_size, shuffle=False)
     # Metrics of all examples together need all outputs, so every rank computes them.
     for batch in batches if whole else trainer.ranks.shard(batches):

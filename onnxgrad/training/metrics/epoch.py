@@ -13,6 +13,7 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
 from onnxgrad.training.metrics.detection import AveragePrecision
+from onnxgrad.training.surgery.activations import score_threshold
 
 __all__ = ["EPOCH_METRICS", "WHOLE", "EpochMetric", "epoch_metric"]
 
@@ -111,24 +112,27 @@ class EpochMetric:
         if y.ndim == target.ndim + 1 and y.shape[1] > 1:
             classes, predictions = y.shape[1], y.argmax(axis=1).reshape(-1)
         else:
-            classes, predictions = 2, (y.reshape(-1) > (0.5 if self.kind in ("Sigmoid", "HardSigmoid") else 0.0)).astype(np.int64)
+            classes, predictions = 2, (y.reshape(-1) > score_threshold(self.kind)).astype(np.int64)
         truth = target.reshape(-1)
         truth = (truth > 0.5).astype(np.int64) if classes == 2 and truth.dtype.kind == "f" else truth.astype(np.int64)
         kept = truth != -100
         pairs = np.bincount(truth[kept] * classes + predictions[kept], minlength=classes * classes).reshape(classes, classes)
         self.totals[key] = self.totals.get(key, 0) + pairs
 
-    def _mean_iou(self) -> float:
-        """The mean over all classes that occur, of two classes both; of several masks, over those that occur"""
-        shares = []
-        for pairs in self.totals.values():
+    def shares(self) -> dict[int, float]:
+        """The intersection over the union of each class that occurs, of ``mean_iou``; of several masks, of each that occurs."""
+        shares: dict[int, float] = {}
+        for key, pairs in self.totals.items():
             right, both = np.diag(pairs), pairs.sum(axis=0) + pairs.sum(axis=1)
-            occurs = both > 0
-            if "pairs" not in self.totals:
-                occurs[0] = False
-            shares.append((right / np.maximum(both - right, 1))[occurs])
-        values = np.concatenate(shares)
-        return float(values.mean()) if values.size else float("nan")
+            ratio = right / np.maximum(both - right, 1)
+            kinds = {k: k for k in range(len(right))} if key == "pairs" else {int(key): 1}
+            shares |= {kind: float(ratio[k]) for kind, k in kinds.items() if both[k] > 0}
+        return shares
+
+    def _mean_iou(self) -> float:
+        """The mean over all classes that occur, of two classes both"""
+        shares = self.shares()
+        return float(np.mean(list(shares.values()))) if shares else float("nan")
 
     def _of_classes(self, ratio: Callable[[Array, Array, Array], Array]) -> float:
         """Return the score of class 1 of two, else the mean over the classes that occur, from the counts of each class"""

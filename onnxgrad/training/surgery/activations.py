@@ -18,7 +18,9 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["Activation", "activation_before", "argmax_before", "hidden_activation"]
+__all__ = [
+    "Activation", "activation_before", "argmax_before", "hidden_activation", "score_kind", "score_threshold",
+]  # fmt: skip
 
 _ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid")
 _MOVES = VIEWS | {"Cast", "Transpose", "Dropout"}
@@ -34,6 +36,18 @@ def activation_before(y: Variable, kinds: Collection[str]) -> tuple[Operator | N
     if joined and "Sigmoid" in kinds:
         return activation_before(joined[0], kinds)[0], moves
     return at if at is not None and at.domain == "" and at.type in kinds else None, moves
+
+
+def score_kind(y: Variable) -> str:
+    """The type of the activation that makes probabilities of scores, if one produced ``y``: Sigmoid, HardSigmoid, Softmax or
+    LogSoftmax; empty for logits."""
+    activation = activation_before(y, ("Sigmoid", "HardSigmoid", "Softmax", "LogSoftmax"))[0]
+    return "" if activation is None else activation.type
+
+
+def score_threshold(kind: str) -> float:
+    """What a single score of a kind is above for a positive answer: one half for probabilities, 0 for logits."""
+    return 0.5 if kind in ("Sigmoid", "HardSigmoid") else 0.0
 
 
 def _before_moves(y: Variable) -> tuple[Operator | None, list[Operator]]:
