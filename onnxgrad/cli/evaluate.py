@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> int:
     elif options.loss is None:
         raise ArgumentError("evaluate needs --loss for an .onnx file. See onnxgrad evaluate --help.")
     else:
-        loss = DETECTION if options.loss == DETECTION else Term(options.loss, options.output, options.target)
-        trainer = Trainer(options.model, loss=loss, target=options.target, metrics=options.metric or ())
+        term = None if options.loss == DETECTION else Term(options.loss, options.output, options.target)
+        trainer = Trainer(options.model, loss=term or "detection", target=options.target, metrics=options.metric or ())
     opened = trainer.opened(data_named(arguments, "data", trainer.terms[0].target))
     metrics = trainer.evaluate(opened, batch_size=options.batch_size)
     if options.json:

@@ -220,7 +220,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         to_mixed_precision(program, "bfloat16")
     return Trainer(
         program,
-        loss=DETECTION if settings["loss"] == DETECTION else loss_terms(settings),
+        loss="detection" if settings["loss"] == DETECTION else loss_terms(settings),
         target=settings["target"],
         optimizer=settings["optimizer"],
         learning_rate=settings["lr"],

@@ -50,7 +50,7 @@ class _Layer(NamedTuple):
     """An operator whose operand of this index has the channels along an axis"""
 
     op: Operator
-    index: int
+    operand: int
     axis: int
     block: _Block
 
@@ -126,6 +126,7 @@ class _Change:
         self.layers: list[_Layer] = []
         self.grown: dict[Variable, _Block] = {}
         self.replaced: list[Variable] = []
+        self.made: dict[Variable, Parameter] = {}
 
     def run(self) -> None:
         for channels in self.head.scores:
@@ -135,11 +136,11 @@ class _Change:
             width = dims[channels.axis]
             assert isinstance(width, int)
             self._back(channels.tensor, _Block(channels.axis, 1, width, first))
-        done: set[int] = set()
+        done: set[tuple[int, int]] = set()
         for layer in self.layers:
-            key = (id(layer.op), layer.index)
-            if hash(key) not in done:
-                done.add(hash(key))
+            key = (id(layer.op), layer.operand)
+            if key not in done:
+                done.add(key)
                 self._replace_rows(layer)
         if self.old != self.new:
             self._forward()
@@ -242,6 +243,11 @@ class _Change:
         op, index, axis, block = layer
         operand = op.inputs[index]
         array = array_of(operand)
+        if operand is not None and operand in self.made:  # levels may share a layer
+            op.inputs[index] = self.made[operand]
+            if not any(v is operand for other in op.block.ops for v in other.inputs):
+                self._take_over(operand, self.made[operand])
+            return
         if operand is None or array is None or operand.value is None:
             raise self._unknown(operand, "its weights are no floating-point tensor of the file")
         rows = np.moveaxis(array, axis, 0)
@@ -269,14 +275,20 @@ class _Change:
             fresh_name = self.program.fresh_name(name)
             parameter = home.create_parameter(fresh_name, replaced.shape, replaced.dtype, value=TensorValue.of(replaced))
             self.program.decisions[fresh_name] = "weight: of classes that were added"
-            op.inputs[index] = parameter
+            op.inputs[index] = self.made[operand] = parameter
             if not any(v is operand for other in home.ops for v in other.inputs):
-                self._forget(operand)
-                parameter.name = name
-                parameter.set_value(replaced)
-                self.program.decisions[name] = self.program.decisions.pop(fresh_name)
+                self._take_over(operand, parameter)
         else:
             op.inputs[index] = self.program.constant(replaced)
+
+    def _take_over(self, old: Variable, parameter: Parameter) -> None:
+        """Give a new parameter the name of the one that nothing reads any more"""
+        assert isinstance(old, Parameter) and parameter.value is not None
+        name, fresh_name = old.name, parameter.name
+        self._forget(old)
+        parameter.name = name
+        parameter.set_value(parameter.value.numpy())
+        self.program.decisions[name] = self.program.decisions.pop(fresh_name)
 
     def _forget(self, p: Parameter) -> None:
         block = p.block
@@ -545,7 +557,8 @@ def _outputs_of(program: Program, head: DetectorHead) -> tuple[list[Array], dict
     size = tuple(d if isinstance(d, int) else 320 for d in (dims[2:] if probe.layout == "CHW" else dims[1:3]))
     rng = np.random.default_rng(0)
     feed = {name: probe._example(v, size) for name, v in probe.inputs.items()}  # type: ignore[arg-type]
-    feed[probe.image.name] = rng.random(feed[probe.image.name].shape).astype(probe.image.dtype.numpy)
+    image: Array = np.asarray(rng.random(feed[probe.image.name].shape))
+    feed[probe.image.name] = image.astype(probe.image.dtype.numpy)
     return executor.run(program.clone(for_test=True), feed, [v.name for v in program.outputs]), feed
 
 

@@ -119,7 +119,8 @@ class Probe:
         assert self.head.boxes is not None
         fed = {**feed, **{name: value for (_, name), value in zip(self.names, values, strict=True)}}
         (decoded,) = self.executor.run(self.program, fed, [self.head.boxes.tensor.name])
-        return rows_of(decoded, self.head.boxes)[0]
+        boxes: Array = rows_of(decoded, self.head.boxes)[0]
+        return boxes
 
     def _distances(self, feed: dict[str, Array], shapes: list[tuple[int, ...]]) -> tuple[bool, Array, Array]:
         """Distances of 0, then of 1 to all sides, then to the left alone"""

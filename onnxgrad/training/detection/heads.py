@@ -74,13 +74,13 @@ class Bins(NamedTuple):
     Attributes:
         tensor: [batch, ...] with these axes, one of anchors, or of a map [batch, sides * bins, height, width].
         bins_axis, sides_axis: of the bins and of the sides left, top, right, bottom; both 1 for a map.
-        count: how many bins there are.
+        bins: how many there are.
     """
 
     tensor: Variable
     bins_axis: int
     sides_axis: int
-    count: int
+    bins: int
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class DetectorHead:
         decoded = "decoded in the file" if self.boxes is not None else "not decoded: maps of each stride"
         nms = ", with NonMaxSuppression in the file" if self.suppression is not None else ""
         none = "" if self.background is None else " and a background"
-        bins = f", {self.bins[0].count} bins" if self.bins else ""
+        bins = f", {self.bins[0].bins} bins" if self.bins else ""
         return f"a detector {_TITLES[self.family]} ({self.classes} classes{none}{bins}; {decoded}{nms})"
 
     @property
@@ -266,11 +266,13 @@ def _behind(graph: _Graph, v: Variable) -> tuple[Operator, Variable] | None:
             return None
         op = readers[0]
         result = op.outputs[0]
+        if result is None:
+            return None
         if _bins_in(op, graph.data) is not None:
-            if op.type == "Mul":
-                sums = [reader for reader, _ in graph.readers.get(result, ()) if reader.type == "ReduceSum"]
-                return (op, sums[0].outputs[0]) if len(sums) == 1 and sums[0].outputs[0] is not None else None
-            return op, result
+            if op.type != "Mul":
+                return op, result
+            sums = [reader.outputs[0] for reader, _ in graph.readers.get(result, ()) if reader.type == "ReduceSum"]
+            return (op, sums[0]) if len(sums) == 1 and sums[0] is not None else None
         if op.type not in _PASSES_ON:
             return None
         v = result
@@ -364,7 +366,7 @@ def _maps(graph: _Graph) -> DetectorHead | None:
         assert joined is not None
         bins.append(Bins(joined, 1, 1, first // 4))
         scores.append(Channels(joined, 1, first, first + second))
-    if len(bins) < 2 or len({(b.count, s.stop) for b, s in zip(bins, scores, strict=True)}) != 1:
+    if len(bins) < 2 or len({(b.bins, s.stop) for b, s in zip(bins, scores, strict=True)}) != 1:
         return None
     return DetectorHead("distances", scores[0].stop - scores[0].start, tuple(scores), bins=tuple(bins), **_common(graph))
 
@@ -632,7 +634,8 @@ def fixed_parameters(program: Program) -> list[Parameter]:
     for p in program.parameters:
         readers = [op for op, _ in graph.readers.get(p, ())]
         while readers and all(op.type in _PASSES_ON and op.outputs[0] not in graph.data for op in readers):
-            readers = [op for reader in readers for v in reader.outputs for op, _ in graph.readers.get(v, ())]
+            moved = [v for reader in readers for v in reader.outputs if v is not None]
+            readers = [op for v in moved for op, _ in graph.readers.get(v, ())]
         if readers and all(id(op) in tail and not _adds_bias(op, layers) for op in readers):
             kept.append(p)
     return kept

@@ -146,8 +146,8 @@ class DetectionLoss:
             if size not in self._maps:
                 (logits,) = self.executor.run(program, feed, self.reads, scope=scope)
                 self._maps[size] = (logits.shape[2], logits.shape[3])
-            rows, columns = self._maps[size]
-            return shrunk_regions(boxes * [1, *[columns / size[1], rows / size[0]] * 2], (rows, columns))
+            height, width = self._maps[size]
+            return shrunk_regions(boxes * [1, *[width / size[1], height / size[0]] * 2], (height, width))
         assert isinstance(self.head, DetectorHead)
         check_boxes(boxes, self.head.classes, self.column)
         fetched = self.executor.run(program, feed, self.reads, scope=scope)
@@ -160,7 +160,8 @@ class DetectionLoss:
             own = targets[targets[:, 0] >= 0].astype(np.float64)
             own[:, 1:] *= scale
             rows.append(self._assigned({name: array[i] for name, array in raw.items()}, own, geometry))
-        return np.stack(rows).astype(np.float32)
+        answers: Array = np.stack(rows).astype(np.float32)
+        return answers
 
     def _assigned(self, raw: dict[str, Array], targets: Array, geometry: Geometry) -> Array:
         """The answers of one picture: classes, box, distances, weight of the box, weight of the classes"""
@@ -266,16 +267,16 @@ class DetectionLoss:
         objectness = joined(head.objectness) if head.objectness else None
         bins = None
         if head.bins:
-            levels = [_bins(op, program.find(b.tensor.name), b.bins_axis, b.sides_axis, b.count) for b in head.bins]
+            levels = [_bins(op, program.find(b.tensor.name), b.bins_axis, b.sides_axis, b.bins) for b in head.bins]
             bins = levels[0] if len(levels) == 1 else op.Concat(*levels, axis=1)
         geometry = self.probe.geometry()
         if head.boxes is not None:
             boxes = joined([head.boxes])
         else:
             assert bins is not None
-            steps = np.arange(head.bins[0].count, dtype=np.float32)[:, None]
+            steps = np.arange(head.bins[0].bins, dtype=np.float32)[:, None]
             distances = op.Squeeze(op.MatMul(op.Softmax(bins, axis=-1), steps), [-1])
-            signs, stride = np.float32([-1, -1, 1, 1]), geometry.strides[:, None].astype(np.float32)
+            signs, stride = np.array([-1, -1, 1, 1], np.float32), geometry.strides[:, None].astype(np.float32)
             boxes = op.Add(op.Mul(op.Mul(distances, signs), stride), geometry.defaults.astype(np.float32))
         corners = boxes
         if geometry.is_centred:

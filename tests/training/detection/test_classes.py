@@ -11,6 +11,7 @@ from onnxgrad.training import Trainer
 from onnxgrad.training.detection.classes import class_names, set_classes
 from onnxgrad.training.detection.heads import recognise_head
 from tests.training.detection.pictures import file, shapes
+from tests.training.detection.retina import retina
 from tests.training.detection.test_heads import BOTH
 
 OLD = ["circle", "square", "triangle"]
@@ -134,3 +135,16 @@ def test_an_operator_that_is_not_understood_is_named():
 def test_a_text_detector_has_no_classes():
     with pytest.raises(ArgumentError, match="classes are those of a detector"):
         set_classes(from_onnx(file("text_map")), ["a"])
+
+
+def test_levels_that_share_a_layer_go_on_sharing_it(tmp_path):
+    onnx.save(retina(), tmp_path / "old.onnx")
+    program = from_onnx(tmp_path / "old.onnx")
+    set_classes(program, ["0", "1", "2"])
+    save_onnx(program, tmp_path / "new.onnx")
+    names = {p.name for p in program.parameters}
+    assert names == {"w1", "w2", "classes_weight", "classes_bias", "boxes_weight", "boxes_bias", "centres", "sides"}
+    image = np.random.default_rng(1).random((2, 3, 16, 16), np.float32)
+    before, after = outputs(tmp_path / "old.onnx", image), outputs(tmp_path / "new.onnx", image)
+    np.testing.assert_allclose(after[0][..., :2], before[0], atol=1e-6)
+    np.testing.assert_allclose(after[1], before[1], atol=1e-5)

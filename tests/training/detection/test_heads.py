@@ -44,7 +44,7 @@ def test_a_detector_is_recognised(name):
     assert isinstance(head, DetectorHead)
     assert kind_of(head) == KINDS[name.removesuffix("_dynamo")]
     assert head.classes == 3
-    assert [b.count for b in head.bins] == [16] * len(head.bins)
+    assert [b.bins for b in head.bins] == [16] * len(head.bins)
     assert bool(head.bins) == (head.family == "distances")
 
 
@@ -145,5 +145,5 @@ def test_anchors_that_the_file_lacks_are_named():
 
 
 def test_a_segmenter_is_no_detector():
-    with pytest.raises(ArgumentError, match="a segmenter: scores of 4 classes.*cross_entropy"):
+    with pytest.raises(ArgumentError, match=r"a segmenter: scores of 4 classes.*cross_entropy"):
         require_head(from_onnx(file("segmenter")))

@@ -15,6 +15,7 @@ from onnxgrad.training.detection.heads import recognise_head
 from onnxgrad.training.detection.objective import ASSIGNED, check_boxes, regions_of, shrunk_regions
 from onnxgrad.training.metrics.detection import AveragePrecision
 from tests.training.detection.pictures import file, shapes
+from tests.training.detection.retina import retina
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*read by several operators:UserWarning")
 
@@ -205,3 +206,22 @@ def test_regions_are_shrunk_and_found_again():
     assert len(found) == 2
     assert (overlaps(boxes[0, :2, 1:], found[:, 2:]).max(axis=1) > 0.75).all()
     assert (found[:, 1] == 1).all()
+
+
+def test_classes_with_a_sigmoid_each_train_by_the_focal_loss():
+    head = recognise_head(from_onnx(retina()))
+    assert (head.family, head.background, head.activation, head.classes) == ("default boxes", None, "Sigmoid", 2)
+    trainer = Trainer(retina(), loss="detection", learning_rate=1e-2)
+    rng = np.random.default_rng(2)
+    images = np.zeros((8, 3, 16, 16), np.float32)
+    boxes = np.zeros((8, 1, 5), np.float32)
+    for i in range(8):
+        kind, x, y = rng.integers(0, 2), rng.integers(0, 8), rng.integers(0, 8)
+        images[i, kind, y : y + 8, x : x + 8] = 1
+        boxes[i, 0] = kind, x, y, x + 8, y + 8
+    data = {"images": images, "boxes": boxes}
+    before = trainer.evaluate(data)
+    trainer.fit(data, epochs=60, batch_size=8, verbose=False)
+    after = trainer.evaluate(data)
+    assert after["loss"] < 0.5 * before["loss"]
+    assert after["map50"] > max(0.5, before["map50"])
