@@ -41,7 +41,7 @@ from onnxgrad.training.data.opening import for_validation, open_both, open_data
 from onnxgrad.training.data.record import DataRecord, record_in, record_of, set_record
 from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.splitting import class_counts
-from onnxgrad.training.evaluation import evaluated, predicted
+from onnxgrad.training.evaluation import evaluated, opened_inputs, predicted
 from onnxgrad.training.inference import save_inference
 from onnxgrad.training.losses.distillation import Distillation, Teacher
 from onnxgrad.training.losses.formulas import LossName
@@ -467,7 +467,7 @@ class Trainer(TrainingSteps):
         source, held_out, notes = open_both(data, validation, self.model.spec, self.model.class_column, self.seed)
         self.remarks += notes
         if source.record is not None:
-            self._keep(self.record.merged(source.record))
+            self.take_record(self.record.merged(source.record))
         for term in self.terms:
             if term.weighing.balanced and source is not data:
                 self.remarks.append(term.weighing.balance(class_counts(source, term.target)))
@@ -481,7 +481,8 @@ class Trainer(TrainingSteps):
         """
         return record_of(self.inference)
 
-    def _keep(self, record: DataRecord) -> None:
+    def take_record(self, record: DataRecord) -> None:
+        """Let this be the record of the data, for data that is opened from now on; an empty one to guess anew."""
         for program in (self.program, self.inference):
             set_record(program, record)
 
@@ -558,7 +559,7 @@ class Trainer(TrainingSteps):
             raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {count}.")
         recorded = record_in(out.path if isinstance(out, RunFolder) else Path(out)) if resume and out is not None else None
         if recorded is not None:
-            self._keep(recorded)
+            self.take_record(recorded)
         source, held_out = self.open(data, validation)
         self.model.name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
         if out is None and resume:
@@ -612,12 +613,14 @@ class Trainer(TrainingSteps):
         scope = self.program.active_scope()
         return scope if self.average is None or self.step_number < self.accumulate else self.average.averaged(scope)
 
-    def opened(self, data: Data) -> Rows | Stream:
-        """Open data for ``evaluate``: as ``record`` says of the data that was trained on.
+    def opened(self, data: Data, inputs_alone: bool = False) -> Rows | Stream:
+        """Open data for ``evaluate``, or for ``predict`` without targets: as ``record`` says of the data that was trained on.
 
         Raises:
             DataError: if the data does not fit the model.
         """
+        if inputs_alone:
+            return opened_inputs(self.inference, data, self.model.derived, [v.name for v in self.targets])
         return open_data(for_validation(data), self.model.spec)
 
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
@@ -689,7 +692,7 @@ class Trainer(TrainingSteps):
         self.ranks.step.forget()
 
     def load(self, path: str | Path) -> None:
-        """Continue from a file that ``save`` wrote.
+        """Continue from a file that ``save`` wrote, with the record of the data in its folder if there is one.
 
         Raises:
             ModelError: if the file cannot be read, is damaged, or holds a position that no run can reach.
@@ -699,7 +702,7 @@ class Trainer(TrainingSteps):
 
     def _load(self, path: str | Path, batches: int | None = None, files: Fingerprints | None = None) -> None:
         """Look at everything first, then change; an epoch has so many ``batches``, from these ``files``, as far as that is known"""
-        tensors = read_tensors(path)
+        tensors, recorded = read_tensors(path), record_in(Path(path).parent)
         if tensors.metadata.get("graph") != graph_hash(self.program):
             raise TrainingError(f"{str(path)!r} was written for another model, loss or optimizer. Use the same arguments as then.")
         position = position_of(tensors.metadata, path)
@@ -721,9 +724,8 @@ class Trainer(TrainingSteps):
                     scope.follow(owner, **attributes)
 
         scope.change(go_to)
-        recorded = record_in(Path(path).parent)
         if recorded is not None:
-            self._keep(recorded)
+            self.take_record(recorded)
 
 
 class _NotFinite(Exception):

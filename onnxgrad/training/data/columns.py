@@ -13,8 +13,9 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.training.data.characters import characters
 from onnxgrad.training.data.kinds import KINDS
-from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading
+from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, contradiction
 from onnxgrad.training.data.kinds.numbers import unit_of
 from onnxgrad.training.data.kinds.text import text_inputs
 from onnxgrad.training.data.preparing import image_inputs
@@ -29,7 +30,6 @@ PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_pa
 _TEXTS = ("text", "sentence", "texts")
 _INDEX = ("", "Unnamed: 0")
 """Names of a column that numbers the rows of a table."""
-_CLASSES = ("cross_entropy", "bce_with_logits", "triplet")
 _NUMBERS = ("mse", "l1", "smooth_l1", "kl", "cosine", "causal_lm")
 
 
@@ -223,9 +223,12 @@ class _Plan:
         if len(shown) > 1 or shown == ["numbers"]:
             return "number" if len(shown) > 1 else "numbers"
         if loss == "ctc":
-            return "characters" if shown == ["words"] else "number"
+            return "characters" if shown != ["number"] or characters(self.wanted.program) else "number"
         if loss in _NUMBERS:
             return "number"
+        if recorded is not None and recorded.kind == "number" and shown == ["words"]:
+            at = f"{self.where}, column {self.parts[name][0]!r}"
+            raise contradiction(at, "numbers", "a column of words", "Write numbers, or ignore the record (--ignore-record).")
         if recorded is not None and recorded.kind in ("words", "number"):
             return recorded.kind
         return "words" if shown in (["words"], ["labels"], ["picture"]) else "number"

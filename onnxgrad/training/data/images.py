@@ -34,9 +34,6 @@ from onnxgrad.training.data.views import FITS
 
 __all__ = ["Images", "changes_line", "is_image_table", "opened_pictures"]
 
-_GIVEN = ("size", "mean", "std", "order", "white", "fit", "colours", "changes")
-"""What is said of images for a table of them, too."""
-
 
 class Images:
     """Images and their answers: a class, numbers, several labels, masks, boxes or regions.
@@ -63,6 +60,7 @@ class Images:
         color: change brightness, contrast and saturation by a factor of up to 1 ± this, in training.
         scale: enlarge or shrink by a factor of up to 1 ± this, in training.
         translate: move by up to this share of width and height, in training.
+        columns, fill, decimal: of a table: see ``Table``.
 
     Raises:
         ArgumentError: if ``color``, ``scale`` or ``translate`` is not between 0 and 1, ``white`` not above 0, or there is no such
@@ -91,6 +89,9 @@ class Images:
         color: float = 0.0,
         scale: float = 0.0,
         translate: float = 0.0,
+        columns: Mapping[str, Sequence[str]] | None = None,
+        fill: str | float | None = None,
+        decimal: str | None = None,
     ) -> None:
         if white is not None and not white > 0:
             raise ArgumentError(f"white is the value of a white pixel, above 0, not {white}.")
@@ -100,6 +101,9 @@ class Images:
             raise ArgumentError(f"part is one of {', '.join(PARTS)}, not {part!r}.")
         self.path, self.part = Path(path), part
         self.reading = Reading(
+            columns=columns or {},
+            fill=fill,
+            decimal=decimal,
             size=size,
             mean=mean,
             std=std,
@@ -144,8 +148,7 @@ class Images:
         if boxes is not None:
             return self._annotated(boxes, wanted)
         table = Table(path)
-        given = {name: getattr(self.reading, name) for name in _GIVEN}
-        table.reading = replace(table.reading, **given)
+        table.reading = self.reading
         if not is_image_table(path):
             header = reader_of(path).header
             raise DataError(f"{str(path)!r} has no column of image files; it has {header}. Name it path, relative to the table.")

@@ -21,6 +21,7 @@ from onnxgrad.training.data.rows import Columns, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import imbalance, split
 from onnxgrad.training.data.tables import SEPARATORS, Table, is_text, read_folder, read_npy
+from onnxgrad.training.data.text import Text
 
 __all__ = ["for_validation", "open_both", "open_data", "source_at"]
 
@@ -42,6 +43,8 @@ def open_data(data: Any, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
         ArgumentTypeError: if it is none of these.
     """
     wanted = wanted if isinstance(wanted, DataSpec) else DataSpec(wanted)
+    if isinstance(data, Text):
+        data.check(wanted)
     if isinstance(data, (Rows, Stream)):
         return data
     path = Path(data) if isinstance(data, (str, Path)) else getattr(data, "path", None)

@@ -30,6 +30,7 @@ class DataRecord:
     """What was found of each input and target, by name; see ``kinds`` for the fields of each kind of column.
 
     Example:
+        >>> from onnxgrad.training.data.kinds.words import WordsColumn
         >>> record = DataRecord({"target": WordsColumn(("animal",), ("cat", "dog"))})
         >>> record.as_text()
         '{"columns": {"target": {"kind": "words", "parts": ["animal"], "classes": ["cat", "dog"]}}}'
@@ -44,6 +45,11 @@ class DataRecord:
         """The names of classes by number, by target."""
         named = {name: getattr(column, "classes", ()) for name, column in self.columns.items()}
         return {name: list(classes) for name, classes in named.items() if classes}
+
+    def class_name(self, number: int) -> str | None:
+        """Return the name of a class of the first target that has names; None if there is none."""
+        classes = next(iter(self.classes.values()), ())
+        return classes[number] if 0 <= number < len(classes) else None
 
     def merged(self, other: DataRecord) -> DataRecord:
         """This record with the columns of another one added, or in place of its own."""

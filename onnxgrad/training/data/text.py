@@ -21,8 +21,10 @@ from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.chat_template import ChatTemplate
 from onnxgrad.training.data.derived_inputs import IGNORED, MASK, TOKENS
 from onnxgrad.training.data.kinds.text import LONGEST, TextColumn, TokenizerFile, bucket, decoder_of, is_unicode
+from onnxgrad.training.data.positions import positions_for
 from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.rows import Batch, Stream
+from onnxgrad.training.data.spec import DataSpec
 
 __all__ = ["Text"]
 
@@ -123,6 +125,23 @@ class Text(Stream):
         count = self.count(batch_size, drop_last)
         for number in (rng.permutation(count) if shuffle else np.arange(count))[skip:]:
             yield self._batch(rows[number * batch_size : (number + 1) * batch_size])
+
+    def check(self, wanted: DataSpec) -> None:
+        """Check that the tokenizer is the one of the record, and that the model has positions for the rows.
+
+        Raises:
+            DataError: if not.
+        """
+        recorded = wanted.record.columns.get(TOKENS)
+        if isinstance(recorded, TextColumn):
+            self.tokenizer_file.check(recorded)
+        longest = max(map(int, self.lengths), default=0)
+        fitting = longest if wanted.program is None else positions_for(wanted.program, TOKENS, longest)
+        if fitting < longest:
+            raise DataError(
+                f"{self.path.name} has rows of {longest} words, and the model has positions for {fitting}. "
+                f"Give max_length={fitting} (--max-length {fitting})."
+            )
 
     def select(self, rows: Array) -> Text:
         """The rows of these numbers as data of its own."""

@@ -23,6 +23,15 @@ def net(start="c = Identity(x)", channels=3, dtype="float", size="8, 8", layout=
     )
 
 
+def net_of_statistics(pixels):
+    """A model that normalises its images by the mean and variance of these, which are [n, h, w, c]"""
+    found = net("c = BatchNormalization(x, g, h, m0, v0)")
+    arrays = {"g": np.ones(3), "h": np.zeros(3), "m0": pixels.mean((0, 1, 2)), "v0": pixels.var((0, 1, 2))}
+    for name, array in arrays.items():
+        found.graph.initializer.append(numpy_helper.from_array(array.astype("f4"), name))
+    return found
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Red and blue images of several sizes and kinds."""
@@ -105,6 +114,16 @@ class TestPreparation:
             entry.CopyFrom(numpy_helper.from_array(value.astype("f4"), name))
         _, how, line = preparation_of(og.from_onnx(model), samples)
         assert (how.order, how.mean) == (order, mean) and "fits the statistics in the file best" in line
+
+    @pytest.mark.parametrize(("tint", "order"), [(0.0, "RGB"), (0.1, "RGB"), (1.0, "BGR")])
+    def test_rgb_is_left_by_a_clear_margin_alone(self, tint, order):
+        """Statistics of pictures in BGR; those at hand have the same colours, but for the tint they are grey"""
+        rng = np.random.default_rng(0)
+        pixels = np.clip(120 + tint * np.array([60.0, 0, -60]) + rng.normal(0, 40, (12, 8, 8, 3)), 0, 255).astype(np.uint8)
+        net = net_of_statistics((pixels[..., ::-1] / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225])
+        shown = [Image.fromarray(p) for p in pixels]
+        _, how, said = preparation_of(og.from_onnx(net), shown)
+        assert how.order == order and ("not by a clear margin: see --image-order" in said) == (order == "RGB")
 
     def test_what_is_given_counts(self):
         program = og.from_onnx(net(size="H, W"))
