@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onnxgrad.cli.common import sizes_of
+from onnxgrad.cli.common import SETTINGS, sizes_of
 from onnxgrad.cli.data import data_named, opened_inputs
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
@@ -49,7 +49,7 @@ __all__ = [
     "write_settings",
 ]
 
-SETTINGS, MODEL = "settings.json", "model.onnx"
+MODEL = "model.onnx"
 MANY, LARGE = 10_000, 16
 """Examples, and batches of them, from which on statistics of batches are better than those of the file."""
 _EXAMPLES = 1024

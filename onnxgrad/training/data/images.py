@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -79,10 +79,10 @@ class Images:
         size: Sequence[int] | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
-        order: str | None = None,
+        order: Literal["rgb", "bgr"] | None = None,
         white: float | None = None,
-        fit: str | None = None,
-        part: str | None = None,
+        fit: Literal["stretch", "letterbox", "corner"] | None = None,
+        part: Literal["train", "val", "test"] | None = None,
         colours: Mapping[str, Sequence[int]] | str | Path | None = None,
         flip: bool = False,
         crop: bool = False,
@@ -114,7 +114,7 @@ class Images:
             changes=Changes(flip, crop, color, scale, translate),
         )
 
-    def with_part(self, part: str) -> Images:
+    def with_part(self, part: Literal["train", "val", "test"]) -> Images:
         """The same of another part of the data."""
         images = copy.copy(self)
         images.part = part
@@ -122,6 +122,10 @@ class Images:
 
     def opened(self, wanted: DataSpec) -> Rows | Stream:
         """The data for a program.
+
+        Args:
+            wanted: the columns that the program wants.
+            classes: words by number, by target column.
 
         Raises:
             DataError: if the folder holds no images, a file is missing, or the model takes no images.

@@ -17,7 +17,7 @@ from onnxgrad.internal.files import is_file, read_arrays
 from onnxgrad.training.data.annotated.formats import format_at
 from onnxgrad.training.data.images import Images, is_image_table
 from onnxgrad.training.data.loaders import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
-from onnxgrad.training.data.rows import Columns, Rows, Stream
+from onnxgrad.training.data.rows import Columns, Data, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import imbalance, split
 from onnxgrad.training.data.tables import SEPARATORS, Table, is_text, read_folder, read_npy
@@ -28,7 +28,7 @@ __all__ = ["for_validation", "open_both", "open_data", "source_at"]
 _TEXT = "is text, which needs a tokenizer: give training.Text(path, tokenizer) (--tokenizer)"
 
 
-def open_data(data: Any, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
+def open_data(data: Data, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
     """Columns, rows or a stream from whatever the user has.
 
     Args:

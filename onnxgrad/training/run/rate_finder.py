@@ -16,6 +16,7 @@ import numpy as np
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError, TrainingError
 from onnxgrad.internal.files import writing
 from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.training.data.rows import Data
 from onnxgrad.training.ranks.subjects import sweep_subjects
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class _Fixed(LRScheduler):
 
 
 def find_learning_rate(
-    trainer: Trainer, data: Any, *, lowest: float = 1e-7, highest: float = 1.0, steps: int = 100, batch_size: int = 32
+    trainer: Trainer, data: Data, *, lowest: float = 1e-7, highest: float = 1.0, steps: int = 100, batch_size: int = 32
 ) -> Sweep:
     """Train with rates that rise from step to step, until the loss diverges, and put everything back as it was.
 
