@@ -506,7 +506,11 @@ class Trainer(TrainingSteps):
         return record_of(self.inference)
 
     def take_record(self, record: DataRecord) -> None:
-        """Let this be the record of the data, for data that is opened from now on; an empty one to guess anew."""
+        """Set the record of the data, for data that is opened from now on.
+
+        Args:
+            record: an empty one to guess anew.
+        """
         for program in (self.program, self.inference):
             set_record(program, record)
 
@@ -650,7 +654,7 @@ class Trainer(TrainingSteps):
 
         Args:
             data: as for ``fit``.
-            classes: words by number, by target column.
+            inputs_alone: whether it may lack targets.
 
         Raises:
             DataError: if the data does not fit the model.
@@ -790,10 +794,10 @@ class Trainer(TrainingSteps):
             if schedule is not None and position.schedule is not None:
                 for owner, attributes in schedule.attributes_of(position.schedule):
                     scope.follow(owner, **attributes)
+            if recorded is not None:
+                self.take_record(recorded)
 
         scope.change(go_to)
-        if recorded is not None:
-            self.take_record(recorded)
 
 
 class _NotFinite(Exception):

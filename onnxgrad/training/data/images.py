@@ -115,7 +115,11 @@ class Images:
         )
 
     def with_part(self, part: Literal["train", "val", "test"]) -> Images:
-        """The same of another part of the data."""
+        """The same of another part of the data.
+
+        Args:
+            part: ``"train"``, ``"val"`` or ``"test"``.
+        """
         images = copy.copy(self)
         images.part = part
         return images
@@ -125,7 +129,6 @@ class Images:
 
         Args:
             wanted: the columns that the program wants.
-            classes: words by number, by target column.
 
         Raises:
             DataError: if the folder holds no images, a file is missing, or the model takes no images.

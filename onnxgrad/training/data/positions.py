@@ -18,7 +18,7 @@ from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import OnnxGradError
-from onnxgrad.training.data.derived_inputs import MASK, DerivedInputs
+from onnxgrad.training.data.derived_inputs import DerivedInputs
 
 __all__ = ["positions_for"]
 
@@ -56,16 +56,24 @@ def positions_for(program: Program, tokens: str, steps: int) -> int:
     source = next((v for v in program.inputs if v.name == tokens), None)
     if source is None:
         return limit
-    counted = [v for v in program.inputs if v is source or v.name in DerivedInputs(program).names]
+    derived = DerivedInputs(program)
+    counted = [v for v in program.inputs if v is source or v.name in derived.names]
     lookups = [op for op in dependent_operators(operators, counted) if _is_lookup(op)]
     while lookups and limit > 1:
         try:
-            fitting = min(_fitting(op, value, limit) for op, value in zip(lookups, _computed(program, tokens, lookups, limit)))
+            found = [
+                (_fitting(op, v, limit), op) for op, v in zip(lookups, _computed(program, source, lookups, limit), strict=True)
+            ]
+            fitting, op = min(found, key=lambda entry: entry[0])
+            if not 0 < fitting < limit:
+                return limit
+            (fewer,) = _computed(program, source, [op], max(1, fitting - 1))
         except OnnxGradError:
             return limit  # what computes them has a limit of its own, which is said where it fails
-        if fitting >= limit or fitting < 1:
-            return limit
-        limit = fitting
+        if max(1, fitting - 1) in fewer.shape:
+            limit = fitting
+        else:
+            lookups.remove(op)  # it reads as many rows of any text
     return limit
 
 
@@ -79,14 +87,15 @@ def _is_lookup(op: Operator) -> bool:
     return op.type == "Slice" and len(table.dims) > 1 and len(op.inputs) > 2
 
 
-def _computed(program: Program, tokens: str, lookups: list[Operator], steps: int) -> list[Any]:
+def _computed(program: Program, tokens: Variable, lookups: list[Operator], steps: int) -> list[Any]:
     """The indices of tables, or what is cut from them, for a row of so many tokens"""
-    feed: dict[str, Any] = {tokens: np.full((1, steps), _TOKEN, np.int64)}
+    derived = DerivedInputs(program)
+    feed: dict[str, Any] = {tokens.name: np.full((1, steps), _TOKEN, np.int64)}
     for v in program.inputs:
-        if v.name not in feed and v.name not in DerivedInputs(program).names and v.rank == 2 and v.dtype.is_integer:
-            feed[v.name] = np.full((1, steps), int("mask" in v.name.lower() or v.name == MASK), np.int64)
-    feed = {name: np.asarray(array) for name, array in DerivedInputs(program).complete(feed).items()}
-    feed = {v.name: feed[v.name].astype(v.dtype.numpy) for v in program.inputs if v.name in feed}
+        if v is not tokens and v.name not in derived.names and v.rank == 2 and v.dtype.is_integer:
+            feed[v.name] = np.full((1, steps), int("mask" in v.name.lower()), np.int64)
+    arrays = derived.complete(feed)
+    feed = {v.name: np.asarray(arrays[v.name]).astype(v.dtype.numpy) for v in program.inputs if v.name in arrays}
     wanted = [_read_by(op) for op in lookups]
     computed = list(dict.fromkeys(v.name for v in wanted if v.name not in feed))
     values = {**feed, **dict(zip(computed, Executor().run(program, feed, computed) if computed else (), strict=True))}
@@ -118,5 +127,7 @@ def _fitting(op: Operator, value: Any, steps: int) -> int:
 def _axes(op: Operator) -> list[int]:
     axes = op.inputs[3] if len(op.inputs) > 3 else None
     if axes is None or axes.value is None:
-        return list(range(len((op.inputs[0].dims if op.inputs[0] is not None else None) or ())))
+        starts = op.inputs[1]
+        count = starts.dims[0] if starts is not None and starts.dims else 0
+        return list(range(count)) if isinstance(count, int) else []
     return [int(axis) for axis in np.asarray(axes.value.numpy()).reshape(-1)]

@@ -217,7 +217,7 @@ def _recorded(
         recorded.around,
     )
     what = how.values() if v.dtype.is_float else "bytes as they are"
-    names = [name for name, value in zip(("size", "mean", "std", "order"), given) if value is not None]
+    names = [name for name in ("size", "mean", "std", "order") if getattr(how, name) != getattr(recorded, name)]
     instead = f", but for the {' and '.join(names)} given" if names else ""
     return how, _note(v, how, why_size, f"{what}, as the model was trained{instead}")
 

@@ -21,8 +21,6 @@ from onnxgrad.training.data.views import View
 
 if TYPE_CHECKING:
     from onnxgrad.training.data.record import DataRecord
-
-if TYPE_CHECKING:
     from onnxgrad.training.data.spec import DataSpec
 
 
@@ -37,7 +35,7 @@ Piece: TypeAlias = "GivenByName | Sequence[Given]"
 class Opens(Protocol):
     """A description of data: ``Images``, ``Table``, ``Text``, ``Texts``."""
 
-    def opened(self, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream: ...
+    def opened(self, wanted: DataSpec) -> Rows | Stream: ...
 
 
 class Examples(Protocol):

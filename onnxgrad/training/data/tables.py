@@ -73,7 +73,6 @@ class Table:
 
         Args:
             wanted: the columns that the program wants.
-            classes: words by number, by target column.
 
         Raises:
             DataError: naming the file, the row and the column of what cannot be used.

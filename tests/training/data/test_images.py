@@ -1,5 +1,7 @@
 """Images from folders and tables: how the model wants them, classes, random changes, what is refused."""
 
+import json
+
 import numpy as np
 import pytest
 from onnx import numpy_helper
@@ -171,6 +173,24 @@ class TestFolders:
         plain, _ = self.trainer().open(folder)
         np.testing.assert_array_equal(source.take(np.arange(16))["x"], plain.take(np.arange(16))["x"])
         np.testing.assert_array_equal(source.column("target"), plain.column("target"))
+
+    @pytest.mark.parametrize("suffix", [".jsonl", ".parquet", ".tsv"])
+    def test_tables_of_paths_of_other_kinds_in_the_folder(self, folder, suffix):
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        files = sorted(folder.rglob("*.*"))
+        columns = {"image": [str(f.relative_to(folder)) for f in files], "label": [f.parent.name for f in files]}
+        table = folder.parent / f"list{suffix}"
+        columns["image"] = [f"images/{name}" for name in columns["image"]]
+        if suffix == ".parquet":
+            pq.write_table(pa.table(columns), table)
+        else:
+            rows = list(zip(*columns.values(), strict=True))
+            lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in rows]
+            table.write_text("\n".join(lines if suffix == ".jsonl" else ["image\tlabel", *("\t".join(row) for row in rows)]))
+        source, _ = self.trainer().open(table)
+        plain, _ = self.trainer().open(folder)
+        np.testing.assert_array_equal(source.take(np.arange(16))["x"], plain.take(np.arange(16))["x"])
+        assert source.classes == {"target": ["blue", "red"]} and source.record.columns["x"].parts == ("image",)
 
     def test_random_changes_are_those_of_the_seed_and_only_of_training(self, folder):
         t = self.trainer()

@@ -57,6 +57,15 @@ def test_a_model_without_positions_takes_any_length():
     assert positions_for(og.from_onnx(parse_model(text + "{ y = Gather(w, input_ids) }")), "input_ids", 10_000) == 10_000
 
 
+def test_rows_that_are_read_of_any_text_are_no_positions():
+    text = """<ir_version: 8, opset_import: ["": 17]> f (int64[N, S] input_ids) => (float[N, 5, 2] y)
+        <float[7, 2] words = {0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1}, float[6, 2] prompt = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+         int64[1] first = {0}, int64[1] second = {1}, int64[1] five = {5}, int64[1, 5] rows = {0, 1, 2, 3, 4}> {
+        a = Gather(words, input_ids)  m = ReduceMean<axes = [1]>(a)  d = Shape(input_ids)  n = Slice(d, first, second)
+        size = Concat<axis = 0>(n, five)  r = Expand(rows, size)  p = Gather(prompt, r)  y = Add(m, p) }"""
+    assert positions_for(og.from_onnx(parse_model(text)), "input_ids", 100) == 100
+
+
 @pytest.mark.parametrize("kind", POSITIONS)
 def test_longer_texts_are_cut_with_a_note(folder, kind):
     trainer = Trainer(net(kind), loss="cross_entropy")

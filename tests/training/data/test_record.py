@@ -136,7 +136,7 @@ class TestPictures:
             entry = next(t for t in net.graph.initializer if t.name == tensor)
             entry.CopyFrom(numpy_helper.from_array(value.astype("f4"), tensor))
         onnx.save(net, tmp_path / "m.onnx")
-        what = ["--data", tmp_path / "orange", "--loss", "cross_entropy", "--epochs", "1", "--batch-norm", "frozen"]
+        what = ["--data", tmp_path / "orange", "--loss", "cross_entropy", "--epochs", "1", "--batch-norm", "frozen", "--explain"]
         assert "BGR" in command("train", tmp_path / "m.onnx", *what, "--out", tmp_path / "run")
         command("export", tmp_path / "run", "--inference", tmp_path / "out.onnx")
         (tmp_path / "mixed").mkdir()
@@ -157,6 +157,9 @@ class TestPictures:
         of_run, of_file = (answers(pictures / model, photos, out) for model in ("run", "out.onnx"))
         np.testing.assert_allclose(of_file, of_run, rtol=1e-5, atol=1e-5)
         other = answers(pictures / "out.onnx", photos, out, "--image-mean", "0.1", "--image-std", "0.2")
+        more = ["--out", out, "--image-mean", "0.1", "--image-std", "0.2"]
+        said = command("predict", pictures / "out.onnx", "--data", photos, *more)
+        assert "as the model was trained, but for the mean given" in said
         assert np.abs(other - of_run).max() > 0.1
 
     def test_explained_as_trained(self, pictures):
@@ -194,7 +197,7 @@ class TestPictures:
     def test_a_new_head_has_classes_of_its_own(self, pictures):
         trained(pictures)
         (pictures / "photos" / "red").rename(pictures / "photos" / "green")
-        what = ["--data", pictures / "photos", "--loss", "cross_entropy", "--epochs", "1", "--head", "2"]
+        what = ["--data", pictures / "photos", "--loss", "cross_entropy", "--epochs", "1", "--head", "2", "--explain"]
         said = command("train", pictures / "out.onnx", *what, "--out", pictures / "second")
         assert "classes of 'target': blue = 0, green = 1" in said and "as the model was trained" in said
 
@@ -318,6 +321,14 @@ class TestRecord:
         write_table(regression / "other.csv", names=("c", "b", "a"))
         assert trainer.evaluate(regression / "other.csv")["loss"] < 0.1
 
+    def test_runs_of_older_versions_noted_their_classes_among_the_settings(self, pictures):
+        trained(pictures)
+        (pictures / "run" / "data.json").unlink()
+        settings = json.loads((pictures / "run" / "settings.json").read_text())
+        (pictures / "run" / "settings.json").write_text(json.dumps({**settings, "classes": {"target": ["red", "blue"]}}))
+        command("predict", pictures / "run", "--data", pictures / "photos" / "red", "--out", pictures / "s.csv")
+        assert {row["y.class"] for row in csv.DictReader((pictures / "s.csv").read_text().splitlines())} == {"blue"}
+
     def test_it_can_be_ignored(self, regression):
         write_table(regression / "other.csv", names=("c", "b", "a"))
         assert judged(regression / "run", regression / "other.csv", "--ignore-record")["r2"] < 0.9
@@ -400,7 +411,19 @@ def test_a_model_that_is_quantised_before_training_takes_its_pictures_as_before(
     for name, value in (("m0", seen.mean(axis=(0, 2, 3))), ("v0", seen.var(axis=(0, 2, 3)))):
         next(t for t in net.graph.initializer if t.name == name).CopyFrom(numpy_helper.from_array(value.astype("f4"), name))
     onnx.save(net, tmp_path / "m.onnx")
-    what = ["--data", tmp_path / "photos", "--val", "0.25", "--loss", "cross_entropy", "--epochs", "1", "--qat", "int8"]
+    what = [
+        "--data",
+        tmp_path / "photos",
+        "--val",
+        "0.25",
+        "--loss",
+        "cross_entropy",
+        "--epochs",
+        "1",
+        "--qat",
+        "int8",
+        "--explain",
+    ]
     said = command("train", tmp_path / "m.onnx", *what, "--out", tmp_path / "run")
     assert "values from -1 to 1, as the model was trained" in said
     command("export", tmp_path / "run", "--inference", tmp_path / "out.onnx")
