@@ -22,7 +22,7 @@ from onnxgrad.training.data.preparing import image_inputs
 from onnxgrad.training.data.rows import Array
 from onnxgrad.training.data.spec import DataSpec
 
-__all__ = ["PATHS", "TARGETS", "Arrangement", "arrange_columns", "found_columns", "read_columns"]
+__all__ = ["PATHS", "TARGETS", "Arrangement", "arrange_columns", "found_columns", "read_columns", "reads_labels"]
 
 TARGETS = ("label", "labels", "class", "target", "y")
 """Names that people give to the column of targets; one of them is taken where the name that was asked for is missing."""
@@ -30,6 +30,7 @@ PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_pa
 _TEXTS = ("text", "sentence", "texts")
 _INDEX = ("", "Unnamed: 0")
 """Names of a column that numbers the rows of a table."""
+_LABELS = ("bce_with_logits", "focal")
 _NUMBERS = ("mse", "l1", "smooth_l1", "kl", "cosine", "causal_lm")
 
 
@@ -218,7 +219,9 @@ class _Plan:
         recorded = self.wanted.record.columns.get(name)
         if shown == ["picture"] and self._is_mask(name):
             return "mask"
-        if shown in (["words"], ["labels"]) and self._has_labels(name):
+        if shown in (["words"], ["labels"]) and reads_labels(self.wanted, name):
+            return "labels"
+        if shown == ["labels"] and not loss:  # a function
             return "labels"
         if len(shown) > 1 or shown == ["numbers"]:
             return "number" if len(shown) > 1 else "numbers"
@@ -238,12 +241,12 @@ class _Plan:
         v = self.wanted.variables.get(name)
         return v is None or v.rank is None or v.rank >= 3
 
-    def _has_labels(self, name: str) -> bool:
-        """Whether the loss reads a number for each of several labels"""
-        v = self.wanted.variables.get(name)
-        if v is None or v.dims is None:
-            return "labels" in [self.kinds[part] for part in self.parts[name]]
-        return v.dtype.is_float and len(v.dims) == 2 and v.dims[1] != 1
+
+def reads_labels(wanted: DataSpec, name: str) -> bool:
+    """Whether the loss of a target reads a number from 0 to 1 for each of several labels"""
+    v = wanted.variables.get(name)
+    is_several = v is not None and v.dims is not None and v.dtype.is_float and len(v.dims) == 2 and v.dims[1] != 1
+    return is_several and wanted.losses.get(name, "") in _LABELS
 
 
 def found_columns(plan: Arrangement, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]) -> dict[str, Column]:

@@ -16,7 +16,7 @@ from onnxgrad.training.data.annotated.box_table import box_columns, read_box_tab
 from onnxgrad.training.data.annotated.formats import PARTS, format_at
 from onnxgrad.training.data.annotated.masks import read_colours
 from onnxgrad.training.data.changes import Changes
-from onnxgrad.training.data.columns import PATHS
+from onnxgrad.training.data.columns import PATHS, reads_labels
 from onnxgrad.training.data.kinds.column import Column, LazyColumn, Reading
 from onnxgrad.training.data.kinds.numbers import NumberColumn
 from onnxgrad.training.data.kinds.picture import LazyPictures, PictureColumn, PictureFiles, pictures_of
@@ -227,8 +227,7 @@ class Images:
                 f"{str(path)!r} holds one sub-folder with images, {only!r}, so one class. Name the folder of the classes."
             )
         labels = np.array([number for _, number in listed], np.int64)
-        v = wanted.variables.get(target)
-        if v is not None and v.dims is not None and v.dtype.is_float and len(v.dims) == 2 and v.dims[1] != 1:
+        if reads_labels(wanted, target):
             labels = (labels[:, None] == np.arange(len(classes))).astype(np.float32)
         words = {target: WordsColumn((), tuple(classes))}
         images = PictureFiles([file for file, _ in listed])
