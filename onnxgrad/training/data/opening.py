@@ -102,10 +102,11 @@ def open_both(
 
 def for_validation(data: Any) -> Any:
     """Validation data as it was given, of which images read their part for validation, where they have parts."""
-    source = source_at(str(data)) if isinstance(data, (str, Path)) else data
-    if not isinstance(source, Images) or source.part is not None:
-        return data
-    return source.with_part("val")
+    if isinstance(data, (str, Path)):
+        path = Path(data)
+        has_parts = path.suffix in (".yaml", ".yml") or path.is_dir()
+        return Images(path, part="val") if has_parts and format_at(path, "val") is not None else data
+    return data.with_part("val") if isinstance(data, Images) and data.part is None else data
 
 
 def _columns(data: Mapping[str, Any], wanted: DataSpec) -> Columns:
