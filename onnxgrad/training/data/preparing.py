@@ -150,6 +150,8 @@ def preparation_of(
     declared = v.dims[1:3] if layout == "HWC" else v.dims[2:]
     if recorded is not None:
         return v.name, *_recorded(v, layout, channels, declared, (size, mean, std, order), fit, recorded)
+    if fit is None and "stride" in program.metadata and program.metadata.get("task") != "classify":
+        fit = "letterbox"  # a detector of YOLO, whatever its answers are now
     target_size, why_size = _size(declared, size, samples, program.metadata, fit)
     channel_order = _order(order, channels)
     base = Preparation(
