@@ -23,6 +23,7 @@ from onnxgrad.internal.files import read_arrays
 from onnxgrad.training.data.derived_inputs import DerivedInputs
 
 __all__ = [
+    "SETTINGS",
     "add_lowering",
     "add_model",
     "add_sizes",
@@ -32,14 +33,22 @@ __all__ = [
     "load",
     "parse_bytes",
     "print_json",
+    "print_notes",
     "shape_text",
     "sizes_of",
 ]
 
 Array = np.ndarray[Any, Any]
 
+SETTINGS = "settings.json"
+"""What makes a folder that of a run."""
+_NOTES = 3
+"""Lines of notes, unless all are asked for."""
 
-def add_model(parser: argparse.ArgumentParser, what: str = "path of an .onnx file") -> None:
+
+def add_model(
+    parser: argparse.ArgumentParser, what: str = "path of an .onnx file, or folder of a run, whose best checkpoint is taken"
+) -> None:
     parser.add_argument("model", help=what)
     parser.add_argument(
         "--expand",
@@ -67,6 +76,18 @@ def add_lowering(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def load(options: argparse.Namespace) -> Program:
+    """The program of an .onnx file, or what ``export --inference`` writes of a run's best checkpoint.
+
+    Raises:
+        ArgumentError: if --expand is given with a run.
+    """
+    if (Path(options.model) / SETTINGS).is_file():
+        # Late: only a run needs the Trainer.
+        from onnxgrad.cli.evaluate import run_of
+
+        if getattr(options, "expand", None):
+            raise ArgumentError("a run was started with or without --expand. Leave it out.")
+        return run_of(options.model, "best")[0].to_inference()
     return from_onnx(options.model, expand=options.expand)
 
 
@@ -189,6 +210,16 @@ def parse_bytes(text: str) -> int:
         raise argparse.ArgumentTypeError(f"not a size such as 800MB or 1.5GB: {text!r}")
     number, unit, binary = match.groups()
     return int(float(number) * (1024 if binary else 1000) ** " kMGT".index(unit or " "))
+
+
+def print_notes(notes: Sequence[object], everything: bool) -> None:
+    """Print each note once; the first three, unless all are wanted."""
+    lines = list(dict.fromkeys(map(str, notes)))
+    shown = lines if everything or len(lines) <= _NOTES else lines[: _NOTES - 1]
+    for line in shown:
+        print(f"note: {line}")
+    if len(lines) > len(shown):
+        print(f"note: {len(lines) - len(shown)} more on how model and data are understood (--explain)")
 
 
 def print_json(value: Any) -> None:

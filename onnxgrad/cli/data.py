@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,28 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data import Images, Shuffled, Table, Texts, open_data
 from onnxgrad.training.data.annotated.formats import PARTS
+from onnxgrad.training.data.kinds.text import TextColumn
 from onnxgrad.training.data.opening import source_at
+from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS
 from onnxgrad.training.data.text import Text
 from onnxgrad.training.data.views import FITS
 
-__all__ = ["PATHS", "add_data", "data_named", "opened_inputs", "resolve_paths"]
+__all__ = ["PATHS", "add_data", "data_named", "judged_settings", "opened_inputs", "resolve_paths"]
 
 PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters", "colours")
+_CHANGES = ("flip", "crop", "color", "scale", "translate")
 _IMAGES = (
-    *("image_size", "image_mean", "image_std", "image_order", "image_fit", "part", "colours"),
-    *("flip", "crop", "color", "scale", "translate"),
+    *("image_size", "image_mean", "image_std", "image_order", "image_white", "image_fit", "part", "colours"),
+    *_CHANGES,
 )
+_RECORDED = (
+    *("image_size", "image_mean", "image_std", "image_order", "image_white", "image_fit", "colours"),
+    *("columns", "fill", "max_length"),
+)
+"""Settings whose effect is in the record of the data."""
 
 
 def add_data(group: Any, validation: bool = True) -> None:
@@ -55,13 +64,28 @@ def add_data(group: Any, validation: bool = True) -> None:
     )
     group.add_argument("--part", choices=PARTS, help="part of data that holds several (default: train; of --val and evaluate val)")
     group.add_argument("--colours", metavar="FILE.csv", help="name,red,green,blue of the classes of masks in colours")
+    group.add_argument("--image-white", type=float, metavar="V", help="value of white in images of over 8 bits (default 65535)")
+    group.add_argument(
+        "--columns",
+        action="append",
+        default=[],
+        metavar="INPUT=A,B",
+        help="columns of a table that form an input or target, in this order; may be repeated (default: as trained, else by name)",
+    )
+    group.add_argument("--fill", metavar="HOW", help="fill empty cells of inputs: median, mean (of training data) or a number")
+    group.add_argument("--decimal", choices=(".", ","), help="decimal sign of numbers in a table (default: what its cells show)")
+    group.add_argument(
+        "--ignore-record", action="store_true", help="guess what the data means anew, rather than take the record of the training"
+    )
     group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of the model, for text and chats")
-    group.add_argument("--max-length", type=int, default=512, help="words in a row of text at most (default %(default)s)")
+    group.add_argument("--max-length", type=int, help="words in a row of text at most (default: as trained, else 512)")
     group.add_argument("--pack", action="store_true", help="put several short texts into one row")
 
 
-def data_named(settings: dict[str, Any], name: str, label: str = "labels") -> Any:
+def data_named(settings: dict[str, Any], name: str, label: str = "labels", record: DataRecord | None = None) -> Any:
     """The data that a setting names: a path, ``Images``, ``Table``, ``Text`` or ``Texts`` for a tokenizer, or a share.
+
+    ``record`` says how long texts are where the settings do not.
 
     Raises:
         ArgumentError: if options do not fit it.
@@ -70,37 +94,78 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels") -> An
     path = settings[name]
     if path is None or isinstance(path, float):
         return path
+    of_tables: dict[str, Any] = {
+        "columns": _columns(settings.get("columns") or []),
+        "fill": _fill(settings.get("fill")) if name == "data" else None,  # as training data is filled
+        "decimal": settings.get("decimal"),
+    }
     if settings.get("tokenizer") is not None and _has_labels(Path(path), settings):
-        return Texts(path, settings["tokenizer"], max_length=settings["max_length"])
+        return Texts(path, settings["tokenizer"], max_length=settings["max_length"], **of_tables)
     if settings.get("tokenizer") is not None:
-        return Text(path, settings["tokenizer"], max_length=settings["max_length"], pack=settings["pack"], label=label)
+        recorded = () if record is None else record.columns.values()
+        lengths = [settings["max_length"], *(column.length for column in recorded if isinstance(column, TextColumn))]
+        length = next((length for length in lengths if length is not None), None)
+        return Text(path, settings["tokenizer"], max_length=length, pack=settings["pack"], label=label)
     source = source_at(path)
     image_options = [option for option in _IMAGES if settings.get(option)]
     buffer = settings.get("buffer")
     if isinstance(source, Images):
-        trains = name == "data"
+        is_training = name == "data"
         return Images(
             path,
             size=_size(settings.get("image_size")),
             mean=settings.get("image_mean"),
             std=settings.get("image_std"),
             order=settings.get("image_order"),
+            white=settings.get("image_white"),
             fit=settings.get("image_fit"),
-            part=settings.get("part") if trains else None,
+            part=settings.get("part") if is_training else None,
             colours=settings.get("colours"),
-            flip=trains and bool(settings.get("flip")),
-            crop=trains and bool(settings.get("crop")),
-            color=(settings.get("color") or 0.0) if trains else 0.0,
-            scale=(settings.get("scale") or 0.0) if trains else 0.0,
-            translate=(settings.get("translate") or 0.0) if trains else 0.0,
+            flip=is_training and bool(settings.get("flip")),
+            crop=is_training and bool(settings.get("crop")),
+            color=(settings.get("color") or 0.0) if is_training else 0.0,
+            scale=(settings.get("scale") or 0.0) if is_training else 0.0,
+            translate=(settings.get("translate") or 0.0) if is_training else 0.0,
+            **of_tables,
         )
     if image_options and name == "data":
         raise ArgumentError(f"--{image_options[0].replace('_', '-')} is for images; {path!r} holds none. Leave it out.")
-    if buffer is not None and isinstance(source, Table):
-        return Table(path, stream=True, buffer=buffer)
+    if isinstance(source, Table):
+        return Table(path, **of_tables) if buffer is None else Table(path, stream=True, buffer=buffer, **of_tables)
+    given = [option for option, value in of_tables.items() if value]
+    if given and name == "data":
+        raise ArgumentError(f"--{given[0]} is for tables; {path!r} is none. Leave it out.")
     if buffer is not None and callable(source):
         return Shuffled(source, buffer=buffer)
     return path
+
+
+def _columns(entries: Sequence[str]) -> dict[str, list[str]]:
+    """``["x=a,b"]`` as a dict"""
+    columns = {}
+    for text in entries:
+        name, _, names = text.partition("=")
+        if not name or not all(names.split(",")):
+            raise ArgumentError(f"--columns takes INPUT=A,B, such as x=length,width, not {text!r}.")
+        columns[name] = names.split(",")
+    return columns
+
+
+def _fill(text: str | None) -> str | float | None:
+    if text is None or text in ("median", "mean"):
+        return text
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ArgumentError(f"--fill takes median, mean or a number, not {text!r}.") from error
+
+
+def judged_settings(settings: dict[str, Any], options: dict[str, Any], record: DataRecord) -> dict[str, Any]:
+    """Settings of a run for data to judge: what the command says counts first, then the record, then the settings of the run."""
+    known = {name: value for name, value in settings.items() if not (record.columns and name in _RECORDED)}
+    unset = dict.fromkeys(_RECORDED)
+    said = {name: options[name] for name in (*settings, *_RECORDED, "decimal") if options.get(name) not in (None, [])}
+    return {**unset, **known, **said, **dict.fromkeys(_CHANGES, 0)}
 
 
 def _has_labels(path: Path, settings: dict[str, Any]) -> bool:
@@ -143,5 +208,5 @@ def _fraction_of(text: str) -> float | None:
 
 def opened_inputs(settings: dict[str, Any], program: Program, targets: list[str]) -> Rows | Stream:
     """The inputs alone of the training data, for statistics."""
-    wanted = DataSpec([v.name for v in program.inputs], {v.name: v for v in program.inputs}, program=program, beside=targets)
+    wanted = DataSpec.of(program.inputs, program=program, beside=targets)
     return open_data(data_named(settings, "data"), wanted).plain()

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.cli.common import print_json
-from onnxgrad.cli.data import add_data, data_named, resolve_paths
-from onnxgrad.cli.evaluate import run_of, without_augmentation
+from onnxgrad.cli.data import add_data, data_named, judged_settings, resolve_paths
+from onnxgrad.cli.evaluate import run_of
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
@@ -33,9 +33,9 @@ from onnxgrad.internal.files import write_whole, writing
 from onnxgrad.training.data.annotated.writing import labels_in, mask_classes, write_masks
 from onnxgrad.training.data.columns import TARGETS
 from onnxgrad.training.data.kinds.labels import LabelsColumn
-from onnxgrad.training.data.record import DataRecord, record_of
+from onnxgrad.training.data.record import DataRecord, record_of, set_record
 from onnxgrad.training.data.rows import Rows, Stream
-from onnxgrad.training.evaluation import inputs_of, predicted
+from onnxgrad.training.evaluation import opened_inputs, predicted
 from onnxgrad.training.surgery.activations import activation_before
 
 _WIDEST = 10_000
@@ -62,20 +62,26 @@ def run(options: argparse.Namespace) -> int:
     resolve_paths(arguments)
     if Path(options.model).is_dir():
         trainer, settings = run_of(options.model, options.checkpoint)
-        data = data_named(
-            without_augmentation({**settings, **{k: v for k, v in arguments.items() if k in settings and v is not None}}), "data"
-        )
-        program, beside = trainer.inference, [v.name for v in trainer.targets]
-        rows = inputs_of(program, data, trainer.model.derived, beside)
-        outputs = trainer.predict(rows, batch_size=options.batch_size)
+        if options.ignore_record:
+            trainer.take_record(DataRecord())
+        program, record = trainer.inference, trainer.record
+        data = data_named(judged_settings(settings, arguments, record), "data", record=record)
+        opened = trainer.opened(data, inputs_alone=True)
+        outputs = trainer.predict(opened, batch_size=options.batch_size)
     else:
         program = from_onnx(options.model)
-        rows = inputs_of(program, data_named(arguments, "data"), beside=TARGETS)
-        outputs = predicted(Executor(), program, rows, options.batch_size, beside=TARGETS)
+        if options.ignore_record:
+            set_record(program, DataRecord())
+        record = record_of(program)
+        opened = opened_inputs(program, data_named(arguments, "data", record=record), beside=[*TARGETS, *record.columns])
+        outputs = predicted(Executor(), program, opened, options.batch_size, beside=TARGETS)
+    if not options.json:
+        for remark in opened.remarks:
+            print(f"note: {remark}")
     if out.suffix:
-        write_answers(out, outputs, record_of(program), {v.name: threshold_of(v) for v in program.outputs})
+        write_answers(out, outputs, record, {v.name: threshold_of(v) for v in program.outputs})
     else:
-        _write_masks(out, program, outputs, rows)
+        _write_masks(out, program, outputs, opened)
     count = len(next(iter(outputs.values())))
     shapes = {name: list(array.shape) for name, array in outputs.items()}
     if options.json:

@@ -17,7 +17,9 @@ examples:
   onnxgrad train m.onnx --data photos/ --val 0.1 --loss cross_entropy --metric accuracy --teacher big.onnx --out run/
   onnxgrad train m.onnx --data photos/ --val 0.1 --loss cross_entropy --metric accuracy --qat int8 --out run/
   onnxgrad train detector.onnx --data data.yaml --val data.yaml --task detect --out run/
+  onnxgrad train m.onnx --data photos/ --loss cross_entropy --preview first.html
   onnxgrad train m.onnx --data photos/ --loss cross_entropy --find-lr rates.png
+  onnxgrad train --config settings.toml --lr 1e-4 --out run2/
   onnxgrad train --resume run/ --more-epochs 2
   mpiexec -n 4 onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
 """
@@ -37,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli import quantized_run
-from onnxgrad.cli.common import add_sizes, human, parse_bytes
+from onnxgrad.cli.common import add_sizes, human, parse_bytes, print_notes
 from onnxgrad.cli.data import add_data, resolve_paths
 from onnxgrad.cli.detector_run import choose_classes
 from onnxgrad.cli.settings import LARGE, MANY, choose_task, data_of, make_trainer, read_settings, write_settings
@@ -51,7 +53,9 @@ from onnxgrad.training.metrics.batch import METRICS
 from onnxgrad.training.metrics.epoch import EPOCH_METRICS
 from onnxgrad.training.optimizers import optimizer_names
 from onnxgrad.training.quantized.learned import MODES as QUANTIZED
+from onnxgrad.training.report.preview import write_preview
 from onnxgrad.training.report.report import Report
+from onnxgrad.training.run.callbacks import Callback
 from onnxgrad.training.run.folder import LAST
 from onnxgrad.training.run.loggers import LOGGERS, loggers
 from onnxgrad.training.run.plan import check_fit_options
@@ -65,11 +69,17 @@ from onnxgrad.training.trainer import Trainer
 _STAGES = {"pipeline", "micro_batches", "cuts"}
 """What may be another with --resume, as ranks may be more or fewer."""
 
-_NOT_SETTINGS = (*("command", "find_lr", "run", "resume", "json", "log", "more_epochs", "accept_changed_data", "rank_timeout"),)
+_NOT_SETTINGS = (
+    "command", "config", "explain", "find_lr", "preview", "run", "resume", "json", "log", "more_epochs", "accept_changed_data",
+    "rank_timeout",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", help="path of an .onnx file")
+    parser.add_argument(
+        "--config", metavar="FILE", help="options from a .toml or .json file, such as a run's settings.json; others overrule them"
+    )
     parser.add_argument("--out", metavar="FOLDER", help="folder for checkpoints and history; it must not hold a run yet")
     parser.add_argument(
         "--resume",
@@ -80,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accept-changed-data", action="store_true", help="with --resume: although a data file is not what the run was trained on"
     )
+    parser.add_argument("--explain", action="store_true", help="print all notes on how model and data are understood")
     parser.add_argument("--json", action="store_true", help="print lines of JSON: progress every two seconds, and each epoch")
     parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite onnxruntime's own operators as standard ones")
     parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
@@ -102,6 +113,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_data(group: Any) -> None:
     add_data(group)
     group.add_argument("--target", help="array with the targets (default target, for causal_lm labels)")
+    group.add_argument(
+        "--preview", metavar="PAGE.html", help="train nothing: write a page with the first batch as the model reads it"
+    )
     group.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
     group.add_argument("--drop-last", action="store_true", help="drop the last batch if it is smaller")
     group.add_argument("--no-shuffle", action="store_true", help="do not shuffle the training data")
@@ -358,7 +372,7 @@ def run(options: argparse.Namespace) -> int:
         names = ("batch_size", "epochs", "patience", "checkpoint_every", "keep", "max_steps", "evaluate_every")
         check_fit_options(trainer, settings["val"], settings.get("monitor"), **{name: settings.get(name) for name in names})
         working.say("reading the data")
-        data = trainer.open(data_of(settings, "data"), data_of(settings, "val"))
+        data = trainer.open(data_of(settings, "data", trainer.record), data_of(settings, "val", trainer.record))
         if settings.get("qat") and not options.resume:
             working.say("evaluating the quantised model")
             quantized_run.measured(trainer, data[1], settings, folder)
@@ -366,20 +380,28 @@ def run(options: argparse.Namespace) -> int:
         if task is not None:
             print(task)
         read = [note for source in data if isinstance(source, Text) for note in source.remarks]
-        for remark in [*trainer.remarks, *dict.fromkeys(read), *(warning.message for warning in caught)]:
-            print(f"note: {remark}")
+        print_notes([*(warning.message for warning in caught), *read, *trainer.remarks], options.explain)
         count = sum(p.get_value().size for p in trainer.trained)
         plan = trainer.program.memory_plan
         if plan is not None:
             recomputed = f"{plan.recomputed} of {plan.operators} operators are recomputed"
             peak, without = human(plan.peak), human(plan.peak_without)
             print(f"activations and gradients take about {peak}, {without} without recomputation; {recomputed}")
-        print(f"training {len(trainer.trained)} of {len(trainer.program.parameters)} weights, {count:,} elements")
+        print(f"training {count:,} parameters in {len(trainer.trained)} of {len(trainer.program.parameters)} tensors")
+    if options.preview is not None:
+        shown = write_preview(trainer, data[0], options.preview, settings["batch_size"])
+        print(
+            json.dumps({"event": "preview", "file": options.preview, "examples": shown})
+            if options.json
+            else f"wrote {options.preview}: {shown} examples"
+        )
+        return 0
     if options.find_lr is not None:
         return _find_rate(trainer, data[0], settings, options)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr) if is_first else None
+        said: set[str] = set()
+        warnings.showwarning = lambda message, *_: _say_once(str(message), said) if is_first else None
         report = None if settings.get("no_report") else Report(shlex.join(["onnxgrad", *sys.argv[1:]]))
         history = _fit(trainer, data, settings, folder, options, report)
     if settings.get("qat") and not trainer.interrupt.stops:
@@ -394,6 +416,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _say_once(note: str, said: set[str]) -> None:
+    if note not in said:
+        said.add(note)
+        print(f"note: {note}", file=sys.stderr)
+
+
 def _find_rate(trainer: Trainer, data: Any, settings: dict[str, Any], options: argparse.Namespace) -> int:
     result = find_learning_rate(trainer, data, batch_size=settings["batch_size"])
     if options.find_lr:
@@ -402,7 +430,7 @@ def _find_rate(trainer: Trainer, data: Any, settings: dict[str, Any], options: a
         print(json.dumps({"event": "rate", **result._asdict()}))
     else:
         drawn = f"; loss over rate is in {options.find_lr}" if options.find_lr else ""
-        print(f"the loss falls fastest at a learning rate of {result.suggestion:.2g} (--lr {result.suggestion:.2g}){drawn}")
+        print(f"suggested learning rate: {result.suggestion:.2g} (--lr {result.suggestion:.2g}){drawn}")
     return 0
 
 
@@ -412,7 +440,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         stages = _changed_options(options) & _STAGES
         others = (
             _changed_options(options)
-            - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log", "rank_timeout"}
+            - {"resume", "epochs", "more_epochs", "accept_changed_data", "explain", "json", "log", "rank_timeout"}
             - stages
         )
         if others:
@@ -435,7 +463,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     if options.term and (options.loss is not None or options.of is not None):
         raise ArgumentError("--term replaces --loss, --output and --target. Give one or the other.")
     for name in ("model", "data", "out"):
-        spared = name == "out" and options.find_lr is not None
+        spared = name == "out" and (options.find_lr, options.preview) != (None, None)
         if getattr(options, name) is None and not spared:
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
     device = {"bf16": "openvino", "fast": "cpu"}.get(options.precision, options.device)
@@ -457,18 +485,30 @@ def _changed_options(options: argparse.Namespace) -> set[str]:
     return {name for name, default in vars(parser.parse_args([])).items() if getattr(options, name) != default}
 
 
+class _Rows(Callback):
+    """Prints the row of each epoch, and what validation gave before the first one."""
+
+    def __init__(self, epochs: int, as_json: bool) -> None:
+        self._epochs, self._json = epochs, as_json
+
+    def on_evaluate(self, trainer: Trainer, row: dict[str, Any]) -> None:
+        if row["epoch"] == 0:
+            self._print("before", "before training", row)
+
+    def on_epoch(self, trainer: Trainer, row: dict[str, Any]) -> None:
+        self._print("epoch", f"epoch {row['epoch']}/{self._epochs}", row)
+
+    def _print(self, event: str, title: str, row: dict[str, Any]) -> None:
+        if self._json:
+            print(json.dumps({"event": event, **row}), flush=True)
+        elif not (sys.stderr.isatty() and sys.stdout.isatty() and find_spec("tqdm")):  # where the progress prints it
+            values = "  ".join(f"{name} {value:.4g}" for name, value in row.items() if name not in ("epoch", "step"))
+            print(f"{title}  {values}", flush=True)
+
+
 def _fit(
     trainer: Trainer, data: Sequence[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace, report: Report | None
 ) -> list[dict[str, Any]]:
-    def show(_: Trainer, row: dict[str, Any]) -> None:
-        if sys.stderr.isatty() and sys.stdout.isatty() and not options.json and find_spec("tqdm"):
-            return  # the bar says it
-        values = "  ".join(f"{name} {value:.4g}" for name, value in row.items() if name not in ("epoch", "step"))
-        print(
-            json.dumps({"event": "epoch", **row}) if options.json else f"epoch {row['epoch']}/{settings['epochs']}  {values}",
-            flush=True,
-        )
-
     with trainer.ranks.folder(folder, settings["keep"]) as run:
         if options.resume is None and run is not None and trainer.ranks.is_first:
             write_settings(run, settings)
@@ -487,8 +527,9 @@ def _fit(
             evaluate_every=settings.get("evaluate_every"),
             checkpoint_every=settings["checkpoint_every"],
             curves=settings["curves"],
+            before=data[1] is not None,
             callbacks=[
-                show,
+                _Rows(settings["epochs"], options.json),
                 *loggers(options.log, folder),
                 *([] if report is None else [report]),
             ],

@@ -21,7 +21,7 @@ from onnxgrad.static.nn import refused
 from onnxgrad.static.nn.norm import spectral_norm
 from onnxgrad.tensor import creation, elementwise, joining, linalg, logic, manipulation, math, search
 from onnxgrad.tensor.common import axes_of
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import ActivationName, LayerHelper
 from onnxgrad.tensor.reduction import reduce
 
 # The same as today ---------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def _reduction(layer_name: str, op_type: str, what: str) -> Callable[..., Variab
 def _elementwise(layer_name: str, function: Callable[..., Variable], sign: str) -> Callable[..., Variable]:
     """A function of two operands, one of which is aligned with some axes of the other"""
 
-    def aligned(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    def aligned(x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None) -> Variable:
         layer = LayerHelper(layer_name, x, y, name=name)
         # y gets axes of size 1 behind its own, so that it meets x from ``axis`` on.
         missing = 0 if axis == -1 else x.ndim - axis - y.ndim
@@ -382,7 +382,13 @@ def smooth_l1(
 
 
 def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Variable:
-    """1 at each index and 0 elsewhere; a last axis of size 1 is replaced. Indices outside are all zeros."""
+    """1 at each index and 0 elsewhere; a last axis of size 1 is replaced. Indices outside are all zeros.
+
+    Args:
+        input: integers of any shape.
+        depth: how many classes.
+        allow_out_of_range: accepted for compatibility.
+    """
     layer = LayerHelper("one_hot", input)
     op = layer.op
     index = op.Squeeze(input, [-1]) if input.ndim > 1 and input.shape[-1] == 1 else input
@@ -425,7 +431,7 @@ def reshape(
     x: Variable,
     shape: Sequence[int] | Variable,
     actual_shape: Variable | None = None,
-    act: str | None = None,
+    act: ActivationName | None = None,
     inplace: bool = False,
     name: str | None = None,
 ) -> Variable:

@@ -17,6 +17,7 @@ from onnxgrad.errors import DataError
 from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.opening import open_data
+from onnxgrad.training.data.record import record_of
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.metrics.epoch import epoch_metric
@@ -26,7 +27,7 @@ from onnxgrad.training.surgery.activations import score_kind
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
 
-__all__ = ["evaluated", "inputs_of", "predicted"]
+__all__ = ["evaluated", "opened_inputs", "predicted"]
 
 
 def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: Scope) -> Row:
@@ -70,15 +71,15 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: S
     return {**model.with_loss(means.now()), **{name: metric.value() for name, metric in whole.items()}}
 
 
-def inputs_of(program: Program, data: Any, following: DerivedInputs | None = None, beside: Sequence[str] = ()) -> Rows | Stream:
-    """Open data for the inputs of a program alone, as ``predicted`` reads it.
+def opened_inputs(program: Program, data: Any, following: DerivedInputs | None = None, beside: Sequence[str] = ()) -> Rows | Stream:
+    """Open data for the inputs of a program; ``beside`` are columns that the data may have, and that are not read.
 
     Raises:
         DataError: if the data does not fit the model.
     """
-    inputs = [v for v in program.inputs if v.name not in beside]
-    names = (following or DerivedInputs(program)).names
-    return open_data(data, DataSpec.of(inputs, (), names, program, beside)).plain()
+    following = following or DerivedInputs(program)
+    inputs = [v for v in program.inputs if v.name not in beside or v.name in record_of(program).columns]
+    return open_data(data, DataSpec.of(inputs, (), following.names, program, beside))
 
 
 def predicted(
@@ -100,7 +101,7 @@ def predicted(
     outputs: dict[str, list[Any]] = {v.name: [] for v in program.outputs}
     following = following or DerivedInputs(program)
     inputs = [v for v in program.inputs if v.name not in beside]
-    for batch in inputs_of(program, data, following, beside).batches(batch_size, shuffle=False):
+    for batch in opened_inputs(program, data, following, beside).plain().batches(batch_size, shuffle=False):
         feed = checked_batch(following.complete(batch), inputs)
         for name, value in zip(outputs, executor.run(program, feed, list(outputs), scope=scope), strict=True):
             outputs[name].append(value)

@@ -20,7 +20,7 @@ from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer
 from onnxgrad.training.data.rows import Data
 from onnxgrad.training.optimizers import clipping, grouped, make_optimizer
-from onnxgrad.training.run.schedules import planned
+from onnxgrad.training.run.schedules import ScheduleName, planned
 
 __all__ = ["EngineOptions", "RecomputeOptions", "UpdateOptions", "WeightOptions"]
 
@@ -31,7 +31,7 @@ class WeightOptions:
 
     trainable: str | Sequence[str] | None
     freeze: str | Sequence[str] | None
-    batch_norm: str | None
+    batch_norm: Literal["frozen", "train", "insert"] | None
     sample: Data | None
     quantized: str | None
     frozen: str | None
@@ -47,12 +47,12 @@ class UpdateOptions:
 
     optimizer: str | Optimizer
     learning_rate: float | LRScheduler
-    schedule: str
+    schedule: ScheduleName
     warmup: int
     weight_decay: float | None
     clip_norm: float | None
     clip_value: float | None
-    groups: Mapping[str, Mapping[str, Any]] | None
+    groups: Mapping[str, Mapping[str, float]] | None
     accumulate: int
     loss_scale: float | None
     ema: float | None

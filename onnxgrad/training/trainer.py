@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from onnx import ModelProto
 
 from onnxgrad.core.autodiff.api import Checkpoints
+from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import program_guard
@@ -25,6 +27,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
 from onnxgrad.distributed.strategy import Strategy
@@ -45,8 +48,8 @@ from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.splitting import class_counts
 from onnxgrad.training.detection.heads import freeze_decoding
 from onnxgrad.training.detection.objective import DETECTION, DetectionLoss
-from onnxgrad.training.evaluation import evaluated, predicted
-from onnxgrad.training.inference import save_inference
+from onnxgrad.training.evaluation import evaluated, opened_inputs, predicted
+from onnxgrad.training.inference import as_inference
 from onnxgrad.training.losses.distillation import Distillation, Teacher
 from onnxgrad.training.losses.formulas import LossName
 from onnxgrad.training.losses.loss_scale import LossScale
@@ -78,8 +81,8 @@ from onnxgrad.training.surgery.ties import find_ties
 __all__ = ["Trainer"]
 
 Loss: TypeAlias = "LossName | Literal['detection'] | Callable[[Variable, Variable], Variable] | Term | Sequence[Term]"
-Metric: TypeAlias = "str | Callable[[Any, Any], Any]"
-AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], Any]"
+Metric: TypeAlias = "str | Callable[[np.ndarray[Any, Any], np.ndarray[Any, Any]], ArrayLike]"
+AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], object]"
 
 
 class Trainer(TrainingSteps):
@@ -169,7 +172,7 @@ class Trainer(TrainingSteps):
         metrics: Sequence[Metric] = (),
         clip_norm: float | None = None,
         clip_value: float | None = None,
-        groups: Mapping[str, Mapping[str, Any]] | None = None,
+        groups: Mapping[str, Mapping[str, float]] | None = None,
         accumulate: int = 1,
         loss_scale: float | None = None,
         ema: float | None = None,
@@ -356,7 +359,11 @@ class Trainer(TrainingSteps):
             scope.finish()
 
     def go_to(self, state: RunState) -> None:
-        """Let the run stand elsewhere: the weights stay."""
+        """Let the run stand elsewhere: the weights stay.
+
+        Args:
+            state: the progress of a run, as a checkpoint holds it.
+        """
         self.program.active_scope().follow(self, _state=state)
 
     @property
@@ -380,6 +387,16 @@ class Trainer(TrainingSteps):
         return self.state.history
 
     @property
+    def before(self) -> Row | None:
+        """The row of epoch 0: what validation gave before the first step; None unless ``fit(before=True)`` evaluated it."""
+        return self.state.before
+
+    @property
+    def rows(self) -> list[Row]:
+        """``before``, where it is known, and ``history``."""
+        return [*([] if self.before is None else [self.before]), *self.history]
+
+    @property
     def evaluations(self) -> list[Row]:
         """A row for each evaluation within an epoch."""
         return self.state.evaluations
@@ -398,8 +415,11 @@ class Trainer(TrainingSteps):
 
     # One step --------------------------------------------------------------------------------------------------------
 
-    def step(self, batch: dict[str, Any]) -> Row:
+    def step(self, batch: GivenByName) -> Row:
         """Train on one batch and return its loss and metrics.
+
+        Args:
+            batch: arrays by column.
 
         Raises:
             DataError: if a column is missing, misshapen or not finite, or a label is out of range.
@@ -407,11 +427,11 @@ class Trainer(TrainingSteps):
                 weights are those before the step. On all ranks, if they differ in the number of the step, the rows of the batch
                 that the Trainer cuts, or the learning rate.
         """
-        feed = self.model.feed_of(batch, self.executor)
+        feed = self.model.feed_of(batch, self.executor)  # type: ignore[arg-type]
         examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
         if not self.ranks.has_agreed:
             self.ranks.agree(trainer_subjects(self))
-        self.ranks.feed(batch)
+        self.ranks.feed(batch)  # type: ignore[arg-type]
         watched = [v for v in (self._loss_weight, self._norms) if v is not None]
         fetches = [self._step_loss, *self.model.reads, *watched]
         self.ranks.begin(self.executor, feed, fetches)
@@ -474,13 +494,17 @@ class Trainer(TrainingSteps):
     def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
         """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.
 
+        Args:
+            data: as for ``fit``.
+            validation: data, a share of the training data, or None.
+
         Raises:
             DataError: if the data does not fit the model.
         """
         source, held_out, notes = open_both(data, validation, self.model.spec, self.model.class_column, self.seed)
         self.remarks += notes
         if source.record is not None:
-            self._keep(self.record.merged(source.record))
+            self.take_record(self.record.merged(source.record))
         for term in self.terms:
             if term.weighing.balanced and source is not data:
                 self.remarks.append(term.weighing.balance(class_counts(source, term.target)))
@@ -494,7 +518,12 @@ class Trainer(TrainingSteps):
         """
         return record_of(self.inference)
 
-    def _keep(self, record: DataRecord) -> None:
+    def take_record(self, record: DataRecord) -> None:
+        """Set the record of the data, for data that is opened from now on.
+
+        Args:
+            record: an empty one to guess anew.
+        """
         for program in (self.program, self.inference):
             set_record(program, record)
 
@@ -521,6 +550,7 @@ class Trainer(TrainingSteps):
         callbacks: Sequence[AnyCallback] = (),
         prefetch: int = 2,
         curves: bool = False,
+        before: bool = False,
         verbose: bool | Literal["json"] = True,
         accept_changed_data: bool = False,
     ) -> list[Row]:
@@ -551,6 +581,7 @@ class Trainer(TrainingSteps):
                 returns True ends the run.
             prefetch: batches prepared ahead by a background thread.
             curves: draw the history into ``curves.png`` in ``out`` after each epoch.
+            before: evaluate before the first step too: ``trainer.before``, and epoch 0 in the files, the curves and the report.
             verbose: show a progress line on a terminal, and elsewhere a line whenever two seconds have passed; ``"json"`` for lines
                 of JSON on stdout instead, False for nothing.
             accept_changed_data: resume although a data file, given by its path, is not what the run was trained on.
@@ -562,7 +593,12 @@ class Trainer(TrainingSteps):
         """
         if epochs is not None and total_epochs is not None:
             raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
-        counts = {"checkpoint_every": checkpoint_every, "max_steps": max_steps, "evaluate_every": evaluate_every}
+        counts = {
+            "checkpoint_every": checkpoint_every,
+            "max_steps": max_steps,
+            "evaluate_every": evaluate_every,
+            "before": 1 if before else None,
+        }
         check_fit_options(self, validation, monitor, patience=patience, keep=keep, prefetch=prefetch, **counts)
         count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
         if max_steps is not None and epochs is None and total_epochs is None:
@@ -571,7 +607,7 @@ class Trainer(TrainingSteps):
             raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {count}.")
         recorded = record_in(out.path if isinstance(out, RunFolder) else Path(out)) if resume and out is not None else None
         if recorded is not None:
-            self._keep(recorded)
+            self.take_record(recorded)
         source, held_out = self.open(data, validation)
         self.model.name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
         if out is None and resume:
@@ -586,7 +622,7 @@ class Trainer(TrainingSteps):
                         f"{message}. Shuffle by another source, or resume from a checkpoint of the end of an epoch."
                     )
                 if self.history:
-                    folder.write_history(self.history)
+                    folder.write_history(self.rows)
             elif folder is not None:
                 folder.check_new()
             if folder is not None and self.record.columns:
@@ -608,6 +644,7 @@ class Trainer(TrainingSteps):
                 callbacks=callbacks,
                 verbose=verbose,
                 curves=curves,
+                before=before,
             )
             if count and self.epoch >= goal:
                 message = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
@@ -625,16 +662,26 @@ class Trainer(TrainingSteps):
         scope = self.program.active_scope()
         return scope if self.average is None or self.step_number < self.accumulate else self.average.averaged(scope)
 
-    def opened(self, data: Data) -> Rows | Stream:
-        """Open data for ``evaluate``: as ``record`` says of the data that was trained on.
+    def opened(self, data: Data, inputs_alone: bool = False) -> Rows | Stream:
+        """Open data for ``evaluate``, or for ``predict`` without targets: as ``record`` says of the data that was trained on.
+
+        Args:
+            data: as for ``fit``.
+            inputs_alone: whether it may lack targets.
 
         Raises:
             DataError: if the data does not fit the model.
         """
+        if inputs_alone:
+            return opened_inputs(self.inference, data, self.model.derived, [v.name for v in self.targets])
         return open_data(for_validation(data), self.model.spec)
 
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
+
+        Args:
+            data: as for ``fit``.
+            batch_size: examples in a batch.
 
         Raises:
             DataError: if the data does not fit the model.
@@ -644,8 +691,12 @@ class Trainer(TrainingSteps):
         self.model.name_unused(opened.unused)
         return evaluated(self, opened, batch_size, scope)
 
-    def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
+    def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, np.ndarray[Any, Any]]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
+
+        Args:
+            data: as for ``fit``; columns of targets are left out.
+            batch_size: examples in a batch.
 
         Raises:
             DataError: if the data does not fit the model.
@@ -653,7 +704,13 @@ class Trainer(TrainingSteps):
         scope, targets = self.averaged(), [v.name for v in self.targets]
         return predicted(self.executor, self.inference, data, batch_size, self.model.derived, targets, scope)
 
-    def export(self, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch") -> list[str]:
+    def export(
+        self,
+        path: str | Path,
+        fold: bool = False,
+        observe: Data | None = None,
+        quantised: Literal["branch", "float", "again"] = "branch",
+    ) -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
 
         Names, metadata and dynamic dimensions are those of the model that was loaded. LoRA branches are added to their
@@ -671,10 +728,22 @@ class Trainer(TrainingSteps):
             Lines on what was rounded.
         """
         scope = self.averaged()
-        return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised, scope)
+        if not self.ranks.is_first:
+            return []
+        program, notes = as_inference(self.inference, fold, observe, quantised, scope)
+        save_onnx(program, path)
+        return notes
+
+    def to_inference(self) -> Program:
+        """Return the program that ``export`` writes, with its weights."""
+        return as_inference(self.inference, scope=self.averaged())[0]
 
     def save_adapters(self, path: str | Path) -> None:
-        """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
+        """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``.
+
+        Args:
+            path: of the file.
+        """
         scope = self.averaged()
         if self.ranks.is_first:
             save_adapters(self.inference, path, scope)
@@ -683,6 +752,9 @@ class Trainer(TrainingSteps):
 
     def save(self, path: str | Path) -> None:
         """Write weights, optimizer state and the position in the run to a safetensors file.
+
+        Args:
+            path: of the checkpoint.
 
         Raises:
             TrainingError: if a weight is not finite, or the file cannot be written; an old file is then untouched.
@@ -702,7 +774,10 @@ class Trainer(TrainingSteps):
         self.ranks.step.forget()
 
     def load(self, path: str | Path) -> None:
-        """Continue from a file that ``save`` wrote.
+        """Continue from a file that ``save`` wrote, with the record of the data in its folder if there is one.
+
+        Args:
+            path: what ``save`` wrote.
 
         Raises:
             ModelError: if the file cannot be read, is damaged, or holds a position that no run can reach.
@@ -712,7 +787,7 @@ class Trainer(TrainingSteps):
 
     def _load(self, path: str | Path, batches: int | None = None, files: Fingerprints | None = None) -> None:
         """Look at everything first, then change; an epoch has so many ``batches``, from these ``files``, as far as that is known"""
-        tensors = read_tensors(path)
+        tensors, recorded = read_tensors(path), record_in(Path(path).parent)
         if tensors.metadata.get("graph") != graph_hash(self.program):
             raise TrainingError(f"{str(path)!r} was written for another model, loss or optimizer. Use the same arguments as then.")
         position = position_of(tensors.metadata, path)
@@ -732,11 +807,10 @@ class Trainer(TrainingSteps):
             if schedule is not None and position.schedule is not None:
                 for owner, attributes in schedule.attributes_of(position.schedule):
                     scope.follow(owner, **attributes)
+            if recorded is not None:
+                self.take_record(recorded)
 
         scope.change(go_to)
-        recorded = record_in(Path(path).parent)
-        if recorded is not None:
-            self._keep(recorded)
 
 
 class _NotFinite(Exception):

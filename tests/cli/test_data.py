@@ -57,6 +57,7 @@ class TestTables:
             "val_f1",
             "--class-weights",
             "balanced",
+            "--explain",
             "--out",
             files / "run",
         )
@@ -118,7 +119,7 @@ class TestTables:
             "--batch-size",
             "8",
         )
-        assert "the loss falls fastest at a learning rate of" in said and not (files / "run").exists()
+        assert "suggested learning rate: " in said and not (files / "run").exists()
 
     @pytest.mark.parametrize(
         ("more", "said"),

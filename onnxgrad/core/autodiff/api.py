@@ -34,7 +34,7 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
 
 __all__ = ["Checkpoints", "append_backward", "gradients", "variables_of"]
 
-Callback: TypeAlias = Callable[..., Any]
+Callback: TypeAlias = Callable[..., object]
 Checkpoints: TypeAlias = "Sequence[Variable | str] | str | None"
 Names: TypeAlias = "Iterable[Variable | str] | None"
 

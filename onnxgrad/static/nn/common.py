@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -15,12 +16,13 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.tensor.initializer import Constant, XavierUniform
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import ActivationName, LayerHelper
 from onnxgrad.tensor.param_attr import ParamAttr
 
 __all__ = ["Attr", "bilinear_tensor_product", "embedding", "fc", "known_channels", "prelu", "row_conv"]
 
 Attr = ParamAttr | str | bool | None
+ChannelLayout = Literal["NC", "NCL", "NCHW", "NCDHW", "NLC", "NHWC", "NDHWC"]
 
 
 def known_channels(kind: str, x: Variable, axis: int = 1) -> int:
@@ -40,7 +42,7 @@ def fc(
     num_flatten_dims: int = 1,
     weight_attr: Attr = None,
     bias_attr: Attr = None,
-    activation: str | None = None,
+    activation: ActivationName | None = None,
     name: str | None = None,
 ) -> Variable:
     """Multiply ``x`` by a new weight and add a new bias.
@@ -122,7 +124,7 @@ def bilinear_tensor_product(
     x: Variable,
     y: Variable,
     size: int,
-    act: str | None = None,
+    act: ActivationName | None = None,
     name: str | None = None,
     param_attr: Attr = None,
     bias_attr: Attr = None,
@@ -148,7 +150,13 @@ def bilinear_tensor_product(
     return layer.activate(F.bilinear(x, y, weight, bias, layer.name), act)
 
 
-def prelu(x: Variable, mode: str, param_attr: Attr = None, data_format: str = "NCHW", name: str | None = None) -> Variable:
+def prelu(
+    x: Variable,
+    mode: Literal["all", "channel", "element"],
+    param_attr: Attr = None,
+    data_format: ChannelLayout = "NCHW",
+    name: str | None = None,
+) -> Variable:
     """``x`` where positive, else ``x`` times a new slope (0.25 at the start). He et al. 2015.
 
     Args:
@@ -177,7 +185,7 @@ def prelu(x: Variable, mode: str, param_attr: Attr = None, data_format: str = "N
     return layer.result("PRelu", x, slope)
 
 
-def row_conv(input: Variable, future_context_size: int, param_attr: Attr = None, act: str | None = None) -> Variable:
+def row_conv(input: Variable, future_context_size: int, param_attr: Attr = None, act: ActivationName | None = None) -> Variable:
     """Sum over the present and the next ``future_context_size`` steps, each channel with new weights of its own.
 
     Amodei et al. 2015.

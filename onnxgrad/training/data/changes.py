@@ -35,7 +35,7 @@ class Changes:
     Example:
         >>> view = Changes(translate=0.5).view((10, 10), (10, 10), "stretch", np.random.default_rng(0))
         >>> [round(v, 2) for v in view.window]
-        [1.37, -2.3, 10.0, 10.0]
+        [-1.37, 2.3, 10.0, 10.0]
     """
 
     flip: bool = False

@@ -13,15 +13,16 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.training.data.characters import characters
 from onnxgrad.training.data.kinds import KINDS
-from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading
+from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, contradiction
 from onnxgrad.training.data.kinds.numbers import unit_of
 from onnxgrad.training.data.kinds.text import text_inputs
 from onnxgrad.training.data.preparing import image_inputs
 from onnxgrad.training.data.rows import Array
 from onnxgrad.training.data.spec import DataSpec
 
-__all__ = ["PATHS", "TARGETS", "Arrangement", "arrange_columns", "found_columns", "read_columns"]
+__all__ = ["PATHS", "TARGETS", "Arrangement", "arrange_columns", "found_columns", "read_columns", "reads_labels"]
 
 TARGETS = ("label", "labels", "class", "target", "y")
 """Names that people give to the column of targets; one of them is taken where the name that was asked for is missing."""
@@ -29,7 +30,7 @@ PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_pa
 _TEXTS = ("text", "sentence", "texts")
 _INDEX = ("", "Unnamed: 0")
 """Names of a column that numbers the rows of a table."""
-_CLASSES = ("cross_entropy", "bce_with_logits", "triplet")
+_LABELS = ("bce_with_logits", "focal")
 _NUMBERS = ("mse", "l1", "smooth_l1", "kl", "cosine", "causal_lm")
 
 
@@ -218,14 +219,19 @@ class _Plan:
         recorded = self.wanted.record.columns.get(name)
         if shown == ["picture"] and self._is_mask(name):
             return "mask"
-        if shown in (["words"], ["labels"]) and self._has_labels(name):
+        if shown in (["words"], ["labels"]) and reads_labels(self.wanted, name):
+            return "labels"
+        if shown == ["labels"] and not loss:  # a function
             return "labels"
         if len(shown) > 1 or shown == ["numbers"]:
             return "number" if len(shown) > 1 else "numbers"
         if loss == "ctc":
-            return "characters" if shown == ["words"] else "number"
+            return "characters" if shown != ["number"] or characters(self.wanted.program) else "number"
         if loss in _NUMBERS:
             return "number"
+        if recorded is not None and recorded.kind == "number" and shown == ["words"]:
+            at = f"{self.where}, column {self.parts[name][0]!r}"
+            raise contradiction(at, "numbers", "a column of words", "Write numbers, or ignore the record (--ignore-record).")
         if recorded is not None and recorded.kind in ("words", "number"):
             return recorded.kind
         return "words" if shown in (["words"], ["labels"], ["picture"]) else "number"
@@ -235,12 +241,12 @@ class _Plan:
         v = self.wanted.variables.get(name)
         return v is None or v.rank is None or v.rank >= 3
 
-    def _has_labels(self, name: str) -> bool:
-        """Whether the loss reads a number for each of several labels"""
-        v = self.wanted.variables.get(name)
-        if v is None or v.dims is None:
-            return "labels" in [self.kinds[part] for part in self.parts[name]]
-        return v.dtype.is_float and len(v.dims) == 2 and v.dims[1] != 1
+
+def reads_labels(wanted: DataSpec, name: str) -> bool:
+    """Whether the loss of a target reads a number from 0 to 1 for each of several labels"""
+    v = wanted.variables.get(name)
+    is_several = v is not None and v.dims is not None and v.dtype.is_float and len(v.dims) == 2 and v.dims[1] != 1
+    return is_several and wanted.losses.get(name, "") in _LABELS
 
 
 def found_columns(plan: Arrangement, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]) -> dict[str, Column]:

@@ -68,8 +68,9 @@ _COLUMN = COLUMN._replace(fit=_shaped)
 
 
 def ignoring(feed: Batch, terms: Sequence[Term], outputs: Sequence[Variable]) -> Batch:
-    """The batch with -100 for pixels of masks that do not count, which masks have as -1 and ``cross_entropy`` as -100."""
-    masks = {term.target for term, v in zip(terms, outputs, strict=True) if term.loss == "cross_entropy" and (v.rank or 0) > 3}
+    """The batch with -100 for pixels of masks that do not count, which masks have as -1 and losses by name as -100."""
+    of_pixels = [term.target for term, v in zip(terms, outputs, strict=True) if isinstance(term.loss, str) and (v.rank or 0) > 3]
+    masks = {name for name in of_pixels if feed[name].dtype.kind == "i"}
     changed = {name: np.where(feed[name] == IGNORED, -100, feed[name]) for name in masks if (feed[name] == IGNORED).any()}
     return {**feed, **changed} if changed else feed
 

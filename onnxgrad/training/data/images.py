@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from onnxgrad.training.data.annotated.box_table import box_columns, read_box_tab
 from onnxgrad.training.data.annotated.formats import PARTS, format_at
 from onnxgrad.training.data.annotated.masks import read_colours
 from onnxgrad.training.data.changes import Changes
-from onnxgrad.training.data.columns import PATHS
+from onnxgrad.training.data.columns import PATHS, reads_labels
 from onnxgrad.training.data.kinds.column import Column, LazyColumn, Reading
 from onnxgrad.training.data.kinds.numbers import NumberColumn
 from onnxgrad.training.data.kinds.picture import LazyPictures, PictureColumn, PictureFiles, pictures_of
@@ -33,9 +33,6 @@ from onnxgrad.training.data.tables import SEPARATORS, Table
 from onnxgrad.training.data.views import FITS
 
 __all__ = ["Images", "changes_line", "is_image_table", "opened_pictures"]
-
-_GIVEN = ("size", "mean", "std", "order", "white", "fit", "colours", "changes")
-"""What is said of images for a table of them, too."""
 
 
 class Images:
@@ -63,6 +60,7 @@ class Images:
         color: change brightness, contrast and saturation by a factor of up to 1 ± this, in training.
         scale: enlarge or shrink by a factor of up to 1 ± this, in training.
         translate: move by up to this share of width and height, in training.
+        columns, fill, decimal: of a table: see ``Table``.
 
     Raises:
         ArgumentError: if ``color``, ``scale`` or ``translate`` is not between 0 and 1, ``white`` not above 0, or there is no such
@@ -81,16 +79,19 @@ class Images:
         size: Sequence[int] | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
-        order: str | None = None,
+        order: Literal["rgb", "bgr"] | None = None,
         white: float | None = None,
-        fit: str | None = None,
-        part: str | None = None,
+        fit: Literal["stretch", "letterbox", "corner"] | None = None,
+        part: Literal["train", "val", "test"] | None = None,
         colours: Mapping[str, Sequence[int]] | str | Path | None = None,
         flip: bool = False,
         crop: bool = False,
         color: float = 0.0,
         scale: float = 0.0,
         translate: float = 0.0,
+        columns: Mapping[str, Sequence[str]] | None = None,
+        fill: str | float | None = None,
+        decimal: str | None = None,
     ) -> None:
         if white is not None and not white > 0:
             raise ArgumentError(f"white is the value of a white pixel, above 0, not {white}.")
@@ -100,6 +101,9 @@ class Images:
             raise ArgumentError(f"part is one of {', '.join(PARTS)}, not {part!r}.")
         self.path, self.part = Path(path), part
         self.reading = Reading(
+            columns=columns or {},
+            fill=fill,
+            decimal=decimal,
             size=size,
             mean=mean,
             std=std,
@@ -110,14 +114,21 @@ class Images:
             changes=Changes(flip, crop, color, scale, translate),
         )
 
-    def with_part(self, part: str) -> Images:
-        """The same of another part of the data."""
+    def with_part(self, part: Literal["train", "val", "test"]) -> Images:
+        """The same of another part of the data.
+
+        Args:
+            part: ``"train"``, ``"val"`` or ``"test"``.
+        """
         images = copy.copy(self)
         images.part = part
         return images
 
     def opened(self, wanted: DataSpec) -> Rows | Stream:
         """The data for a program.
+
+        Args:
+            wanted: the columns that the program wants.
 
         Raises:
             DataError: if the folder holds no images, a file is missing, or the model takes no images.
@@ -144,8 +155,7 @@ class Images:
         if boxes is not None:
             return self._annotated(boxes, wanted)
         table = Table(path)
-        given = {name: getattr(self.reading, name) for name in _GIVEN}
-        table.reading = replace(table.reading, **given)
+        table.reading = self.reading
         if not is_image_table(path):
             header = reader_of(path).header
             raise DataError(f"{str(path)!r} has no column of image files; it has {header}. Name it path, relative to the table.")
@@ -217,8 +227,7 @@ class Images:
                 f"{str(path)!r} holds one sub-folder with images, {only!r}, so one class. Name the folder of the classes."
             )
         labels = np.array([number for _, number in listed], np.int64)
-        v = wanted.variables.get(target)
-        if v is not None and v.dims is not None and v.dtype.is_float and len(v.dims) == 2 and v.dims[1] != 1:
+        if reads_labels(wanted, target):
             labels = (labels[:, None] == np.arange(len(classes))).astype(np.float32)
         words = {target: WordsColumn((), tuple(classes))}
         images = PictureFiles([file for file, _ in listed])

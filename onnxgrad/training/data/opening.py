@@ -17,17 +17,18 @@ from onnxgrad.internal.files import is_file, read_arrays
 from onnxgrad.training.data.annotated.formats import format_at
 from onnxgrad.training.data.images import Images, is_image_table
 from onnxgrad.training.data.loaders import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
-from onnxgrad.training.data.rows import Columns, Rows, Stream
+from onnxgrad.training.data.rows import Columns, Data, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import imbalance, split
 from onnxgrad.training.data.tables import SEPARATORS, Table, is_text, read_folder, read_npy
+from onnxgrad.training.data.text import Text
 
 __all__ = ["for_validation", "open_both", "open_data", "source_at"]
 
 _TEXT = "is text, which needs a tokenizer: give training.Text(path, tokenizer) (--tokenizer)"
 
 
-def open_data(data: Any, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
+def open_data(data: Data, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
     """Columns, rows or a stream from whatever the user has.
 
     Args:
@@ -42,6 +43,8 @@ def open_data(data: Any, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
         ArgumentTypeError: if it is none of these.
     """
     wanted = wanted if isinstance(wanted, DataSpec) else DataSpec(wanted)
+    if isinstance(data, Text):
+        data.check(wanted)
     if isinstance(data, (Rows, Stream)):
         return data
     path = Path(data) if isinstance(data, (str, Path)) else getattr(data, "path", None)
@@ -99,10 +102,11 @@ def open_both(
 
 def for_validation(data: Any) -> Any:
     """Validation data as it was given, of which images read their part for validation, where they have parts."""
-    source = source_at(str(data)) if isinstance(data, (str, Path)) else data
-    if not isinstance(source, Images) or source.part is not None:
-        return data
-    return source.with_part("val")
+    if isinstance(data, (str, Path)):
+        path = Path(data)
+        has_parts = path.suffix in (".yaml", ".yml") or path.is_dir()
+        return Images(path, part="val") if has_parts and format_at(path, "val") is not None else data
+    return data.with_part("val") if isinstance(data, Images) and data.part is None else data
 
 
 def _columns(data: Mapping[str, Any], wanted: DataSpec) -> Columns:

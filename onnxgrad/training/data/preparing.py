@@ -33,6 +33,8 @@ AROUND = 114
 """Grey from 0 to 255 around a picture in a letterbox, as YOLO's exports have it."""
 _EXPORTED = re.compile(r"\[\s*(\d{1,5}),\s*(\d{1,5})\s*\]")
 """What YOLO's exports write as ``imgsz`` into the file: height and width."""
+_CLEARLY, _APART = 0.25, 0.05
+"""BGR is taken if its distance from the statistics is less than this share of that of RGB, and so much less."""
 _MOVES = ("Cast", "Transpose", "Identity", "Pad", "Resize")
 """What exporters write between an image and its first layer. Not all that moves elements: a Gather may reorder channels."""
 
@@ -149,6 +151,8 @@ def preparation_of(
     declared = v.dims[1:3] if layout == "HWC" else v.dims[2:]
     if recorded is not None:
         return v.name, *_recorded(v, layout, channels, declared, (size, mean, std, order), fit, recorded)
+    if fit is None and "stride" in program.metadata and program.metadata.get("task") != "classify":
+        fit = "letterbox"  # a detector of YOLO, whatever its answers are now
     target_size, why_size = _size(declared, size, samples, program.metadata, fit)
     channel_order = _order(order, channels)
     base = Preparation(
@@ -174,7 +178,8 @@ def preparation_of(
         return v.name, base, _note(v, base, why_size, f"{base.values()}, which the graph itself goes on to normalise")
     best = _by_statistics(program, v, base, samples, channel_order)
     if best is not None:
-        return v.name, best, _note(v, best, why_size, f"{best.values()}, which fits the statistics in the file best")
+        how, doubt = best
+        return v.name, how, _note(v, how, why_size, f"{how.values()}, which fits the statistics in the file best{doubt}")
     if channels == 3:
         base = replace(base, mean=_IMAGENET[0], std=_IMAGENET[1])
     why = f"{base.values()}, a guess, as the file does not say: see --image-mean, --image-std and --image-order"
@@ -220,7 +225,7 @@ def _recorded(
         recorded.around,
     )
     what = how.values() if v.dtype.is_float else "bytes as they are"
-    names = [name for name, value in zip(("size", "mean", "std", "order"), given) if value is not None]
+    names = [name for name in ("size", "mean", "std", "order") if getattr(how, name) != getattr(recorded, name)]
     instead = f", but for the {' and '.join(names)} given" if names else ""
     return how, _note(v, how, why_size, f"{what}, as the model was trained{instead}")
 
@@ -322,8 +327,11 @@ def _from_graph(v: Variable) -> str | None:
 
 def _by_statistics(
     program: Program, v: Variable, base: Preparation, samples: Sequence[Any], order: str | None
-) -> Preparation | None:
-    """Choose the candidate for which the first normalised layer has the mean and variance nearest to the statistics in the file"""
+) -> tuple[Preparation, str] | None:
+    """Choose the candidate for which the first normalised layer has the mean and variance nearest to the statistics in the file
+
+    Pictures of other colours than those of the training fit in the wrong order, too: BGR is taken by a clear margin alone.
+    """
     norm = next((op for op in program.global_block().ops if op.type == "BatchNormalization"), None)
     if norm is None or norm.inputs[0] is None or len(program.inputs) != 1 or not samples:
         return None
@@ -350,4 +358,10 @@ def _by_statistics(
             scored.append(
                 (float(np.mean(np.minimum(off, 100) + np.minimum(np.log(spread) ** 2, 100))), way_index, order_index, candidate)
             )
-    return min(scored, key=lambda entry: entry[:3])[3]
+    nearest = min(scored, key=lambda entry: entry[:3])
+    if nearest[2] == 0:
+        return nearest[3], ""
+    in_rgb = min((entry for entry in scored if entry[2] == 0), key=lambda entry: entry[:3])
+    if nearest[0] < _CLEARLY * in_rgb[0] and in_rgb[0] - nearest[0] > _APART:
+        return nearest[3], ""
+    return in_rgb[3], "; BGR fits no less, but not by a clear margin: see --image-order"

@@ -27,9 +27,13 @@ FILE = "data.json"
 
 @dataclass(frozen=True)
 class DataRecord:
-    """What was found of each input and target, by name; see ``kinds`` for the fields of each kind of column.
+    """What was found of each input and target when data was opened.
+
+    Args:
+        columns: by name of the input or target; see ``kinds`` for the fields of each kind of column.
 
     Example:
+        >>> from onnxgrad.training.data.kinds.words import WordsColumn
         >>> record = DataRecord({"target": WordsColumn(("animal",), ("cat", "dog"))})
         >>> record.as_text()
         '{"columns": {"target": {"kind": "words", "parts": ["animal"], "classes": ["cat", "dog"]}}}'
@@ -45,21 +49,42 @@ class DataRecord:
         named = {name: getattr(column, "classes", ()) for name, column in self.columns.items()}
         return {name: list(classes) for name, classes in named.items() if classes}
 
+    def class_name(self, number: int) -> str | None:
+        """Return the name of a class of the first target that has names; None if there is none.
+
+        Args:
+            number: of the class.
+        """
+        classes = next(iter(self.classes.values()), ())
+        return classes[number] if 0 <= number < len(classes) else None
+
     def merged(self, other: DataRecord) -> DataRecord:
-        """This record with the columns of another one added, or in place of its own."""
+        """Return this record with the columns of another one added, or in place of its own.
+
+        Args:
+            other: whose columns count.
+        """
         return DataRecord({**self.columns, **other.columns})
 
     def without(self, names: Sequence[str]) -> DataRecord:
-        """This record without some columns."""
+        """Return this record without some columns.
+
+        Args:
+            names: of inputs and targets.
+        """
         return DataRecord({name: column for name, column in self.columns.items() if name not in names})
 
     def as_text(self) -> str:
-        """The record as JSON."""
+        """Write the record as JSON."""
         return json.dumps({"columns": {name: column.as_json() for name, column in self.columns.items()}}, ensure_ascii=False)
 
     @classmethod
     def parsed(cls, text: str | bytes, where: str) -> DataRecord:
         """Read a record that ``as_text`` wrote.
+
+        Args:
+            text: JSON.
+            where: the file, for messages.
 
         Raises:
             ModelError: if it is damaged, or holds what this version does not know.

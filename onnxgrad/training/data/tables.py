@@ -14,7 +14,7 @@ from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.columns import Arrangement, arrange_columns, found_columns, read_columns
 from onnxgrad.training.data.kinds import kind_of
 from onnxgrad.training.data.kinds.column import Cells, Column, Reading
-from onnxgrad.training.data.kinds.words import WordsColumn, classes_line
+from onnxgrad.training.data.kinds.words import CharactersColumn, WordsColumn, classes_line
 from onnxgrad.training.data.lazy_rows import rows_of
 from onnxgrad.training.data.readers import Reader, reader_of
 from onnxgrad.training.data.record import DataRecord
@@ -26,6 +26,7 @@ __all__ = ["SEPARATORS", "Table", "is_text", "read_folder", "read_npy"]
 
 SEPARATORS = (".csv", ".tsv", ".parquet", ".pq", ".jsonl")
 _LARGE = 1_000_000_000
+_SAMPLED = 1_000_000
 
 
 class Table:
@@ -70,6 +71,9 @@ class Table:
     def opened(self, wanted: DataSpec) -> Rows | Stream:
         """The data for a program.
 
+        Args:
+            wanted: the columns that the program wants.
+
         Raises:
             DataError: naming the file, the row and the column of what cannot be used.
             OnnxGradError: if pyarrow is needed and missing.
@@ -96,19 +100,36 @@ class Table:
         return rows
 
     def _found_in_pieces(self, reader: Reader, plan: Arrangement, wanted: DataSpec, remarks: list[str]) -> dict[str, Column]:
-        """What the first rows say, and all rows of targets and of what fills empty cells"""
-        first = Cells(self.path.name, reader.head(), folder=self.path.parent)
-        whole = [name for name, kind in plan.kinds.items() if kind == WordsColumn.kind and name not in wanted.record.columns]
+        """What the first rows say, the first million of what fills empty cells, and all rows of the classes of targets"""
+        for name, kind in plan.kinds.items():
+            if kind == CharactersColumn.kind:
+                raise DataError(
+                    f"column {name!r} of {self.path.name} holds text for ctc, which is read at once. Leave out buffer (--buffer)."
+                )
+        words = [name for name, kind in plan.kinds.items() if kind == WordsColumn.kind and name not in wanted.record.classes]
+        first = {name: list(cells) for name, cells in reader.head().items()}
         if self.reading.fill in ("median", "mean"):
-            whole += [name for name, kind in plan.kinds.items() if kind == "number" and name not in wanted.targets]
-        names = list(dict.fromkeys(part for name in whole for part in plan.parts[name]))
-        read = Cells(self.path.name, {**first.values, **(reader.columns(names) if names else {})}, folder=self.path.parent)
-        if "characters" in plan.kinds.values():
-            name = next(name for name, kind in plan.kinds.items() if kind == "characters")
-            raise DataError(
-                f"column {name!r} of {self.path.name} holds text for ctc, which is read at once. Leave out buffer (--buffer)."
-            )
-        return found_columns(plan, read, wanted, self.reading, remarks)
+            first.update(_rows(reader, plan.read))
+            remarks.append(f"empty cells are filled by the {self.reading.fill} of the first {_SAMPLED:,} rows.")
+        rest = Arrangement({n: p for n, p in plan.parts.items() if n not in words}, plan.kinds, plan.unused, [])
+        found = found_columns(rest, Cells(self.path.name, first, folder=self.path.parent), wanted, self.reading, remarks)
+        for name in words:
+            (part,) = plan.parts[name]
+            pieces = (Cells(self.path.name, values, row) for row, values in reader.pieces([part]))
+            found[name] = WordsColumn.of_pieces(pieces, part)
+        return {name: found[name] for name in plan.parts}
+
+
+def _rows(reader: Reader, names: Sequence[str]) -> dict[str, Any]:
+    """The cells of the first million rows"""
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for first, values in reader.pieces(names):
+        for name in names:
+            cells = values[name]
+            columns[name] += cells.to_pylist() if hasattr(cells, "to_pylist") else list(cells)
+        if first > _SAMPLED:
+            break
+    return columns
 
 
 def _count(values: Mapping[str, Any]) -> int:

@@ -21,8 +21,10 @@ from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.chat_template import ChatTemplate
 from onnxgrad.training.data.derived_inputs import IGNORED, MASK, TOKENS
 from onnxgrad.training.data.kinds.text import LONGEST, TextColumn, TokenizerFile, bucket, decoder_of, is_unicode
+from onnxgrad.training.data.positions import positions_for
 from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.rows import Batch, Stream
+from onnxgrad.training.data.spec import DataSpec
 
 __all__ = ["Text"]
 
@@ -106,17 +108,36 @@ class Text(Stream):
         return len(self.rows)
 
     def count(self, batch_size: int, drop_last: bool = False) -> int:
-        """Batches in an epoch."""
+        """Batches in an epoch.
+
+        Args:
+            batch_size: examples in a batch.
+            drop_last: whether a last batch of fewer is left out.
+        """
         return len(self) // batch_size if drop_last else -(-len(self) // batch_size)
 
     def examples(self, batch_size: int, drop_last: bool = False) -> int:
-        """Rows in an epoch."""
+        """Rows in an epoch.
+
+        Args:
+            batch_size: examples in a batch.
+            drop_last: whether a last batch of fewer is left out.
+        """
         return len(self) - len(self) % batch_size if drop_last else len(self)
 
     def batches(
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
     ) -> Iterator[Batch]:
-        """The batches of one epoch, each of rows of similar length; ``skip`` leaves out the first ones."""
+        """The batches of one epoch, each of rows of similar length; ``skip`` leaves out the first ones.
+
+        Args:
+            batch_size: examples in a batch.
+            shuffle: whether their order is random.
+            drop_last: whether a last batch of fewer is left out.
+            seed: of the order.
+            epoch: its number, from 0, of which the order depends too.
+            skip: how many batches at the front are left out.
+        """
         rng = np.random.default_rng([seed, epoch])
         rows = rng.permutation(len(self)) if shuffle else np.arange(len(self))
         rows = rows[np.argsort(self.lengths[rows], kind="stable")]
@@ -124,8 +145,29 @@ class Text(Stream):
         for number in (rng.permutation(count) if shuffle else np.arange(count))[skip:]:
             yield self._batch(rows[number * batch_size : (number + 1) * batch_size])
 
+    def check(self, wanted: DataSpec) -> None:
+        """Check that the tokenizer is the one of the record, and that the model has positions for the rows.
+
+        Raises:
+            DataError: if not.
+        """
+        recorded = wanted.record.columns.get(TOKENS)
+        if isinstance(recorded, TextColumn):
+            self.tokenizer_file.check(recorded)
+        longest = max(map(int, self.lengths), default=0)
+        fitting = longest if wanted.program is None else positions_for(wanted.program, TOKENS, longest)
+        if fitting < longest:
+            raise DataError(
+                f"{self.path.name} has rows of {longest} words, and the model has positions for {fitting}. "
+                f"Give max_length={fitting} (--max-length {fitting})."
+            )
+
     def select(self, rows: Array) -> Text:
-        """The rows of these numbers as data of its own."""
+        """The rows of these numbers as data of its own.
+
+        Args:
+            rows: numbers of rows.
+        """
         selected = copy.copy(self)
         selected.rows, selected.lengths = [self.rows[int(row)] for row in rows], self.lengths[rows]
         return selected

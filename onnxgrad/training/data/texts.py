@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class Texts(Table):
         path: the file.
         tokenizer: path of a ``tokenizer.json``.
         max_length: tokens in a row at most; longer texts are cut. None for as many as the model was trained with, or 512.
+        columns, fill, decimal: see ``Table``.
 
     Raises:
         ArgumentError: if the suffix is another.
@@ -35,12 +37,21 @@ class Texts(Table):
         >>> trainer.fit(Texts("reviews.csv", "tokenizer.json", max_length=64), epochs=3)  # doctest: +SKIP
     """
 
-    def __init__(self, path: str | Path, tokenizer: str | Path, *, max_length: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        tokenizer: str | Path,
+        *,
+        max_length: int | None = None,
+        columns: Mapping[str, Sequence[str]] | None = None,
+        fill: str | float | None = None,
+        decimal: str | None = None,
+    ) -> None:
         if Path(path).suffix not in SEPARATORS:
             raise ArgumentError(f"texts with labels are read from {', '.join(SEPARATORS)} files, not {str(path)!r}. Convert it.")
         if max_length is not None and max_length < 1:
             raise ArgumentError(f"max_length is at least 1, not {max_length}.")
-        super().__init__(path, stream=False)
+        super().__init__(path, stream=False, columns=columns, fill=fill, decimal=decimal)
         self.file = TokenizerFile(tokenizer)
         self.reading = replace(self.reading, tokenizer=self.file, max_length=max_length)
 

@@ -1,19 +1,22 @@
 """A learning rate from a short sweep over rates (Smith 2017).
 
-Tests: tests/training/losses/test_distillation.py.
+Tests: tests/training/run/test_rate_finder.py, tests/training/losses/test_distillation.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError, TrainingError
 from onnxgrad.internal.files import writing
 from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.training.data.rows import Data
 from onnxgrad.training.ranks.subjects import sweep_subjects
 
 if TYPE_CHECKING:
@@ -22,10 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["Sweep", "find_learning_rate"]
 
 _SMOOTH, _DIVERGED = 0.9, 4.0
+_SPREAD = 0.04
+"""Standard deviation of the weights that losses are smoothed with, as a share of the sweep from the lowest to the highest rate."""
+_LEAST_FALL = 1e-3
+"""A fall is deeper than this share of the loss, and than what losses that follow each other differ by."""
+_BELOW = 10.0
+"""A rate suits so many times less than the one where the loss is least, from which on it diverges."""
 
 
 class Sweep(NamedTuple):
-    """Rates and the smoothed losses that they gave, and the rate where the loss fell fastest."""
+    """Rates and the smoothed losses that they gave, and the rate that suits: where the loss falls fastest over the logarithm of the
+    rate, before it is least, and a tenth of the rate where it is least at most.
+    """
 
     rates: list[float]
     losses: list[float]
@@ -60,7 +71,7 @@ class _Fixed(LRScheduler):
 
 
 def find_learning_rate(
-    trainer: Trainer, data: Any, *, lowest: float = 1e-7, highest: float = 1.0, steps: int = 100, batch_size: int = 32
+    trainer: Trainer, data: Data, *, lowest: float = 1e-7, highest: float = 1.0, steps: int = 100, batch_size: int = 32
 ) -> Sweep:
     """Train with rates that rise from step to step, until the loss diverges, and put everything back as it was.
 
@@ -114,10 +125,30 @@ def find_learning_rate(
     kept.clear()
     if not rates:
         raise DataError("there is nothing to try rates on: the data has no batch.")
-    slopes = [(losses[i + 1] - losses[i - 1]) / 2 for i in range(1, len(losses) - 1)]
-    if not slopes or min(slopes) >= 0:
+    smooth = _smoothed(losses, _SPREAD * steps)
+    suggestion = _suggested(rates, losses, smooth)
+    if suggestion is None:
         raise TrainingError("the loss falls at no rate. Look at the data and the labels, or begin with a lower rate.")
-    return Sweep(rates, losses, rates[1 + min(range(len(slopes)), key=lambda i: slopes[i])])
+    return Sweep(rates, smooth, suggestion)
+
+
+def _smoothed(losses: Sequence[float], spread: float) -> list[float]:
+    """Means of neighbours with weights of a normal distribution, so that a fall stays at the rate that made it"""
+    at = np.arange(len(losses))
+    weights = np.exp(-(((at[:, None] - at) / spread) ** 2) / 2)
+    return [float(v) for v in weights @ np.asarray(losses, np.float64) / weights.sum(axis=1)]
+
+
+def _suggested(rates: Sequence[float], losses: Sequence[float], smooth: Sequence[float]) -> float | None:
+    """The rate of the steepest fall before the least loss; None if no fall stands out from what batches differ by"""
+    least = int(np.argmin(smooth))
+    noise = float(np.std(np.diff(losses[: least + 1]))) if least > 1 else 0.0
+    begin = float(np.mean(losses[: 1 + len(losses) // 10]))
+    if least < 2 or begin - smooth[least] <= max(noise, _LEAST_FALL * abs(begin)):
+        return None
+    # Rates are equally far apart by their logarithms.
+    slopes = np.gradient(np.asarray(smooth[: least + 1]))
+    return min(rates[int(np.argmin(slopes))], rates[least] / _BELOW)
 
 
 def _sweep(
@@ -128,9 +159,9 @@ def _sweep(
     rates: list[float],
     losses: list[float],
 ) -> None:
-    """Train with rising rates, and note them with the smoothed losses, until the loss diverges"""
+    """Train with rising rates, and note them with the losses, until a mean of the last ones diverges"""
     lowest, highest = bounds
-    rate, mean = _Fixed(lowest), 0.0
+    rate, mean, means = _Fixed(lowest), 0.0, [math.inf]
     trainer.optimizer.set_lr_scheduler(rate)
     for epoch in count():
         begun = len(rates)
@@ -142,8 +173,9 @@ def _sweep(
                 return
             mean = _SMOOTH * mean + (1 - _SMOOTH) * loss
             rates.append(rate.base_lr)
-            losses.append(mean / (1 - _SMOOTH ** len(rates)))
-            if len(rates) >= steps or losses[-1] > _DIVERGED * min(losses):
+            losses.append(loss)
+            means.append(mean / (1 - _SMOOTH ** len(rates)))
+            if len(rates) >= steps or means[-1] > _DIVERGED * min(means):
                 return
         if len(rates) == begun:
             return

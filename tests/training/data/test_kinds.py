@@ -1,6 +1,7 @@
 """Cells as people write them: numbers with commas, other encodings, empty cells, words; each works or is named."""
 
 import numpy as np
+import onnx
 import pytest
 from onnx.parser import parse_model
 
@@ -8,15 +9,20 @@ from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.training import Table, Trainer
 from onnxgrad.training.data.kinds import kind_of
 from onnxgrad.training.data.kinds.numbers import number_in
+from onnxgrad.training.data.record import record_in
+from tests.cli.command import command
 
 pytest.importorskip("pyarrow")
 
 
-def trainer(width=2, loss="mse", classes=1):
+def net(width=2, classes=1):
     zeros = ", ".join(["0"] * width * classes)
-    text = f"""<ir_version: 8, opset_import: ["": 17]> f (float[N, {width}] x) => (float[N, {classes}] y)
-        <float[{width}, {classes}] w = {{{zeros}}}> {{ y = MatMul(x, w) }}"""
-    return Trainer(parse_model(text), loss=loss)
+    return parse_model(f"""<ir_version: 8, opset_import: ["": 17]> f (float[N, {width}] x) => (float[N, {classes}] y)
+        <float[{width}, {classes}] w = {{{zeros}}}> {{ y = MatMul(x, w) }}""")
+
+
+def trainer(loss="mse", **shape):
+    return Trainer(net(**shape), loss=loss)
 
 
 def opened(path, text, encoding="utf-8", options=None, **model):
@@ -131,7 +137,7 @@ class TestEmptyCells:
         batch = next(source.batches(4, shuffle=False))
         np.testing.assert_array_equal(batch["x"], [[a, 2], [3, b], [5, 4], [1, 6]])
         assert source.record.columns["x"].fill == (a, b)
-        assert f"empty cells are filled: a = {a}, b = {b}." in remarks
+        assert f"empty cells are filled: a = {a:g}, b = {b:g}." in remarks
 
     def test_other_data_is_filled_as_training_data_was(self, path, tmp_path):
         path.write_text(self.TEXT)
@@ -139,6 +145,15 @@ class TestEmptyCells:
         t = trainer()
         _, held_out = t.open(Table(path, fill="median"), tmp_path / "v.csv")
         np.testing.assert_array_equal(held_out.column("x"), [[100, 4], [3, 50]])
+
+    def test_validation_data_of_the_command_is_filled_as_training_data(self, path, tmp_path):
+        path.write_text(self.TEXT)
+        (tmp_path / "v.csv").write_text("a,b,target\n100,,0\n,100,0\n")
+        onnx.save(net(), tmp_path / "m.onnx")
+        what = ["--data", path, "--val", tmp_path / "v.csv", "--loss", "mse", "--epochs", "1", "--fill", "median"]
+        command("train", tmp_path / "m.onnx", *what, "--out", tmp_path / "run")
+        command("predict", tmp_path / "run", "--data", tmp_path / "v.csv", "--out", tmp_path / "s.npz")
+        assert record_in(tmp_path / "run").columns["x"].fill == (3, 4)
 
     def test_targets_are_not_filled(self, path):
         with pytest.raises(DataError, match=r"row 2, column 'target' is empty. Fill it in, or leave the row out"):
@@ -185,4 +200,18 @@ class TestKindsOfCells:
     def test_classes_follow_from_the_loss(self, path):
         text = "a,b,target\n1,2,True\n2,3,False\n"
         assert opened(path, text)[0].column("target").tolist() == [1, 0]
-        assert opened(path, text, loss="cross_entropy", classes=2)[0].classes in ({}, {"target": ["False", "True"]})
+        assert opened(path, text, loss="cross_entropy", classes=2)[0].column("target").tolist() == [1, 0]
+
+    def test_words_for_what_was_trained_with_numbers(self, path, tmp_path):
+        path.write_text("a,b,target\n1,2,1\n2,3,0\n")
+        (tmp_path / "v.csv").write_text("a,b,target\n1,2,cat\n2,3,dog\n")
+        with pytest.raises(DataError, match=r"column 'target': the model was trained with numbers, this is a column of words"):
+            trainer(loss="cross_entropy", classes=2).open(path, tmp_path / "v.csv")
+
+    def test_words_of_a_table_that_is_read_in_pieces_are_counted_in_all_of_them(self, path):
+        rows = [f"1,2,{'low' if i < 70_000 else 'high'}" for i in range(70_001)]
+        source, _ = opened(path, "\n".join(["a,b,target", *rows]), options={"stream": True}, loss="cross_entropy", classes=2)
+        assert source.classes == {"target": ["high", "low"]}
+        rows[70_000] = "1,2,"
+        with pytest.raises(DataError, match="row 70001, column 'target' is empty"):
+            opened(path, "\n".join(["a,b,target", *rows]), options={"stream": True}, loss="cross_entropy", classes=2)

@@ -1,6 +1,7 @@
 """Several labels: words between semicolons, none in an empty cell."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,8 +14,6 @@ from onnxgrad.training.data.record import DataRecord
 from tests.training.data.annotated.scenes import KINDS, drawn, write_table
 from tests.training.data.annotated.sets import wanted
 
-SPEC = {"name": "target", "dims": (None, 3)}
-
 
 def table(tmp_path, *cells, name="t.csv"):
     path = tmp_path / name
@@ -22,10 +21,8 @@ def table(tmp_path, *cells, name="t.csv"):
     return path
 
 
-def opened(path, record=None, dims=(None, 3)):
-    from dataclasses import replace
-
-    spec = wanted("target", dims)
+def opened(path, record=None, dims=(None, 3), loss="bce_with_logits"):
+    spec = wanted("target", dims, loss=loss)
     names = [name for name in spec.names if name == "target"]
     return open_data(path, replace(spec, names=names, record=record or DataRecord()))
 
@@ -68,7 +65,7 @@ def test_another_number_of_labels_than_outputs(tmp_path):
 @pytest.mark.parametrize("header", [["target.0", "target.1", "target.2"], ["target[0]", "target[1]", "target[2]"]])
 def test_a_column_for_each_label(tmp_path, header):
     path = write_table(tmp_path, drawn(0, 6), header, lambda kinds, boxes: [int(kind in kinds) for kind in range(3)])
-    rows = open_data(path, wanted("target", (None, 3)))
+    rows = open_data(path, wanted("target", (None, 3), loss="bce_with_logits"))
     labels = rows.take(np.arange(6))["target"]
     assert labels.tolist() == [[int(k in {kind for kind, *_ in boxes}) for k in range(3)] for _, _, boxes in drawn(0, 6)]
 
@@ -80,9 +77,21 @@ def test_numbers_are_not_moved_with_their_images(tmp_path):
         assert (said in open_data(Images(path, **changes), wanted("target", (None, 2))).remarks) is warned
 
 
+def test_other_losses_take_no_labels(tmp_path):
+    """Words are mistakes of a regression, and a semicolon may stand in the name of a class"""
+    with pytest.raises(DataError, match=r"t\.csv, row 1, column 'target' holds 'bus;tree', which is no number"):
+        opened(table(tmp_path, "bus;tree", "car"), loss="mse")
+    with pytest.raises(DataError, match=r"t\.csv, row 1, column 'target' holds 'bus', which is no number"):
+        opened(table(tmp_path, "bus", "car"), loss="mse")
+    spec = wanted("target", (None,), "int64", loss="cross_entropy")
+    rows = open_data(table(tmp_path, "bus;tree", "car"), replace(spec, names=["target"]))
+    assert rows.classes == {"target": ["bus;tree", "car"]} and rows.take(np.arange(2))["target"].tolist() == [0, 1]
+    assert opened(table(tmp_path, "bus;tree", "car"), loss="").record.columns["target"].kind == "labels"
+
+
 def test_words_of_pictures(tmp_path):
     path = write_table(tmp_path, drawn(0, 8), ["tags"], lambda kinds, boxes: [";".join(KINDS[kind] for kind in sorted(kinds))])
-    rows = open_data(path, wanted("target", (None, 3)))
+    rows = open_data(path, wanted("target", (None, 3), loss="bce_with_logits"))
     assert rows.classes == {"target": list(KINDS)} and rows.take(np.arange(8))["target"].sum() == sum(
         len(b) for *_, b in drawn(0, 8)
     )

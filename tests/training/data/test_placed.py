@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from onnxgrad.errors import DataError, ModelError
-from onnxgrad.training import Images
+from onnxgrad.training import Images, Trainer
 from onnxgrad.training.data import open_data
 from onnxgrad.training.data.annotated.masks import read_masks
 from onnxgrad.training.data.opening import open_both
@@ -15,6 +15,7 @@ from onnxgrad.training.data.record import DataRecord
 from tests.training.data.annotated.scenes import drawn, write_masks, write_table
 from tests.training.data.annotated.sets import SETS, boxes, wanted
 
+MODELS = SETS.parent / "models"
 MASKS = wanted("target", (None, 32, 32), "int64", size="32, 32")
 
 
@@ -62,6 +63,22 @@ def test_a_row_for_each_box(tmp_path):
             assert row[row[:, 0] >= 0].tolist() == [list(map(float, thing)) for thing in things]
     predicted = open_data(folder / "table.csv", replace(spec, names=["x"], targets=[], variables={"x": spec.variables["x"]}))
     assert len(predicted) in (5, len(lines) - 1)
+
+
+def test_pixels_that_do_not_count_change_neither_loss_nor_weights(tmp_path):
+    """A mask with -1 gives what the same mask gives with another class there that -100 takes out"""
+    x = np.random.default_rng(0).normal(size=(4, 3, 32, 32)).astype(np.float32)
+    target = np.random.default_rng(1).integers(0, 4, (4, 32, 32))
+    void, hundred = target.copy(), target.copy()
+    void[:, :10], hundred[:, :10] = -1, -100
+    before = void.copy()
+    rows = []
+    for mask in (void, hundred):
+        trainer = Trainer(MODELS / "masks.onnx", loss="cross_entropy", metrics=["accuracy"], learning_rate=0.01, threads=1)
+        rows.append((trainer.step({"images": x, "target": mask}), trainer.evaluate({"images": x, "target": mask})))
+    assert rows[0] == rows[1] and np.array_equal(void, before)
+    with pytest.raises(DataError, match="holds the label -2"):
+        trainer.step({"images": x, "target": np.full_like(target, -2)})
 
 
 class TestRecord:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -260,23 +261,42 @@ def _cast(values: Any, decimal: str, fill: float | None) -> Array | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if decimal == ",":
+        if pc.any(pc.match_substring(values, ".")).as_py():
+            return None
+        values = pc.replace_substring(values, ",", ".")
+    array = _parsed(values)
+    if array is not None or fill is None:
+        return array
     trimmed = pc.utf8_trim_whitespace(values)
     empty = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array(MISSING))
-    present = pc.if_else(empty, None, trimmed)
-    foreign = pc.any(pc.match_substring_regex(present, r"[^0-9eE+\-" + ("." if decimal == "." else ",") + "]")).as_py()
-    if foreign or (present.null_count and fill is None):
+    return _parsed(pc.if_else(empty, None, trimmed), fill)
+
+
+def _parsed(values: Any, fill: float = 0.0) -> Array | None:
+    """Text without gaps, or with ``fill`` in them, as finite numbers; None if some are none"""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        numbers = pc.cast(values, pa.float64())
+    except pa.ArrowInvalid:
         return None
-    present = present if decimal == "." else pc.replace_substring(present, ",", ".")
-    for number_type in (pa.int64(), pa.float64()):
-        try:
-            numbers = pc.cast(present, number_type)
-        except pa.ArrowInvalid:
-            continue
-        if numbers.null_count:
-            numbers = pc.fill_null(pc.cast(numbers, pa.float64()), fill)
-        array = np.asarray(numbers.to_numpy(**({} if isinstance(numbers, pa.ChunkedArray) else {"zero_copy_only": False})))
-        return array if array.dtype.kind == "i" or np.isfinite(array).all() else None
-    return None
+    array = _as_array(pc.fill_null(numbers, fill))
+    if not np.isfinite(array).all():
+        return None
+    # Hexadecimal numbers, which are whole ones to pyarrow, are none of the above.
+    if values.null_count == 0 and (array == np.floor(array)).all():
+        with suppress(pa.ArrowInvalid):
+            return _as_array(pc.cast(values, pa.int64()))
+    return array
+
+
+def _as_array(numbers: Any) -> Array:
+    """A copy, as what is without gaps may be pyarrow's own memory"""
+    import pyarrow as pa
+
+    return np.array(numbers.to_numpy(**({} if isinstance(numbers, pa.ChunkedArray) else {"zero_copy_only": False})))
 
 
 def _whole_filled(array: Array, cells: Cells, part: str, fill: float | None, is_target: bool) -> Array:

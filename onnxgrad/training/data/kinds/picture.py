@@ -82,7 +82,7 @@ class PictureColumn(Column):
 
     @classmethod
     def recognises(cls, cells: Sequence[Any]) -> bool:
-        return all(isinstance(cell, str) and Path(cell.strip()).suffix.lower() in SUFFIXES for cell in cells)
+        return all(isinstance(cell, str) and cell.strip().lower().endswith(SUFFIXES) for cell in cells)
 
     @classmethod
     def found(
@@ -123,7 +123,10 @@ def pictures_of(
     if white is None:
         white = white_of(samples)
     see_through = sum(has_alpha(sample) for sample in samples)
-    pictures = [as_picture(sample, white, f"a picture of {where}") for sample in samples]
+    pictures = [
+        as_picture(sample, white, sample.info.get("path") or f"{where}, picture {row + 1}")
+        for row, sample in zip(chosen, samples, strict=True)
+    ]
     given = (reading.size, reading.mean, reading.std, reading.order)
     _, how, note = preparation_of(wanted.program, pictures, *given, recorded, reading.fit)
     remarks.append(note)

@@ -18,6 +18,7 @@ from onnxgrad.errors import DataError, FileError, OnnxGradError
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.derived_inputs import MASK, TOKENS
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, contradiction, is_name, is_whole
+from onnxgrad.training.data.positions import positions_for
 from onnxgrad.training.data.rows import Batch
 
 if TYPE_CHECKING:
@@ -85,6 +86,10 @@ class TextColumn(Column):
         is_fixed = v is not None and v.dims is not None and len(v.dims) > 1 and isinstance(v.dims[1], int)
         lengths = [len(e.ids) for e in encodings]
         size = self.length if is_fixed else min(bucket(max(lengths, default=1), self.length), self.length)
+        fitting = size if wanted.program is None or is_fixed else positions_for(wanted.program, name, size)
+        if fitting < size:
+            size = fitting
+            remarks.append(f"the model has positions for {size} words in a row: longer texts are cut to as many (--max-length).")
         remarks.append(f"the column {part!r} of {cells.where} becomes {size} words in {name!r}.")
         cut = sum(length > size for length in lengths)
         if cut:

@@ -5,7 +5,8 @@ Tests: tests/training/data/test_kinds.py, tests/training/test_characters.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -50,9 +51,25 @@ class WordsColumn(Column):
         (part,) = cells.values
         if isinstance(known, WordsColumn):
             return cls((part,), known.classes)
-        listed = listed_cells(cells, part, is_target=True)
-        _check_mixed(listed, cells, part)
-        return cls((part,), tuple(sorted(set(listed))))
+        return cls.of_pieces([cells], part)
+
+    @classmethod
+    def of_pieces(cls, pieces: Iterable[Cells], part: str) -> WordsColumn:
+        """Number the words of a column in the order of the alphabet.
+
+        Raises:
+            DataError: naming a cell that is empty, or one of a few that are words among numbers.
+        """
+        places: dict[str, tuple[Cells, int]] = {}
+        counts: Counter[str] = Counter()
+        for cells in pieces:
+            listed = listed_cells(cells, part, is_target=True)
+            counts.update(listed)
+            for row, word in enumerate(listed):
+                if word not in places:
+                    places[word] = (cells, row)
+        _check_mixed(counts, places, part)
+        return cls((part,), tuple(sorted(counts)))
 
     def read(
         self, name: str, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]
@@ -104,15 +121,17 @@ def listed_cells(cells: Cells, part: str, is_target: bool) -> list[str]:
     return [str(cell) for cell in listed]
 
 
-def _check_mixed(listed: Sequence[str], cells: Cells, part: str) -> None:
+def _check_mixed(counts: Mapping[str, int], places: Mapping[str, tuple[Cells, int]], part: str) -> None:
     """Refuse a few words among numbers, which would make an alphabet of all of them"""
-    words = [(row, cell) for row, cell in enumerate(listed) if number_in(cell) is None]
-    if not words or len(words) == len(listed):
+    words = [word for word in places if number_in(word) is None]
+    total, many = sum(counts.values()), sum(counts[word] for word in words)
+    if not words or many == total:
         return
-    row, cell = next(((row, cell) for row, cell in words if is_missing(cell)), words[0])
-    if is_missing(cell) or len(words) < _FEW * len(listed):
+    word = next((word for word in words if is_missing(word)), words[0])
+    if is_missing(word) or many < _FEW * total:
+        cells, row = places[word]
         raise DataError(
-            f"{cells.at(row, part)} holds {cell[:40]!r}, and {len(listed) - len(words):,} of {len(listed):,} cells hold numbers. "
+            f"{cells.at(row, part)} holds {word[:40]!r}, and {total - many:,} of {total:,} cells hold numbers. "
             "Correct it, or leave the row out."
         )
 

@@ -22,11 +22,11 @@ def program(size="64, 64"):
     return og.from_onnx(parse_model(text))
 
 
-def wanted(name, dims, dtype="float32", size="64, 64"):
-    """The columns of a program whose loss reads a target of this type."""
+def wanted(name, dims, dtype="float32", size="64, 64", loss=""):
+    """The columns of a program whose loss, of this name, reads a target of this type."""
     model = program(size)
     target = Variable(model.global_block(), name, TensorType(dtype_of(dtype), dims))
-    return DataSpec.of(model.inputs, [target], program=model)
+    return DataSpec.of(model.inputs, [target], program=model, losses={name: loss} if loss else None)
 
 
 def boxes(size="64, 64"):

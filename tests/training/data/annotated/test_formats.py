@@ -75,7 +75,15 @@ def test_validation_reads_its_part():
         train, held_out, _ = open_both(str(path), str(path), boxes())
         assert (len(train), len(held_out)) == (6, 2) and held_out.classes == train.classes == {"boxes": NAMES}
     assert for_validation(Images(SETS / "voc", part="train")).part == "train" and for_validation(0.5) == 0.5
-    assert for_validation(Images(SETS / "voc")).part == "val"
+    assert for_validation(Images(SETS / "voc")).part == "val" and for_validation(str(SETS / "yolo")).part == "val"
+
+
+def test_functions_are_not_run_to_look_for_parts(tmp_path):
+    (tmp_path / "data.py").write_text(
+        "from pathlib import Path\n\nwith Path(__file__).with_suffix('.log').open('a') as f:\n    f.write('x')\n"
+    )
+    assert for_validation(str(tmp_path / "data.py:batches")) == str(tmp_path / "data.py:batches")
+    assert not (tmp_path / "data.log").exists()
 
 
 def test_words_that_are_no_part_or_fit():
