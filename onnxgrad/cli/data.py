@@ -8,16 +8,21 @@ from typing import Any
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data import Images, Shuffled, Table, Texts, open_data
+from onnxgrad.training.data.annotated.formats import PARTS
 from onnxgrad.training.data.opening import source_at
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS
 from onnxgrad.training.data.text import Text
+from onnxgrad.training.data.views import FITS
 
 __all__ = ["PATHS", "add_data", "data_named", "opened_inputs", "resolve_paths"]
 
-PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters")
-_IMAGES = ("image_size", "image_mean", "image_std", "image_order", "flip", "crop", "color")
+PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters", "colours")
+_IMAGES = (
+    *("image_size", "image_mean", "image_std", "image_order", "image_fit", "part", "colours"),
+    *("flip", "crop", "color", "scale", "translate"),
+)
 
 
 def add_data(group: Any, validation: bool = True) -> None:
@@ -25,6 +30,7 @@ def add_data(group: Any, validation: bool = True) -> None:
         "--data",
         metavar="PATH",
         help="data: .npz, .npy, .csv, .tsv, .parquet; a folder with one of images for each class, or a .csv of paths and labels; "
+        "boxes (COCO .json, YOLO data.yaml, VOC folder, .csv), masks (images/ and masks/), regions of text (gt_*.txt, Label.txt); "
         "text, chats or numbers (.jsonl, .txt); FILE.py[:FUNCTION] that yields batches",
     )
     if validation:
@@ -32,11 +38,23 @@ def add_data(group: Any, validation: bool = True) -> None:
         group.add_argument("--flip", action="store_true", help="mirror half of the images in training")
         group.add_argument("--crop", action="store_true", help="crop images at random in training")
         group.add_argument("--color", type=float, default=0.0, metavar="X", help="change colours in training, by up to 1 +- X")
+        group.add_argument("--scale", type=float, default=0.0, metavar="X", help="scale images in training, by up to 1 +- X")
+        group.add_argument(
+            "--translate", type=float, default=0.0, metavar="X", help="move images in training, by up to X of the size"
+        )
         group.add_argument("--buffer", type=int, metavar="N", help="mix N examples of data that is read or yielded piece by piece")
     group.add_argument("--image-size", metavar="HxW", help="height and width of images, where the model leaves them open")
     group.add_argument("--image-mean", type=float, nargs="+", metavar="M", help="mean of values from 0 to 1, of each channel")
     group.add_argument("--image-std", type=float, nargs="+", metavar="S", help="standard deviation of the same")
     group.add_argument("--image-order", choices=("rgb", "bgr"), help="order of the channels (default: what the model's file tells)")
+    group.add_argument(
+        "--image-fit",
+        choices=FITS,
+        help="how images of another size get into the model's: stretched, with bars on both sides, or on the right and below "
+        "(default: letterbox with boxes, else stretch)",
+    )
+    group.add_argument("--part", choices=PARTS, help="part of data that holds several (default: train; of --val and evaluate val)")
+    group.add_argument("--colours", metavar="FILE.csv", help="name,red,green,blue of the classes of masks in colours")
     group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of the model, for text and chats")
     group.add_argument("--max-length", type=int, default=512, help="words in a row of text at most (default %(default)s)")
     group.add_argument("--pack", action="store_true", help="put several short texts into one row")
@@ -60,15 +78,21 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels") -> An
     image_options = [option for option in _IMAGES if settings.get(option)]
     buffer = settings.get("buffer")
     if isinstance(source, Images):
-        changes = {option: settings.get(option) or False for option in ("flip", "crop")} if name == "data" else {}
+        trains = name == "data"
         return Images(
             path,
             size=_size(settings.get("image_size")),
             mean=settings.get("image_mean"),
             std=settings.get("image_std"),
             order=settings.get("image_order"),
-            color=(settings.get("color") or 0.0) if name == "data" else 0.0,
-            **changes,
+            fit=settings.get("image_fit"),
+            part=settings.get("part") if trains else None,
+            colours=settings.get("colours"),
+            flip=trains and bool(settings.get("flip")),
+            crop=trains and bool(settings.get("crop")),
+            color=(settings.get("color") or 0.0) if trains else 0.0,
+            scale=(settings.get("scale") or 0.0) if trains else 0.0,
+            translate=(settings.get("translate") or 0.0) if trains else 0.0,
         )
     if image_options and name == "data":
         raise ArgumentError(f"--{image_options[0].replace('_', '-')} is for images; {path!r} holds none. Leave it out.")

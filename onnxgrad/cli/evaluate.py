@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 def without_augmentation(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings without random changes of images."""
-    return {**settings, "flip": False, "crop": False, "color": 0.0}
+    return {**settings, "flip": False, "crop": False, "color": 0.0, "scale": 0.0, "translate": 0.0}
 
 
 def run_of(folder: str, checkpoint: str, metrics: list[str] | None = None) -> tuple[Trainer, dict[str, Any]]:

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         program = load(options)
         size = None if options.image_size is None else _size(options.image_size)
         name, how, note = preparation_of(program, [image], size, options.image_mean, options.image_std, options.image_order)
-        small = image.resize(how.size[::-1], 2)
+        small = how.resized(image)
         feeds = {name: how.array(small)[None]}
         attributions: dict[str, Attribution] = {}
         for method in options.method:

@@ -26,20 +26,24 @@ from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.characters import KEY
 from onnxgrad.training.data.rows import Rows
 from onnxgrad.training.detection.classes import set_classes
+from onnxgrad.training.detection.heads import DetectorHead, recognise_head
 from onnxgrad.training.detection.objective import BOXES, DETECTION
 from onnxgrad.training.losses.distillation import Distillation
-from onnxgrad.training.losses.terms import Term
+from onnxgrad.training.losses.terms import Term, output_of
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder, write_atomically
+from onnxgrad.training.surgery.activations import argmax_before
 from onnxgrad.training.surgery.batch_norm import MODES, has_statistics, insert_batch_norm
 from onnxgrad.training.surgery.heads import insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora
 from onnxgrad.training.surgery.ties import tie, untie
+from onnxgrad.training.tasks import held_by, plan_task, task_line
 from onnxgrad.training.trainer import Trainer
 
 __all__ = [
     "LARGE",
     "MANY",
     "checkpoint_of",
+    "choose_task",
     "data_of",
     "loss_terms",
     "make_trainer",
@@ -104,7 +108,8 @@ def _are_classes(value: Any) -> bool:
 
 _TEXTS = (
     "model", "expand", "device", "precision", "amp", "memory", "data", "image_size", "image_order", "tokenizer",
-    "target", "task", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
+    "image_fit", "part", "colours", "task",
+    "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
     "quantized", "frozen", "qat", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
 )  # fmt: skip
 _WHOLE = (
@@ -114,7 +119,7 @@ _WHOLE = (
 )  # fmt: skip
 _NUMBERS = (
     "color", "label_smoothing", "lr", "weight_decay", "clip_norm", "clip_value", "loss_scale", "temperature", "distill",
-    "ema", "dropout",
+    "ema", "dropout", "scale", "translate",
 )  # fmt: skip
 _SWITCHES = (
     "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
@@ -253,6 +258,32 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
             cuts=tuple(settings.get("cuts") or ()),
         ),
     )
+
+
+def choose_task(settings: dict[str, Any]) -> str | None:
+    """Let data and model say the task where no loss is named: the settings get it, its loss and its metrics.
+
+    Returns:
+        A line that says so; None where a loss is named.
+
+    Raises:
+        ArgumentError: if they do not say it, or do not fit each other.
+    """
+    if settings.get("loss") or settings.get("term"):
+        return None
+    program = from_onnx(_model_path(settings, None), expand=settings["expand"])
+    if settings["head"] is not None:
+        replace_head(program, settings["head_at"], settings["head"])
+    data = settings["data"] if settings.get("tokenizer") is None else None
+    output = output_of(program, settings["of"], [])
+    argmax = argmax_before(output)
+    scores = output if argmax is None or argmax.inputs[0] is None else argmax.inputs[0]
+    held, task = held_by(data, settings["target"]), settings.get("task")
+    if held is None and task is None and isinstance(recognise_head(program), DetectorHead):
+        task = "detect"
+    plan = plan_task(held, scores, task)
+    settings.update(task=plan.task, loss=plan.loss, metric=settings["metric"] or plan.metrics)
+    return task_line(plan)
 
 
 def _characters(path: Path) -> str:

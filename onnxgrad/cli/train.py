@@ -6,6 +6,8 @@ examples:
   onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
   onnxgrad train m.onnx --data train.npz --val val.npz --target y --loss cross_entropy --optimizer adamw --lr 1e-3
       --schedule cosine --epochs 5 --batch-size 64 --metric accuracy --patience 3 --train 'head.*' --out run/
+  onnxgrad train m.onnx --data photos/ --val 0.1 --out run/
+  onnxgrad train m.onnx --data pictures/ --val 0.2 --task segment --flip --out run/
   onnxgrad train m.onnx --data photos/ --val 0.1 --flip --loss cross_entropy --metric accuracy --out run/
   onnxgrad train m.onnx --data measured.csv --val 0.2 --target price --loss mse --out run/
   onnxgrad train m.onnx --data train.npz --target y --loss mse --lora 8 --out run/
@@ -37,8 +39,8 @@ from typing import Any
 from onnxgrad.cli import quantized_run
 from onnxgrad.cli.common import add_sizes, human, parse_bytes
 from onnxgrad.cli.data import add_data, resolve_paths
-from onnxgrad.cli.detector_run import is_spared, set_task
-from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
+from onnxgrad.cli.detector_run import choose_classes
+from onnxgrad.cli.settings import LARGE, MANY, choose_task, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
 from onnxgrad.distributed.strategy import COMPRESSIONS
 from onnxgrad.errors import ArgumentError
@@ -106,12 +108,8 @@ def _add_data(group: Any) -> None:
 
 
 def _add_loss(group: Any) -> None:
-    group.add_argument(
-        "--task",
-        choices=TASKS,
-        help="what the model is to do, instead of --loss (default: what its outputs and the answers in --data are for)",
-    )
-    group.add_argument("--loss", choices=sorted([*LOSSES, DETECTION]), help="loss to minimize")
+    group.add_argument("--task", choices=TASKS, help="what is to be learned (default: what the data holds and the output gives)")
+    group.add_argument("--loss", choices=sorted([*LOSSES, DETECTION]), help="loss to minimize (default: that of the task)")
     group.add_argument(
         "--output",
         "--of",
@@ -350,6 +348,9 @@ def run(options: argparse.Namespace) -> int:
     working = Working("reading the model and writing its gradient", options.json or not is_first)
     with working, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
+        task = None if options.resume else choose_task(settings)
+        if not options.resume:
+            choose_classes(settings)
         if settings.get("qat") and not options.resume:
             working.say("evaluating and quantising the model")
             quantized_run.begin(settings, folder)
@@ -362,6 +363,8 @@ def run(options: argparse.Namespace) -> int:
             working.say("evaluating the quantised model")
             quantized_run.measured(trainer, data[1], settings, folder)
     if not options.json and is_first:
+        if task is not None:
+            print(task)
         read = [note for source in data if isinstance(source, Text) for note in source.remarks]
         for remark in [*trainer.remarks, *dict.fromkeys(read), *(warning.message for warning in caught)]:
             print(f"note: {remark}")
@@ -431,8 +434,8 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise ArgumentError("--more-epochs goes with --resume FOLDER. Say --epochs for a new run.")
     if options.term and (options.loss is not None or options.of is not None):
         raise ArgumentError("--term replaces --loss, --output and --target. Give one or the other.")
-    for name in ("model", "data", "loss", "out"):
-        spared = (name == "loss" and is_spared(options)) or (name == "out" and options.find_lr is not None)
+    for name in ("model", "data", "out"):
+        spared = name == "out" and options.find_lr is not None
         if getattr(options, name) is None and not spared:
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
     device = {"bf16": "openvino", "fast": "cpu"}.get(options.precision, options.device)
@@ -442,7 +445,6 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
-    settings["task_line"] = set_task(settings)
     settings["lora_layers"] = [name for text in options.lora_layers for name in text.split(",") if name]
     resolve_paths(settings)
     return options.out, settings

@@ -26,7 +26,7 @@ from onnxgrad.training.surgery.activations import score_kind
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
 
-__all__ = ["evaluated", "predicted"]
+__all__ = ["evaluated", "inputs_of", "predicted"]
 
 
 def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: Scope) -> Row:
@@ -70,6 +70,17 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: S
     return {**model.with_loss(means.now()), **{name: metric.value() for name, metric in whole.items()}}
 
 
+def inputs_of(program: Program, data: Any, following: DerivedInputs | None = None, beside: Sequence[str] = ()) -> Rows | Stream:
+    """Open data for the inputs of a program alone, as ``predicted`` reads it.
+
+    Raises:
+        DataError: if the data does not fit the model.
+    """
+    inputs = [v for v in program.inputs if v.name not in beside]
+    names = (following or DerivedInputs(program)).names
+    return open_data(data, DataSpec.of(inputs, (), names, program, beside)).plain()
+
+
 def predicted(
     executor: Executor,
     program: Program,
@@ -89,8 +100,7 @@ def predicted(
     outputs: dict[str, list[Any]] = {v.name: [] for v in program.outputs}
     following = following or DerivedInputs(program)
     inputs = [v for v in program.inputs if v.name not in beside]
-    wanted = DataSpec.of(inputs, (), following.names, program, beside)
-    for batch in open_data(data, wanted).plain().batches(batch_size, shuffle=False):
+    for batch in inputs_of(program, data, following, beside).batches(batch_size, shuffle=False):
         feed = checked_batch(following.complete(batch), inputs)
         for name, value in zip(outputs, executor.run(program, feed, list(outputs), scope=scope), strict=True):
             outputs[name].append(value)

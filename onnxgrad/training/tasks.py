@@ -139,7 +139,8 @@ def plan_task(held: Held | None, output: Variable, task: str | None = None) -> T
             f"nothing says what is to be learned. Name the task (--task), one of {', '.join(TASKS)}, or a loss (--loss)."
         )
     classes = _classes_of(output)
-    chosen: TaskName = next((name for name in TASKS if name == task), None) or _recognised(held, output, classes)
+    given = [name for name in TASKS if name == task]
+    chosen = given[0] if given else _recognised(held, output, classes)
     if held is not None and chosen not in _fitting(held):
         raise ArgumentError(f"{held.what}, which is for {held.task}, not for {chosen}. Leave out --task, or give other data.")
     loss = _loss_of(chosen, output, classes)

@@ -39,7 +39,7 @@ from onnxgrad.training.data.feed import doubted_logits
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.data.kinds.placed import BoxesColumn
 from onnxgrad.training.data.open_batch import open_batch
-from onnxgrad.training.data.opening import open_both, open_data
+from onnxgrad.training.data.opening import for_validation, open_both, open_data
 from onnxgrad.training.data.record import DataRecord, record_in, record_of, set_record
 from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.splitting import class_counts
@@ -631,7 +631,7 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        return open_data(data, self.model.spec)
+        return open_data(for_validation(data), self.model.spec)
 
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.

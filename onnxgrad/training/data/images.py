@@ -18,6 +18,7 @@ from onnxgrad.training.data.annotated.masks import read_colours
 from onnxgrad.training.data.changes import Changes
 from onnxgrad.training.data.columns import PATHS
 from onnxgrad.training.data.kinds.column import Column, LazyColumn, Reading
+from onnxgrad.training.data.kinds.numbers import NumberColumn
 from onnxgrad.training.data.kinds.picture import LazyPictures, PictureColumn, PictureFiles, pictures_of
 from onnxgrad.training.data.kinds.placed import BoxesColumn, MaskColumn, placed_columns
 from onnxgrad.training.data.kinds.words import WordsColumn, classes_line
@@ -149,8 +150,21 @@ class Images:
             header = reader_of(path).header
             raise DataError(f"{str(path)!r} has no column of image files; it has {header}. Name it path, relative to the table.")
         rows = table.opened(wanted)
-        rows.remarks = [*rows.remarks, *changes_line(self.reading)]
+        rows.remarks = [*rows.remarks, *changes_line(self.reading), *self._numbers_stay(rows, wanted)]
         return rows
+
+    def _numbers_stay(self, rows: Rows | Stream, wanted: DataSpec) -> list[str]:
+        """A line on numbers beside images that are moved: they may be places in the image"""
+        columns = {} if rows.record is None else rows.record.columns
+        numbers = [name for name in wanted.targets if isinstance(columns.get(name), NumberColumn) and self._is_real(name, wanted)]
+        if not numbers or not replace(self.reading.changes, color=0.0):
+            return []
+        return [
+            f"the numbers of {numbers[0]!r} stay as they are where images are moved: if they are places, leave these changes out."
+        ]
+
+    def _is_real(self, name: str, wanted: DataSpec) -> bool:
+        return wanted.losses.get(name, "") in ("mse", "l1", "smooth_l1", "huber", "")
 
     def _boxes_of(self, path: Path, wanted: DataSpec) -> Listing | None:
         """The boxes of a table that has a row for each; None where it has none, or the loss takes something else"""

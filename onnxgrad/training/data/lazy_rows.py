@@ -68,6 +68,11 @@ class LazyRows(Rows):
         return rows
 
     @property
+    def content(self) -> str:
+        placed = [column for column in self.lazy.values() if isinstance(column, LazyPlaced)]
+        return ", ".join(str(setting) for column in placed for setting in column.settings)
+
+    @property
     def _pictures(self) -> LazyPictures | None:
         return next((column for column in self.lazy.values() if isinstance(column, LazyPictures)), None)
 

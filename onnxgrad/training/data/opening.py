@@ -22,7 +22,7 @@ from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import imbalance, split
 from onnxgrad.training.data.tables import SEPARATORS, Table, is_text, read_folder, read_npy
 
-__all__ = ["open_both", "open_data", "source_at"]
+__all__ = ["for_validation", "open_both", "open_data", "source_at"]
 
 _TEXT = "is text, which needs a tokenizer: give training.Text(path, tokenizer) (--tokenizer)"
 

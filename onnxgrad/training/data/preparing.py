@@ -27,7 +27,8 @@ __all__ = ["AROUND", "Preparation", "image_input", "image_inputs", "preparation_
 Array = np.ndarray[Any, Any]
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _PLAIN = {"0 to 1": (0.0, 1.0), "-1 to 1": (0.5, 0.5), "0 to 255": (0.0, 1 / 255)}
-_OPEN_SIZE = 224
+_OPEN_SIZE, _DETECTED, _STRIDE = 224, 640, 32
+_WHOLE = re.compile(r"[1-9]\d{0,3}")
 AROUND = 114
 """Grey from 0 to 255 around a picture in a letterbox, as YOLO's exports have it."""
 _EXPORTED = re.compile(r"\[\s*(\d{1,5}),\s*(\d{1,5})\s*\]")
@@ -148,7 +149,7 @@ def preparation_of(
     declared = v.dims[1:3] if layout == "HWC" else v.dims[2:]
     if recorded is not None:
         return v.name, *_recorded(v, layout, channels, declared, (size, mean, std, order), fit, recorded)
-    target_size, why_size = _size(declared, size, samples, program.metadata)
+    target_size, why_size = _size(declared, size, samples, program.metadata, fit)
     channel_order = _order(order, channels)
     base = Preparation(
         target_size, layout, channel_order or ("L" if channels == 1 else "RGB"), (0.0,) * channels, (1.0,) * channels
@@ -207,7 +208,7 @@ def _recorded(
             f"the input {v.name!r} takes images of {list(declared)}, and the record of the data says {list(recorded.size)}. "
             "It is that of another model: ignore it (--ignore-record)."
         )
-    target_size, why_size = (recorded.size, "recorded") if size is None else _size(declared, size, (), {})
+    target_size, why_size = (recorded.size, "recorded") if size is None else _size(declared, size, (), {}, fit)
     how = Preparation(
         target_size,
         layout,
@@ -233,8 +234,13 @@ def _note(v: Variable, preparation: Preparation, why_size: str, values: str) -> 
 
 
 def _size(
-    declared: Sequence[Any], size: Sequence[int] | None, samples: Sequence[Any], metadata: Mapping[str, str]
+    declared: Sequence[Any],
+    size: Sequence[int] | None,
+    samples: Sequence[Any],
+    metadata: Mapping[str, str],
+    fit: str | None,
 ) -> tuple[tuple[int, int], str]:
+    stride = int(metadata["stride"]) if _WHOLE.fullmatch(metadata.get("stride", "")) else 0
     if size is not None:
         height, width = (int(size[0]), int(size[-1]))
         if min(height, width) < 1 or len(size) > 2:
@@ -242,6 +248,8 @@ def _size(
         for want, have in zip(declared, (height, width), strict=True):
             if isinstance(want, int) and want != have:
                 raise ArgumentError(f"the model takes images of {list(declared)}, not {height} x {width}. Leave the size out.")
+        if stride and (height % stride or width % stride):
+            raise ArgumentError(f"the model takes images of multiples of {stride} (stride in the file), not {height} x {width}.")
         return (height, width), "as given"
     if all(isinstance(d, int) for d in declared):
         return (int(declared[0]), int(declared[1])), "of the file"
@@ -254,6 +262,9 @@ def _size(
     (width, height), why = (
         (next(iter(sizes)), "that of the images") if len(sizes) == 1 else ((_OPEN_SIZE,) * 2, "a guess: see --image-size")
     )
+    if stride or fit not in (None, "stretch"):  # as a detector takes them: 640, or the images with bars up to a multiple
+        stride = stride or _STRIDE
+        width, height = ((_DETECTED,) * 2) if len(sizes) != 1 else (-(-side // stride) * stride for side in (width, height))
     fixed = [d if isinstance(d, int) else have for d, have in zip(declared, (height, width), strict=True)]
     return (int(fixed[0]), int(fixed[1])), why
 

@@ -73,6 +73,11 @@ class Rows:
         """The same without random changes of examples, as evaluation takes it."""
         return self
 
+    @property
+    def content(self) -> str:
+        """What else the data is besides the file at ``path``, for fingerprints: answers that lie in other files."""
+        return ""
+
     def view(self, row: int) -> View | None:
         """Where the picture of an example lies in the model's input, without random changes; None of what is no picture."""
         return None
@@ -133,6 +138,10 @@ class RowSubset(Rows):
 
     def plain(self) -> Rows:
         return RowSubset(self.base.plain(), self.rows)
+
+    @property
+    def content(self) -> str:
+        return self.base.content
 
     def view(self, row: int) -> View | None:
         return self.base.view(int(self.rows[row]))

@@ -25,6 +25,7 @@ from onnxgrad.internal.losses import bounded_logistic
 from onnxgrad.training.data.preparing import image_input
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.detection.assignment import detr_costs, hungarian, match_priors, task_aligned
+from onnxgrad.training.detection.batches import open_detector
 from onnxgrad.training.detection.classes import class_names
 from onnxgrad.training.detection.decoding import detections_of
 from onnxgrad.training.detection.geometry import Geometry, Probe
@@ -74,7 +75,7 @@ class DetectionLoss:
     anchors; classes and boxes 1 and 2 for default boxes; classes, distances and overlaps 1, 5 and 2 for queries (DETR).
 
     Args:
-        program: of the detector, before its loss is attached.
+        program: of the detector, before its loss is attached; one that takes a single picture ends at its head then.
         column: name of the data's column of boxes.
         executor: that runs the forward pass for the assignment.
 
@@ -84,6 +85,7 @@ class DetectionLoss:
 
     def __init__(self, program: Program, column: str | None, executor: Executor) -> None:
         self.head = require_head(program)
+        opened = open_detector(program, self.head) if isinstance(self.head, DetectorHead) else []
         self.column, self.executor = column or BOXES, executor
         self.names: dict[str, str] = {}
         """The tensors that the assignment reads, by what they are."""
@@ -105,7 +107,7 @@ class DetectionLoss:
         fits = isinstance(self.head, DetectorHead) and names is not None and len(names) == self.head.classes
         self.classes = tuple(names) if fits and names is not None else None
         """The names of the classes that the file has, if it says them: data with names takes its numbers."""
-        self.remarks = [f"the model is {self.head.description}."]
+        self.remarks = [f"the model is {self.head.description}.", *opened]
 
     @property
     def variable(self) -> Variable:

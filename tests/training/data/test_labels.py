@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from onnxgrad.errors import DataError
+from onnxgrad.training import Images
 from onnxgrad.training.data import open_data
 from onnxgrad.training.data.kinds.labels import LabelsColumn
 from onnxgrad.training.data.record import DataRecord
@@ -70,6 +71,13 @@ def test_a_column_for_each_label(tmp_path, header):
     rows = open_data(path, wanted("target", (None, 3)))
     labels = rows.take(np.arange(6))["target"]
     assert labels.tolist() == [[int(k in {kind for kind, *_ in boxes}) for k in range(3)] for _, _, boxes in drawn(0, 6)]
+
+
+def test_numbers_are_not_moved_with_their_images(tmp_path):
+    path = write_table(tmp_path, drawn(0, 6), ["target.0", "target.1"], lambda kinds, boxes: [0.5, len(boxes)])
+    said = "the numbers of 'target' stay as they are where images are moved: if they are places, leave these changes out."
+    for changes, warned in (({"flip": True}, True), ({"translate": 0.1}, True), ({"color": 0.2}, False), ({}, False)):
+        assert (said in open_data(Images(path, **changes), wanted("target", (None, 2))).remarks) is warned
 
 
 def test_words_of_pictures(tmp_path):

@@ -5,7 +5,8 @@ Tests: tests/training/data/annotated/test_answers.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,6 +40,10 @@ class Answers(Protocol):
         """Join the moved answers of a batch."""
         ...
 
+    def checksum(self) -> int:
+        """Compute a number that differs where answers do: CRC-32 of boxes and corners, of masks the names of their files."""
+        ...
+
 
 @dataclass
 class Listing:
@@ -64,6 +69,10 @@ class Boxes:
         boxes: of each picture, float [n, 5], in its pixels.
         ignored: of each picture, bool [n]: boxes that a score leaves out (crowds, difficult ones); they are not trained on.
         shares: whether x and y are shares of the picture's width and height instead.
+        sizes: width and height of each picture as the boxes' file has them, None where it does not say.
+
+    Raises:
+        DataError: in ``original`` and ``moved``, if a picture has another size than the boxes were drawn for.
 
     Example:
         >>> from onnxgrad.training.data.views import view_of
@@ -75,13 +84,28 @@ class Boxes:
 
     kind = "boxes"
 
-    def __init__(self, boxes: Sequence[Array], ignored: Sequence[Array] | None = None, shares: bool = False) -> None:
+    def __init__(
+        self,
+        boxes: Sequence[Array],
+        ignored: Sequence[Array] | None = None,
+        shares: bool = False,
+        sizes: Sequence[tuple[int, int] | None] | None = None,
+    ) -> None:
         self.rows = [np.asarray(each, np.float64).reshape(-1, 5) for each in boxes]
         self.ignored = [np.zeros(len(each), bool) for each in self.rows] if ignored is None else list(ignored)
         self.shares = shares
+        self.sizes: list[tuple[int, int] | None] = [None] * len(self.rows) if sizes is None else list(sizes)
 
     def original(self, row: int, picture: tuple[int, int]) -> Array:
         """The boxes of a picture that count, float64 [n, 5]."""
+        size = self.sizes[row]
+        if size is not None and size != picture:
+            turned = ", turned as its metadata says" if size == picture[::-1] else ""
+            have, drawn_for = f"{picture[0]} x {picture[1]}", f"{size[0]} x {size[1]}"
+            raise DataError(
+                f"picture {row + 1} has {have} pixels{turned}, but its boxes were drawn for {drawn_for}. "
+                "Put back the picture, or draw them anew."
+            )
         return self._in_pixels(self.rows[row][~self.ignored[row]], picture)
 
     def left_out(self, row: int, picture: tuple[int, int]) -> Array:
@@ -95,6 +119,9 @@ class Boxes:
     def stacked(self, values: Sequence[Array]) -> Array:
         """Float32 [batch, boxes, 5], filled up with rows of class -1 and zeros; at least one box long."""
         return _padded(values, 5)
+
+    def checksum(self) -> int:
+        return _crc(array for each in zip(self.rows, self.ignored, strict=True) for array in each)
 
     def counts(self) -> dict[int, int]:
         """Count the boxes of each class, without the ignored ones."""
@@ -148,6 +175,9 @@ class Regions:
     def stacked(self, values: Sequence[Array]) -> Array:
         """Float32 [batch, regions, 1 + 2 * corners], filled up with rows of class -1 and zeros."""
         return _padded(values, 1 + 2 * self.corners)
+
+    def checksum(self) -> int:
+        return _crc([*(region for each in self.rows for region in each), *self.ignored])
 
     def as_boxes(self) -> Boxes:
         """The upright boxes around the regions, all of class 0."""
@@ -219,6 +249,16 @@ class Masks:
 
     def stacked(self, values: Sequence[Array]) -> Array:
         return np.stack(values)
+
+    def checksum(self) -> int:
+        return zlib.crc32("\0".join(path.name for each in self.paths for path in each).encode("utf-8", "backslashreplace"))
+
+
+def _crc(arrays: Iterable[Array]) -> int:
+    checksum = 0
+    for array in arrays:
+        checksum = zlib.crc32(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes(), checksum)
+    return checksum
 
 
 def _padded(values: Sequence[Array], width: int) -> Array:

@@ -44,6 +44,7 @@ def read_coco(path: Path, known: Sequence[str] | None = None) -> Listing:
     numbers = dict(zip(names, numbered(list(names.values()), known, where), strict=True))
     folders = _folders(path)
     rows: dict[Any, int] = {}
+    sizes: list[tuple[int, int] | None] = []
     paths: list[Path] = []
     for at, image in enumerate(record["images"]):
         field = f"{where}, images[{at}]"
@@ -52,6 +53,8 @@ def read_coco(path: Path, known: Sequence[str] | None = None) -> Listing:
         if key in rows:
             raise DataError(f"{field}.id is {key!r}, which another image has. Give each its own.")
         rows[key] = len(paths)
+        sides = [as_number(entry.get(name, 0), f"{field}.{name}") for name in ("width", "height")]
+        sizes.append((int(sides[0]), int(sides[1])) if min(sides) > 0 else None)
         paths.append(picture_at(folders, as_text(entry.get("file_name"), f"{field}.file_name"), f"{field}.file_name"))
     boxes: list[list[list[float]]] = [[] for _ in paths]
     crowds: list[list[bool]] = [[] for _ in paths]
@@ -67,7 +70,7 @@ def read_coco(path: Path, known: Sequence[str] | None = None) -> Listing:
         crowds[rows[image]].append(as_number(entry.get("iscrowd", 0), f"{field}.iscrowd") != 0)
     if not paths:
         raise DataError(f"{str(path)!r} lists no images.")
-    answers = Boxes([np.array(each, np.float64) for each in boxes], [np.array(each, bool) for each in crowds])
+    answers = Boxes([np.array(each, np.float64) for each in boxes], [np.array(each, bool) for each in crowds], sizes=sizes)
     left = sum(map(sum, crowds))
     remarks = [f"{left} boxes of crowds in {where} do not count."] if left else []
     return Listing(paths, answers, list(known) if known is not None else list(names.values()), remarks)

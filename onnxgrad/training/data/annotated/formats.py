@@ -81,7 +81,7 @@ def _of_folder(
 ) -> list[Format | None]:
     """The formats of a folder, the plainest signs first"""
     formats: list[Format | None] = []
-    described = sorted(file for suffix in ("yaml", "yml") for file in path.glob(f"*.{suffix}") if file.is_file())
+    described = sorted(file for suffix in ("yaml", "yml") for file in path.glob(f"*.{suffix}") if _lists(file, b"names:"))
     if described:
         file = next((each for each in described if each.stem == "data"), described[0])
         formats.append(_of_file(file, part))
@@ -104,7 +104,9 @@ def _of_folder(
 def _coco_in(path: Path, part: str) -> Path | None:
     """The COCO file in a folder: the only one, or that whose name has the part in it"""
     files = [path / "_annotations.coco.json"] if (path / "_annotations.coco.json").is_file() else []
-    files = files or sorted(file for folder in (path / "annotations", path) for file in folder.glob("*.json") if _lists(file))
+    files = files or sorted(
+        file for folder in (path / "annotations", path) for file in folder.glob("*.json") if _lists(file, b'"annotations"')
+    )
     named = [file for file in files if file.stem.startswith("instances")] or files
     fitting = [file for file in named if part in file.stem] or named
     if len(fitting) > 1:
@@ -114,9 +116,9 @@ def _coco_in(path: Path, part: str) -> Path | None:
     return fitting[0]
 
 
-def _lists(file: Path) -> bool:
-    """Return whether a .json file speaks of annotations"""
+def _lists(file: Path, word: bytes) -> bool:
+    """Return whether a file has a word that those of a format have"""
     try:
-        return file.is_file() and b'"annotations"' in read_whole(file)
+        return file.is_file() and word in read_whole(file)
     except FileError:
         return False

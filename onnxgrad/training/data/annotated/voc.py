@@ -44,9 +44,11 @@ def read_voc(path: Path, part: str = "train", known: Sequence[str] | None = None
     chosen, remarks = _chosen(path, folder, part)
     paths = []
     objects: list[list[tuple[str, list[float], bool]]] = []
+    sizes: list[tuple[int, int] | None] = []
     for file in chosen:
         root = parse_xml(file)
         paths.append(_picture_of(root, file, path))
+        sizes.append(_size(root))
         objects.append([_object(element, f"{file.name}, object {at}") for at, element in enumerate(root.iter("object"), 1)])
     names = sorted({name for each in objects for name, _, _ in each})
     if not names and known is None:
@@ -57,7 +59,7 @@ def read_voc(path: Path, part: str = "train", known: Sequence[str] | None = None
     left = sum(int(each.sum()) for each in difficult)
     if left:
         remarks.append(f"{left} boxes of {path.name} are marked as difficult and do not count.")
-    return Listing(paths, Boxes(boxes, difficult), list(known) if known is not None else names, remarks)
+    return Listing(paths, Boxes(boxes, difficult, sizes=sizes), list(known) if known is not None else names, remarks)
 
 
 def parse_xml(path: Path) -> Element:
@@ -132,6 +134,13 @@ def _picture_of(root: Element, file: Path, path: Path) -> Path:
             except (OSError, ValueError):
                 continue
     return picture_at(folders, name or f"{file.stem}.jpg", f"{file.name}, filename")
+
+
+def _size(root: Element) -> tuple[int, int] | None:
+    """Width and height of the picture, where the file says them"""
+    texts = [(root.findtext(f"size/{name}") or "").strip() for name in ("width", "height")]
+    width, height = (int(text) if text.isdecimal() and len(text) < 8 else 0 for text in texts)
+    return (width, height) if min(width, height) > 0 else None
 
 
 def _object(element: Element, where: str) -> tuple[str, list[float], bool]:

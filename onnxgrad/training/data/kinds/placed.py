@@ -119,7 +119,7 @@ class LazyPlaced(LazyColumn):
 
     @property
     def settings(self) -> Sequence[object]:
-        return [f"{self.name}: {self.answers.kind}"]
+        return [f"{self.name}: {self.answers.kind}, CRC {self.answers.checksum():08x}"]
 
 
 def placed_columns(listing: Listing, wanted: DataSpec, where: str) -> tuple[dict[str, LazyPlaced], dict[str, Column]]:

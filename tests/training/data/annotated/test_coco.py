@@ -7,6 +7,7 @@ import pytest
 
 from onnxgrad.errors import DataError
 from onnxgrad.training.data.annotated.coco import read_coco
+from onnxgrad.training.data.picture_files import size_of
 from tests.training.data.annotated.sets import REFERENCE, SETS
 
 FILE = SETS / "coco" / "annotations" / "instances_train.json"
@@ -17,7 +18,8 @@ def test_boxes_and_classes_are_those_that_pycocotools_reads():
     assert listing.classes == expected["classes"] == ["car", "bus", "tree"]  # by their ids 2, 7, 90
     assert listing.answers.counts() == {listing.classes.index(name): count for name, count in expected["counts"].items()}
     for row, path in enumerate(listing.paths):
-        own = [[listing.classes[int(b[0])], b[1], b[2], b[3] - b[1], b[4] - b[2]] for b in listing.answers.original(row, (64, 48))]
+        found = listing.answers.original(row, size_of(path))
+        own = [[listing.classes[int(b[0])], b[1], b[2], b[3] - b[1], b[4] - b[2]] for b in found]
         assert own == expected["boxes"][path.name]
     assert sum(map(sum, listing.answers.ignored)) == expected["crowds"] and "1 boxes of crowds" in listing.remarks[0]
     assert len(listing.answers.left_out(0, (64, 48))) == 1
@@ -87,6 +89,17 @@ def test_damaged_fields_are_named(tmp_path, change, said):
     with pytest.raises(DataError, match=said) as caught:
         read_coco(changed(tmp_path, change))
     assert "instances_train.json" in str(caught.value)
+
+
+def test_pictures_of_another_size_than_the_boxes_were_drawn_for(tmp_path):
+    """Also one that its metadata turns, whose boxes were drawn before it was turned"""
+    boxes = read_coco(FILE).answers
+    with pytest.raises(DataError, match=r"picture 1 has 32 x 24 pixels, but its boxes were drawn for 64 x 48"):
+        boxes.original(0, (32, 24))
+    with pytest.raises(DataError, match=r"picture 1 has 48 x 64 pixels, turned as its metadata says, but its boxes were drawn"):
+        boxes.original(0, (48, 64))
+    unsaid = read_coco(changed(tmp_path, lambda record: [image.pop("width") for image in record["images"]])).answers
+    assert len(unsaid.original(0, (32, 24))) == 3
 
 
 @pytest.mark.parametrize("content", [b"{", b"[" * 100_000, b"\xff\xfe", b"null", b'{"images": [], "annotations": []}'])

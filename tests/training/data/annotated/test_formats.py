@@ -6,9 +6,11 @@ import shutil
 import pytest
 from PIL import Image
 
-from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.errors import ArgumentError, DataError, TrainingError
 from onnxgrad.training import Images
+from onnxgrad.training.data import open_data
 from onnxgrad.training.data.annotated.formats import format_at
+from onnxgrad.training.data.fingerprints import check_unchanged, fingerprints_of
 from onnxgrad.training.data.opening import for_validation, open_both, source_at
 from tests.training.data.annotated.sets import NAMES, SETS, boxes
 
@@ -42,6 +44,7 @@ def test_class_folders_and_plain_pictures_are_none(tmp_path):
         (tmp_path / name).mkdir()
         Image.new("RGB", (4, 4)).save(tmp_path / name / "a.png")
     (tmp_path / "settings.json").write_text(json.dumps({"images": 3}))
+    (tmp_path / "conda.yaml").write_text("name: env\n")
     assert format_at(tmp_path) is None and format_at(tmp_path / "cats") is None and format_at(tmp_path / "gone") is None
 
 
@@ -53,6 +56,18 @@ def test_one_of_several_files_of_coco(tmp_path):
     shutil.copy(folder / "instances_train.json", folder / "instances_train_small.json")
     with pytest.raises(DataError, match=r"holds several \.json files"):
         format_at(tmp_path / "coco", "train")
+
+
+def test_answers_in_other_files_are_part_of_the_fingerprint(tmp_path):
+    """A run that is resumed with other boxes is refused, though data.yaml is the same"""
+    shutil.copytree(SETS / "yolo", tmp_path / "yolo")
+    path = tmp_path / "yolo" / "data.yaml"
+    before = fingerprints_of(data=open_data(path, boxes()))
+    assert before == fingerprints_of(data=open_data(path, boxes()))
+    (tmp_path / "yolo" / "labels" / "train" / "001.txt").write_text("1 0.5 0.5 0.25 0.25\n")
+    after = fingerprints_of(data=open_data(path, boxes()))
+    with pytest.raises(TrainingError, match=r"'data\.yaml' \(data\) is not what this run was trained on"):
+        check_unchanged(before, after)
 
 
 def test_validation_reads_its_part():

@@ -76,6 +76,11 @@ def test_damaged_files_are_named(tmp_path, old, new, said):
     assert "2012_000000.xml" in str(caught.value)
 
 
+def test_pictures_of_another_size_than_the_boxes_were_drawn_for():
+    with pytest.raises(DataError, match="but its boxes were drawn for 64 x 48"):
+        read_voc(FOLDER).answers.original(0, (32, 24))
+
+
 def test_a_missing_picture_and_a_listed_file_that_is_gone(tmp_path):
     folder = copied(tmp_path)
     (folder / "JPEGImages" / "2012_000001.jpg").unlink()
