@@ -1,7 +1,7 @@
 """A detector that a file takes one picture at a time for, trained on several: what follows its head is left to the export.
 
-NonMaxSuppression and what chooses boxes stand behind the head, so the loss does not need them. Exporters also write the batch of one
-into the shapes of Reshape.
+NonMaxSuppression and what chooses boxes stand behind the head, so the loss does not need them. Exporters also write the batch of
+one into the shapes of Reshape.
 
 Tests: tests/training/detection/test_batches.py.
 """

@@ -654,7 +654,8 @@ def freeze_decoding(program: Program) -> None:
     """
     for p in fixed_parameters(program):
         p.trainable, p.stop_gradient = False, True
-        program.decisions[p.name] = "table: part of how the detector decodes boxes"
+        p.reason = "part of how the detector decodes boxes"
+        program.decisions[p.name] = f"table: {p.reason}"
 
 
 def _adds_bias(op: Operator, layers: set[int]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import DataError, OnnxGradError
-from onnxgrad.training.data.annotated.answers import Boxes, Listing
+from onnxgrad.training.data.annotated.answers import Boxes, Listing, numbered
 from onnxgrad.training.data.annotated.fields import as_number, as_text, picture_at, read_lines, read_text
 from onnxgrad.training.data.picture_files import images_in
 
@@ -40,10 +40,7 @@ def read_yolo(path: Path, part: str = "train", known: Sequence[str] | None = Non
     record = _read_yaml(path)
     where = path.name
     names = _names(record, where)
-    if known is not None and list(known) != names:
-        raise DataError(
-            f"{where} names the classes {names[:10]}, the training data {list(known)[:10]}. Give the same in one order."
-        )
+    numbers = numbered(names, known, where)
     value = record.get(part)
     entries: list[Any] = value if isinstance(value, list) else [value]
     if not value or not all(isinstance(entry, str) for entry in entries):
@@ -54,7 +51,7 @@ def read_yolo(path: Path, part: str = "train", known: Sequence[str] | None = Non
         paths += _pictures(entry, path, base if isinstance(base, str) else "", f"{where}, {part}")
     if not paths:
         raise DataError(f"{where}, {part}: {entries[0]!r} holds no pictures.")
-    listing = _listed(paths, names)
+    listing = _listed(paths, names, known, numbers)
     other = {"train": "val"}.get(part)
     if other is not None and record.get(other):
         listing.remarks.append(f"{where} names pictures for validation, too: give {where} as validation (--val) to use them.")
@@ -69,14 +66,19 @@ def read_yolo_folder(path: Path, known: Sequence[str] | None = None) -> Listing:
     """
     named = [path / "classes.txt", path / "labels" / "classes.txt"]
     file = next((each for each in named if each.is_file()), None)
-    names = list(known) if known is not None else [] if file is None else [line.strip() for _, line in read_lines(file)]
+    own = [] if file is None else [line.strip() for _, line in read_lines(file)]
+    numbers = numbered(own, known, str(file)) if own else None
+    names = own if own or known is None else list(known)
     paths = sorted(images_in(path / "images"))
     if not paths:
         raise DataError(f"{str(path / 'images')!r} holds no pictures.")
-    return _listed(paths, names)
+    return _listed(paths, names, known, numbers)
 
 
-def _listed(paths: list[Path], names: list[str]) -> Listing:
+def _listed(
+    paths: list[Path], names: list[str], known: Sequence[str] | None = None, numbers: Sequence[int] | None = None
+) -> Listing:
+    """The boxes of pictures, whose classes get the numbers that they have in the training data"""
     boxes = [_boxes_of(path, len(names)) for path in paths]
     largest = int(max((each[:, 0].max() for each in boxes if len(each)), default=-1))
     empty = sum(not len(each) for each in boxes)
@@ -85,6 +87,10 @@ def _listed(paths: list[Path], names: list[str]) -> Listing:
             f"no picture beside {str(paths[0])!r} has a file of boxes: that of images/a.jpg is labels/a.txt. Write them."
         )
     remarks = [f"{empty} of {len(paths)} pictures have no boxes."] if empty else []
+    if known is not None and numbers is not None:
+        for each in boxes:
+            each[:, 0] = np.array(numbers, np.float64)[each[:, 0].astype(np.int64)]
+        names = list(known)
     return Listing(paths, Boxes(boxes, shares=True), names or [str(number) for number in range(largest + 1)], remarks)
 
 

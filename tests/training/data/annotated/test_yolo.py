@@ -74,8 +74,17 @@ def test_outlines_count_as_the_boxes_around_them(tmp_path):
 
 
 def test_other_classes_than_the_training_data_have():
-    with pytest.raises(DataError, match="the training data"):
-        read_yolo(FILE, "val", ["car", "bus", "tree"])
+    with pytest.raises(DataError, match="the class 'tree' is none of the training data: car, bus"):
+        read_yolo(FILE, "val", ["car", "bus"])
+
+
+def test_numbers_are_those_that_the_names_have_in_the_training_data():
+    plain, other = read_yolo(FILE, "val"), read_yolo(FILE, "val", ["tree", "car", "bus", "van"])
+    assert other.classes == ["tree", "car", "bus", "van"]
+    for row in range(len(plain.paths)):
+        boxes, moved = (listing.answers.original(row, (64, 48)) for listing in (plain, other))
+        assert [other.classes[int(kind)] for kind in moved[:, 0]] == [plain.classes[int(kind)] for kind in boxes[:, 0]]
+        np.testing.assert_array_equal(moved[:, 1:], boxes[:, 1:])
 
 
 @pytest.mark.parametrize(
