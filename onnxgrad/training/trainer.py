@@ -107,9 +107,9 @@ class Trainer(TrainingSteps):
             score is compared with zero, and with one half where it comes from Sigmoid), ``top5`` or another number, ``mae``,
             ``mse``. Of all examples together, in evaluation alone: ``precision``, ``recall``, ``f1``, ``iou``, ``dice`` (of class 1
             of two, else the mean over classes that occur), ``mean_iou`` (over all classes that occur), ``auc``,
-            ``average_precision`` (extra ``metrics``), ``rmse``, ``r2``, ``perplexity``; of ``detection`` ``map50`` and ``map``, COCO's mean average precision at an overlap of 0.5, and over
-            0.5 to 0.95, which are reported unless others are named; and of the extra ``metrics`` ``cer``, and ``wer:N`` where the
-            label N stands between words.
+            ``average_precision`` (extra ``metrics``), ``rmse``, ``r2``, ``perplexity``; of ``detection`` ``map50`` and ``map``,
+            COCO's mean average precision at an overlap of 0.5, and over 0.5 to 0.95, which are reported unless others are
+            named; and of the extra ``metrics`` ``cer``, and ``wer:N`` where the label N stands between words.
         clip_norm, clip_value: limit of the global gradient norm, or of each element of a gradient.
         groups: by pattern of parameters what differs for these: ``learning_rate`` as a factor, ``weight_decay``; the first pattern
             that fits counts. ``{"head.*": {"learning_rate": 10}}``.
