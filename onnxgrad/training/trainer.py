@@ -91,8 +91,9 @@ class Trainer(TrainingSteps):
     Args:
         model: path of an .onnx file, its bytes, a message, or a Program without a loss, which the Trainer then appends to.
         loss: a name (``cross_entropy``, ``causal_lm``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
-            ``triplet``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or several that are added up; or
-            ``detection``, for a detector of a kind that is recognised (``onnxgrad info`` says which), with boxes as targets.
+            ``triplet``, ``ctc``, ``focal``, and of masks ``dice`` and ``boundary``), a function ``(output, target) -> Variable``, a
+            ``Term``, or several that are added up; or ``detection``, for a detector of a kind that is recognised (``onnxgrad info``
+            says which), with boxes as targets.
         target: name of the data column with the targets, for a loss given by name or function; None for ``target``, and for
             ``labels`` of ``causal_lm``, which are the tokens themselves where the data lacks them; for ``boxes`` of ``detection``,
             float32 [batch, objects, 5]: class, left, top, right, bottom in pixels of the model's input, filled up by classes of -1.
@@ -108,10 +109,10 @@ class Trainer(TrainingSteps):
         metrics: names or functions ``(output, target) -> values`` of the first term. Means over examples: ``accuracy`` (a single
             score is compared with zero, and with one half where it comes from Sigmoid), ``top5`` or another number, ``mae``,
             ``mse``. Of all examples together, in evaluation alone: ``precision``, ``recall``, ``f1``, ``iou``, ``dice`` (of class 1
-            of two, else the mean over classes that occur), ``auc``, ``average_precision`` (extra ``metrics``), ``rmse``, ``r2``,
-            ``perplexity``; of ``detection`` ``map50`` and ``map``, COCO's mean average precision at an overlap of 0.5, and over
-            0.5 to 0.95, which are reported unless others are named; and of the extra ``metrics`` ``cer``, and ``wer:N`` where the
-            label N stands between words.
+            of two, else the mean over classes that occur), ``mean_iou`` (over all classes that occur), ``auc``,
+            ``average_precision`` (extra ``metrics``), ``rmse``, ``r2``, ``perplexity``; of ``detection`` ``map50`` and ``map``,
+            COCO's mean average precision at an overlap of 0.5, and over 0.5 to 0.95, which are reported unless others are
+            named; and of the extra ``metrics`` ``cer``, and ``wer:N`` where the label N stands between words.
         clip_norm, clip_value: limit of the global gradient norm, or of each element of a gradient.
         groups: by pattern of parameters what differs for these: ``learning_rate`` as a factor, ``weight_decay``; the first pattern
             that fits counts. ``{"head.*": {"learning_rate": 10}}``.

@@ -301,7 +301,18 @@ def signed_distances(labels: Array, classes: int) -> Array:
 
 
 def _distances(mask: Array) -> Array:
-    """Euclidean distance of each pixel from the nearest one of a mask that is not empty: along columns, then along rows"""
+    """Euclidean distance of each pixel from the nearest one of a mask that is not empty; by scipy, which is faster, where it is
+
+    Else along columns, then along rows.
+    """
+    try:
+        from scipy.ndimage import distance_transform_edt
+    except ImportError:
+        return _distances_by_rows(mask)
+    return np.asarray(distance_transform_edt(~mask))
+
+
+def _distances_by_rows(mask: Array) -> Array:
     height, width = mask.shape
     rows = np.arange(height, dtype=np.float64)[:, None]
     above = np.maximum.accumulate(np.where(mask, rows, -np.inf), axis=0)

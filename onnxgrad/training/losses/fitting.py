@@ -37,13 +37,13 @@ def fitting_losses(y: Variable, program: Program) -> list[str]:
     last = y.dims[-1] if y.dims else None
     takes_tokens = any(v.name == TOKENS for v in program.inputs)
     if activation == "Sigmoid":
-        return ["bce_with_logits"]
+        return ["bce_with_logits", "focal", *(["dice"] if y.rank == 4 else [])]
     if activation:
-        return ["ctc", "cross_entropy", "kl"] if y.rank == 3 else ["cross_entropy", "kl"]
+        return [*(["ctc"] if y.rank == 3 else []), "cross_entropy", *(["dice"] if y.rank == 4 else []), "kl"]
     if y.rank == 1 or last == 1:
         return [*_NUMBERS, "bce_with_logits"]
     if y.rank == 2:
         return ["cross_entropy", "bce_with_logits", *_NUMBERS, "cosine", "triplet", "kl"]
     if y.rank == 3:
         return [*(["causal_lm"] if takes_tokens else []), "cross_entropy", "ctc", *_NUMBERS]
-    return ["cross_entropy", "bce_with_logits", *_NUMBERS]
+    return ["cross_entropy", "bce_with_logits", "dice", *_NUMBERS]

@@ -93,7 +93,7 @@ def judge_detections(trainer: Trainer, data: Any, batch_size: int) -> dict[str, 
     table = [[_name(k, names), int(counts[k]), half[k], whole[k]] for k in whole]
     return {
         "count": count,
-        "said": f"predicted for true; dashed boxes are the true ones; predictions from a probability of {_LEAST} on count here",
+        "said": f"dashed boxes are the true ones; predictions from a probability of {_LEAST} on are shown",
         "table": {"title": "Average precision", "head": ["class", "objects", "map50", "map"], "rows": table},
         **ends.entries("boxes", lambda shown: _with_boxes(shown, names), lambda rows: _counted(rows, names)),
     }
@@ -164,7 +164,7 @@ def judge_masks(trainer: Trainer, data: Any, batch_size: int) -> dict[str, Any]:
     table = [[_name(k, labels), share] for k, share in all_pairs.shares().items()]
     return {
         "count": count,
-        "said": "classes and their shares of the picture, predicted for true",
+        "said": "classes and their shares of the picture",
         "table": {"title": "Intersection over union", "head": ["class", "iou"], "rows": table},
         **ends.entries(
             "masks", lambda shown: _with_masks(shown, names, background), lambda masks: _shares(masks, names, background)

@@ -2,6 +2,9 @@
 
 import json
 import math
+import sys
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,8 @@ import onnxgrad as og
 from onnxgrad import static
 from onnxgrad.core.interop.onnx_export import to_onnx
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.distributed import run_local
+from onnxgrad.distributed.environment import using
 from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.testing import evaluate
 from onnxgrad.training import Term, Trainer
@@ -28,6 +33,7 @@ from onnxgrad.training.losses.detection import (
     varifocal_loss,
 )
 
+BUILDING = threading.Lock()
 RNG = np.random.default_rng(7)
 RECORDED = json.loads((Path(__file__).parents[2] / "data" / "detection.json").read_text())
 
@@ -258,7 +264,10 @@ def test_dice_of_a_class_that_is_neither_there_nor_predicted_is_0():
     assert value == 0 and np.isfinite(gradient).all()
 
 
-def test_signed_distances_are_those_by_brute_force():
+@pytest.mark.parametrize("scipy", [True, False])
+def test_signed_distances_are_those_by_brute_force(scipy, monkeypatch):
+    if not scipy:
+        monkeypatch.setitem(sys.modules, "scipy.ndimage", None)
     labels = RNG.integers(0, 3, (3, 7, 9))
     labels[0, :2] = -100
     labels[1], labels[2, 3:, 4:] = 1, 2
@@ -386,6 +395,29 @@ def test_micro_batches_make_the_update_of_the_whole_batch(kind):
     for name, value in weights[0].items():
         np.testing.assert_allclose(weights[1][name], value, rtol=2e-5, atol=1e-6)
         assert np.abs(value - start[name]).max() > 1e-4
+
+
+@pytest.mark.parametrize("kind", list(detector_terms()))
+def test_ranks_make_the_update_of_the_whole_batch(kind):
+    """Of three ranks with two pictures each, one at least has pictures of nothing alone"""
+    batch = uneven_batch(np.random.default_rng(8))
+    for name in ("scores", "map_"):
+        batch[name][:2], batch[name][4:] = 0, 0
+
+    def trained(transport=None):
+        with nullcontext() if transport is None else using(transport):
+            with BUILDING:
+                options = {"optimizer": "sgd", "learning_rate": 0.1, "threads": 1, "distributed": transport is not None}
+                trainer = Trainer(head(), loss=detector_terms()[kind], **options)
+            columns = {name: batch[name] for name in trainer.columns}
+            history = trainer.fit(columns, 2, batch_size=6, verbose=False)
+            return history[-1]["loss"], {p.name: p.get_value() for p in trainer.trained}
+
+    loss, weights = trained()
+    for rank_loss, rank_weights in run_local(3, trained, 60):
+        assert rank_loss == pytest.approx(loss, rel=1e-4)
+        for name, value in weights.items():
+            np.testing.assert_allclose(rank_weights[name], value, rtol=5e-5, atol=2e-6)
 
 
 # By name -------------------------------------------------------------------------------------------------------------
