@@ -20,8 +20,8 @@ from onnxgrad.cli.common import print_json
 from onnxgrad.cli.data import add_data, data_named, judged_settings, resolve_paths
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.detection.objective import DETECTION
 from onnxgrad.training.data.record import DataRecord
+from onnxgrad.training.detection.objective import DETECTION
 from onnxgrad.training.losses.formulas import LOSSES
 from onnxgrad.training.losses.terms import Term
 from onnxgrad.training.trainer import Trainer
