@@ -24,6 +24,7 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.annotated.answers import IGNORED
 from onnxgrad.training.data.derived_inputs import DerivedInputs, read_by_loss
 from onnxgrad.training.data.feed import check_labels, checked_batch, ignoring, output_shapes
+from onnxgrad.training.data.record import record_of
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.detection.objective import ASSIGNED, DetectionLoss
@@ -227,8 +228,9 @@ def spec_before_loss(inference: Program, terms: Sequence[Term]) -> DataSpec:
     targets = target_columns(terms)
     optional = [*derived, *(term.target for term in terms if term.loss == "causal_lm")]
     names = [name for name in [*(v.name for v in inputs), *targets] if name not in optional]
-    spelled = [term.target for term in terms if term.loss == "ctc"]
-    return DataSpec(names, {v.name: v for v in inputs}, targets, optional, inference, spelled=spelled)
+    losses = {term.target: term.loss for term in reversed(terms) if isinstance(term.loss, str)}
+    variables = {v.name: v for v in inputs}
+    return DataSpec(names, variables, targets, optional, inference, losses=losses, record=record_of(inference))
 
 
 def _terms_in_evaluation(evaluation: Program, loss: str) -> tuple[list[LossTerm], list[str]]:
