@@ -88,7 +88,7 @@ def test_info_says_what_a_file_is(tmp_path):
 
 def test_a_segmenter_trains_before_its_argmax(folder, tmp_path):
     said = command(
-        *("train", file("segmenter_argmax"), "--data", folder / "masks" / "train", "--val", folder / "masks" / "val"),
+        *("train", file("segmenter_argmax"), "--explain", "--data", folder / "masks" / "train", "--val", folder / "masks" / "val"),
         *("--image-mean", 0, "--image-std", 1, "--epochs", 1, "--batch-size", 16, "--out", tmp_path / "run"),
     )
     assert "the loss uses the scores before it" in said
@@ -100,7 +100,17 @@ def test_a_segmenter_trains_before_its_argmax(folder, tmp_path):
 
 def test_a_detector_of_text_trains_on_label_files(folder, tmp_path):
     said = command(
-        *("train", file("text_map"), "--data", folder / "lines" / "train" / "Label.txt", "--image-mean", 0, "--image-std", 1),
+        *(
+            "train",
+            file("text_map"),
+            "--explain",
+            "--data",
+            folder / "lines" / "train" / "Label.txt",
+            "--image-mean",
+            0,
+            "--image-std",
+            1,
+        ),
         *("--val", folder / "lines" / "val" / "Label.txt", "--task", "detect", "--epochs", 1, "--out", tmp_path / "run"),
     )
     assert "like DBNet" in said
