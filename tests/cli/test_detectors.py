@@ -39,18 +39,8 @@ def precision_of(path):
 def test_a_detector_learns_a_class_that_its_data_has(folder, tmp_path):
     before = precision_of(file("distributed_nms"))
     said = command(
-        *(
-            "train",
-            file("distributed_nms"),
-            "--data",
-            folder / "shapes",
-            "--val",
-            folder / "shapes",
-            "--epochs",
-            6,
-            "--batch-size",
-            8,
-        ),
+        *("train", file("distributed_nms"), "--data", folder / "shapes", "--val", folder / "shapes", "--explain"),
+        *("--epochs", 6, "--batch-size", 8),
         *("--lr", 3e-3, "--out", tmp_path / "run"),
     )
     assert "like YOLOv8" in said
