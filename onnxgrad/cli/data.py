@@ -9,6 +9,7 @@ from typing import Any
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data import Images, Shuffled, Table, Texts, open_data
+from onnxgrad.training.data.annotated.formats import PARTS
 from onnxgrad.training.data.kinds.text import TextColumn
 from onnxgrad.training.data.opening import source_at
 from onnxgrad.training.data.record import DataRecord
@@ -16,12 +17,20 @@ from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS
 from onnxgrad.training.data.text import Text
+from onnxgrad.training.data.views import FITS
 
 __all__ = ["PATHS", "add_data", "data_named", "judged_settings", "opened_inputs", "resolve_paths"]
 
-PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters")
-_IMAGES = ("image_size", "image_mean", "image_std", "image_order", "image_white", "flip", "crop", "color")
-_RECORDED = ("image_size", "image_mean", "image_std", "image_order", "image_white", "columns", "fill", "max_length")
+PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters", "colours")
+_CHANGES = ("flip", "crop", "color", "scale", "translate")
+_IMAGES = (
+    *("image_size", "image_mean", "image_std", "image_order", "image_white", "image_fit", "part", "colours"),
+    *_CHANGES,
+)
+_RECORDED = (
+    *("image_size", "image_mean", "image_std", "image_order", "image_white", "image_fit", "colours"),
+    *("columns", "fill", "max_length"),
+)
 """Settings whose effect is in the record of the data."""
 
 
@@ -30,6 +39,7 @@ def add_data(group: Any, validation: bool = True) -> None:
         "--data",
         metavar="PATH",
         help="data: .npz, .npy, .csv, .tsv, .parquet; a folder with one of images for each class, or a .csv of paths and labels; "
+        "boxes (COCO .json, YOLO data.yaml, VOC folder, .csv), masks (images/ and masks/), regions of text (gt_*.txt, Label.txt); "
         "text, chats or numbers (.jsonl, .txt); FILE.py[:FUNCTION] that yields batches",
     )
     if validation:
@@ -37,11 +47,23 @@ def add_data(group: Any, validation: bool = True) -> None:
         group.add_argument("--flip", action="store_true", help="mirror half of the images in training")
         group.add_argument("--crop", action="store_true", help="crop images at random in training")
         group.add_argument("--color", type=float, default=0.0, metavar="X", help="change colours in training, by up to 1 +- X")
+        group.add_argument("--scale", type=float, default=0.0, metavar="X", help="scale images in training, by up to 1 +- X")
+        group.add_argument(
+            "--translate", type=float, default=0.0, metavar="X", help="move images in training, by up to X of the size"
+        )
         group.add_argument("--buffer", type=int, metavar="N", help="mix N examples of data that is read or yielded piece by piece")
     group.add_argument("--image-size", metavar="HxW", help="height and width of images, where the model leaves them open")
     group.add_argument("--image-mean", type=float, nargs="+", metavar="M", help="mean of values from 0 to 1, of each channel")
     group.add_argument("--image-std", type=float, nargs="+", metavar="S", help="standard deviation of the same")
     group.add_argument("--image-order", choices=("rgb", "bgr"), help="order of the channels (default: what the model's file tells)")
+    group.add_argument(
+        "--image-fit",
+        choices=FITS,
+        help="how images of another size get into the model's: stretched, with bars on both sides, or on the right and below "
+        "(default: letterbox with boxes, else stretch)",
+    )
+    group.add_argument("--part", choices=PARTS, help="part of data that holds several (default: train; of --val and evaluate val)")
+    group.add_argument("--colours", metavar="FILE.csv", help="name,red,green,blue of the classes of masks in colours")
     group.add_argument("--image-white", type=float, metavar="V", help="value of white in images of over 8 bits (default 65535)")
     group.add_argument(
         "--columns",
@@ -96,9 +118,14 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
             std=settings.get("image_std"),
             order=settings.get("image_order"),
             white=settings.get("image_white"),
+            fit=settings.get("image_fit"),
+            part=settings.get("part") if is_training else None,
+            colours=settings.get("colours"),
             flip=is_training and bool(settings.get("flip")),
             crop=is_training and bool(settings.get("crop")),
             color=(settings.get("color") or 0.0) if is_training else 0.0,
+            scale=(settings.get("scale") or 0.0) if is_training else 0.0,
+            translate=(settings.get("translate") or 0.0) if is_training else 0.0,
             **of_tables,
         )
     if image_options and name == "data":
@@ -138,7 +165,7 @@ def judged_settings(settings: dict[str, Any], options: dict[str, Any], record: D
     known = {name: value for name, value in settings.items() if not (record.columns and name in _RECORDED)}
     unset = dict.fromkeys(_RECORDED)
     said = {name: options[name] for name in (*settings, *_RECORDED, "decimal") if options.get(name) not in (None, [])}
-    return {**unset, **known, **said, "flip": False, "crop": False, "color": 0.0}
+    return {**unset, **known, **said, **dict.fromkeys(_CHANGES, 0)}
 
 
 def _has_labels(path: Path, settings: dict[str, Any]) -> bool:

@@ -21,6 +21,7 @@ from onnxgrad.cli.data import add_data, data_named, judged_settings, resolve_pat
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.record import DataRecord
+from onnxgrad.training.detection.objective import DETECTION
 from onnxgrad.training.losses.formulas import LOSSES
 from onnxgrad.training.losses.terms import Term
 from onnxgrad.training.trainer import Trainer
@@ -28,7 +29,7 @@ from onnxgrad.training.trainer import Trainer
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="folder of a run of onnxgrad train, or path of an .onnx file")
-    parser.add_argument("--loss", choices=sorted(LOSSES), help="of an .onnx file: the loss")
+    parser.add_argument("--loss", choices=sorted([*LOSSES, DETECTION]), help="of an .onnx file: the loss")
     parser.add_argument("--output", metavar="OUTPUT", help="of an .onnx file: the output that loss and metrics read")
     parser.add_argument("--target", help="of an .onnx file: column with the targets")
     parser.add_argument("--metric", nargs="+", metavar="NAME", help="metrics, as for train (default: those of the run)")
@@ -55,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
     elif options.loss is None:
         raise ArgumentError("evaluate needs --loss for an .onnx file. See onnxgrad evaluate --help.")
     else:
-        trainer = Trainer(options.model, loss=Term(options.loss, options.output, options.target), metrics=options.metric or ())
+        term = None if options.loss == DETECTION else Term(options.loss, options.output, options.target)
+        trainer = Trainer(options.model, loss=term or "detection", target=options.target, metrics=options.metric or ())
         if options.ignore_record:
             trainer.take_record(DataRecord())
     opened = trainer.opened(data_named(arguments, "data", trainer.terms[0].target, trainer.record))

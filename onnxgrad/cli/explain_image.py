@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         size = None if options.image_size is None else _size(options.image_size)
         given = (size, options.image_mean, options.image_std, options.image_order)
         name, how, note = preparation_of(program, [image], *given, recorded)
-        small = image.resize(how.size[::-1], 2)
+        small = how.resized(image)
         feeds = {name: how.array(small)[None]}
         attributions: dict[str, Attribution] = {}
         for method in options.method:

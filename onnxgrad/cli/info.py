@@ -24,6 +24,9 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ModelError
 from onnxgrad.training.data.derived_inputs import read_by_loss
 from onnxgrad.training.data.record import record_of
+from onnxgrad.training.detection.classes import class_names
+from onnxgrad.training.detection.heads import DetectorHead, MapHead, freeze_decoding, recognise_head
+from onnxgrad.training.detection.objective import DETECTION
 from onnxgrad.training.losses.fitting import fitting_losses
 from onnxgrad.training.surgery.batch_norm import has_statistics
 from onnxgrad.training.surgery.ties import find_ties
@@ -50,6 +53,8 @@ def run(options: argparse.Namespace) -> int:
 
 def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
     """All that ``info`` knows, as plain values."""
+    freeze_decoding(program)
+    head = recognise_head(program)
     weights = [_weight(p) for p in program.parameters]
     names = {p.name for p in program.parameters}
     fixed = {name: text.partition(": ")[2] for name, text in program.decisions.items() if name not in names}
@@ -58,7 +63,8 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
         "producer": " ".join(filter(None, program.producer)),
         "opset": {domain or "ai.onnx": version for domain, version in program.opset_imports},
         "inputs": [{"name": v.name, "type": shape_text(v)} for v in program.inputs],
-        "outputs": [{"name": v.name, "type": shape_text(v), "losses": fitting_losses(v, program)} for v in program.outputs],
+        "head": _head(program, head),
+        "outputs": [{"name": v.name, "type": shape_text(v), "losses": _losses(v, program, head)} for v in program.outputs],
         "data": _recorded(program),
         "operators": len(operators),
         "parameters": {
@@ -84,6 +90,25 @@ def _recorded(program: Program) -> dict[str, Any]:
         return {name: column.as_json() for name, column in record_of(program).columns.items()}
     except ModelError:
         return {"": {"kind": "a damaged record (--ignore-record)"}}
+
+
+def _losses(v: Variable, program: Program, head: DetectorHead | MapHead | None) -> list[str]:
+    """The losses that fit an output: a detector has one for all of its outputs"""
+    if isinstance(head, DetectorHead):
+        return [DETECTION]
+    return [*fitting_losses(v, program), *([DETECTION] if head is not None and head.is_text_map else [])]
+
+
+def _head(program: Program, head: DetectorHead | MapHead | None) -> dict[str, Any] | None:
+    """What the outputs together are recognised as"""
+    if head is None:
+        return None
+    if isinstance(head, MapHead):
+        masks = "cross_entropy of masks" if (head.channels or 2) > 1 else "bce_with_logits of masks"
+        return {"is": head.description, "loss": f"detection of text regions, or {masks}" if head.is_text_map else masks}
+    names = class_names(program)
+    known = {} if names is None else {"classes": names}
+    return {"is": head.description, "loss": f"detection: {head.loss_terms}", **known}
 
 
 def _hints(operators: list[Any]) -> list[str]:
@@ -152,6 +177,9 @@ def _print(facts: dict[str, Any], everything: bool) -> None:
     for name, column in facts["data"].items():
         known = ", ".join(f"{field} {_short(value)}" for field, value in column.items() if field != "kind")
         print(f"data    {name}: {column['kind']}{f' ({known})' if known else ''}")
+    if facts["head"] is not None:
+        print(f"this is {facts['head']['is']}")
+        print(f"  its loss: {facts['head']['loss']}")
     parameters = facts["parameters"]
     print(
         f"{parameters['elements']:,} parameters in {parameters['count']} tensors ({parameters['trainable']} trainable), "

@@ -1,10 +1,12 @@
-"""Write what a model says of data, as numbers of each example, to a .csv or .npz file.
+"""Write what a model says of data, as numbers of each example, to a .csv or .npz file, or masks to a folder of pictures.
 
-Of a run, the best checkpoint answers, and names of classes that the training data had are written beside their scores.
+Of a run, the best checkpoint answers, and names of classes and labels that the training data had are written beside their scores.
+Masks have the size of their pictures.
 
 examples:
   onnxgrad predict run/ --data new_photos/ --out said.csv
   onnxgrad predict m.onnx --data new.csv --out said.npz
+  onnxgrad predict run/ --data new_pictures/ --out masks/
 """
 
 # Tests: tests/cli/test_commands.py.
@@ -23,19 +25,25 @@ from onnxgrad.cli.common import print_json, print_notes
 from onnxgrad.cli.data import add_data, data_named, judged_settings, resolve_paths
 from onnxgrad.cli.evaluate import run_of
 from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import write_whole, writing
+from onnxgrad.training.data.annotated.writing import labels_in, mask_classes, write_masks
 from onnxgrad.training.data.columns import TARGETS
+from onnxgrad.training.data.kinds.labels import LabelsColumn
 from onnxgrad.training.data.record import DataRecord, record_of, set_record
+from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.evaluation import opened_inputs, predicted
+from onnxgrad.training.surgery.activations import activation_before
 
 _WIDEST = 10_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", help="folder of a run of onnxgrad train, or path of an .onnx file")
-    parser.add_argument("--out", required=True, metavar="FILE", help="file to write: .csv or .npz")
+    parser.add_argument("--out", required=True, metavar="FILE", help="file to write: .csv or .npz; a folder for masks")
     parser.add_argument("--checkpoint", default="best", help="of a run: best (default), last, or the path of a checkpoint")
     parser.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -44,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     out = Path(options.out)
-    if out.suffix not in (".csv", ".npz"):
-        raise ArgumentError(f"--out is a .csv or .npz file, not {options.out!r}.")
+    if out.suffix not in (".csv", ".npz", ""):
+        raise ArgumentError(f"--out is a .csv or .npz file, or a folder for masks, not {options.out!r}.")
     if options.data is None:
         raise ArgumentError("predict needs --data. See onnxgrad predict --help.")
     if options.batch_size < 1:
@@ -56,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         trainer, settings = run_of(options.model, options.checkpoint)
         if options.ignore_record:
             trainer.take_record(DataRecord())
-        record = trainer.record
+        program, record = trainer.inference, trainer.record
         data = data_named(judged_settings(settings, arguments, record), "data", record=record)
         opened = trainer.opened(data, inputs_alone=True)
         outputs = trainer.predict(opened, batch_size=options.batch_size)
@@ -67,10 +75,12 @@ def run(options: argparse.Namespace) -> int:
         record = record_of(program)
         opened = opened_inputs(program, data_named(arguments, "data", record=record), beside=[*TARGETS, *record.columns])
         outputs = predicted(Executor(), program, opened, options.batch_size, beside=TARGETS)
-    classes = list(next(iter(record.classes.values()), []))
     if not options.json:
         print_notes(opened.remarks, everything=True)
-    write_answers(out, outputs, classes)
+    if out.suffix:
+        write_answers(out, outputs, record, {v.name: threshold_of(v) for v in program.outputs})
+    else:
+        _write_masks(out, program, outputs, opened)
     count = len(next(iter(outputs.values())))
     shapes = {name: list(array.shape) for name, array in outputs.items()}
     if options.json:
@@ -80,8 +90,22 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def write_answers(path: Path, outputs: dict[str, Any], classes: list[str]) -> None:
-    """Outputs as a table, or as arrays.
+def _write_masks(folder: Path, program: Program, outputs: dict[str, Any], rows: Rows | Stream) -> None:
+    """The masks of the first output that has some"""
+    v = next((v for v in program.outputs if outputs[v.name].ndim == 4 or (outputs[v.name].ndim == 3 and not v.is_float)), None)
+    if v is None or not isinstance(rows, Rows):
+        shapes = {name: list(array.shape) for name, array in outputs.items()}
+        raise ArgumentError(f"the outputs {shapes} are no masks of pictures, which a folder is for. Write a .csv or .npz file.")
+    write_masks(folder, mask_classes(outputs[v.name], threshold_of(v)), rows)
+
+
+def threshold_of(output: Variable) -> float:
+    """What a score is compared with: one half where it is a probability, else 0"""
+    return 0.5 if activation_before(output, ("Sigmoid", "HardSigmoid"))[0] is not None else 0.0
+
+
+def write_answers(path: Path, outputs: dict[str, Any], record: DataRecord, thresholds: dict[str, float]) -> None:
+    """Outputs as a table, or as arrays; with the names of classes and labels that the record has.
 
     Raises:
         ArgumentError: if a table would have too many columns, or outputs have unequal numbers of rows.
@@ -91,6 +115,8 @@ def write_answers(path: Path, outputs: dict[str, Any], classes: list[str]) -> No
             np.savez(file, **outputs)
         return
     columns: dict[str, Any] = {}
+    labels = {name for name, column in record.columns.items() if isinstance(column, LabelsColumn)}
+    target, classes = next(iter(record.classes.items()), ("", []))
     rows = {len(array) for array in outputs.values()}
     for name, array in outputs.items():
         flat = np.asarray(array).reshape(len(array), -1)
@@ -99,7 +125,9 @@ def write_answers(path: Path, outputs: dict[str, Any], classes: list[str]) -> No
         if flat.shape[1] == 1:
             columns[name] = flat[:, 0]
             continue
-        if array.ndim == 2 and len(classes) == flat.shape[1]:
+        if array.ndim == 2 and len(classes) == flat.shape[1] and target in labels:
+            columns[f"{name}.labels"] = labels_in(flat, classes, thresholds[name])
+        elif array.ndim == 2 and len(classes) == flat.shape[1]:
             columns[f"{name}.class"] = [classes[i] for i in flat.argmax(axis=1)]
         columns.update({f"{name}.{i}": flat[:, i] for i in range(flat.shape[1])})
     text = io.StringIO()

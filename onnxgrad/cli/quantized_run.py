@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from onnxgrad.cli.settings import data_of, loss_terms, make_trainer
+from onnxgrad.cli.settings import data_of, make_trainer, target_columns
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import make_folder, read_whole
@@ -32,9 +32,10 @@ def begin(settings: dict[str, Any], folder: str) -> None:
     """
     if settings["val"] is None:
         raise ArgumentError("--qat compares on validation data. Give --val, such as 0.1.")
-    for name in ("lora", "head", "head_at", "dropout", "quantized", "untie", "tie"):
-        if settings[name]:
-            raise ArgumentError(f"--qat and --{name.replace('_', '-')} do not go together. Leave one out.")
+    for name in ("lora", "head", "head_at", "dropout", "quantized", "untie", "tie", "detector_classes"):
+        if settings.get(name):
+            option = {"detector_classes": "classes"}.get(name, name.replace("_", "-"))
+            raise ArgumentError(f"--qat and --{option} do not go together. Leave one out.")
     if (Path(folder) / LAST).exists():
         raise ArgumentError(f"{folder!r} holds a run already. Resume it, or choose another folder.")
     trainer = make_trainer({**settings, "qat": None}, None)
@@ -43,7 +44,7 @@ def begin(settings: dict[str, Any], folder: str) -> None:
     before = trainer.evaluate(held_out, batch_size=settings["batch_size"])
     make_folder(Path(folder))
     path = Path(folder) / MODEL
-    targets = [term.target for term in loss_terms(settings)]
+    targets = target_columns(settings)
     model = from_onnx(settings["model"], expand=settings["expand"])
     set_record(model, trainer.record)  # of a file without BatchNormalization values and colours would be guessed otherwise
     quantize(model, path, data_of({**settings, "flip": False, "crop": False, "color": 0.0}, "data"), beside=targets)

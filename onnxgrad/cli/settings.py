@@ -27,16 +27,32 @@ from onnxgrad.training.data.characters import KEY
 from onnxgrad.training.data.kinds.words import WordsColumn
 from onnxgrad.training.data.record import DataRecord, record_in, set_record
 from onnxgrad.training.data.rows import Rows
+from onnxgrad.training.detection.classes import set_classes
+from onnxgrad.training.detection.heads import DetectorHead, recognise_head
+from onnxgrad.training.detection.objective import BOXES, DETECTION
 from onnxgrad.training.losses.distillation import Distillation
-from onnxgrad.training.losses.terms import Term
+from onnxgrad.training.losses.terms import Term, output_of
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder, write_atomically
+from onnxgrad.training.surgery.activations import argmax_before
 from onnxgrad.training.surgery.batch_norm import MODES, has_statistics, insert_batch_norm
 from onnxgrad.training.surgery.heads import insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora
 from onnxgrad.training.surgery.ties import tie, untie
+from onnxgrad.training.tasks import held_by, plan_task, task_line
 from onnxgrad.training.trainer import Trainer
 
-__all__ = ["LARGE", "MANY", "checkpoint_of", "data_of", "loss_terms", "make_trainer", "read_settings", "write_settings"]
+__all__ = [
+    "LARGE",
+    "MANY",
+    "checkpoint_of",
+    "choose_task",
+    "data_of",
+    "loss_terms",
+    "make_trainer",
+    "read_settings",
+    "target_columns",
+    "write_settings",
+]
 
 MODEL = "model.onnx"
 MANY, LARGE = 10_000, 16
@@ -94,6 +110,7 @@ def _are_classes(value: Any) -> bool:
 
 _TEXTS = (
     "model", "expand", "device", "precision", "amp", "memory", "data", "image_size", "image_order", "tokenizer", "fill",
+    "image_fit", "part", "colours", "task",
     "decimal", "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
     "quantized", "frozen", "qat", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
 )  # fmt: skip
@@ -104,13 +121,14 @@ _WHOLE = (
 )  # fmt: skip
 _NUMBERS = (
     "image_white", "color", "label_smoothing", "lr", "weight_decay", "clip_norm", "clip_value", "loss_scale", "temperature",
-    "distill", "ema", "dropout",
+    "distill", "ema", "dropout", "scale", "translate",
 )  # fmt: skip
 _SWITCHES = (
     "ignore_record", "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
 )  # fmt: skip
 _LISTS = (
     "columns", "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
+    "detector_classes",
 )  # fmt: skip
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
     (_TEXTS, _is_text),
@@ -182,6 +200,8 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         untie(program, name)
     for kept, replaced in settings["tie"]:
         tie(program, kept, replaced)
+    if settings.get("detector_classes"):
+        set_classes(program, settings["detector_classes"], seed=settings["seed"])
     if settings["head"] is not None:
         replace_head(program, settings["head_at"], settings["head"], seed=settings["seed"])
     mode, after = _batch_norm(settings, program, folder)
@@ -203,7 +223,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         to_mixed_precision(program, "bfloat16")
     return Trainer(
         program,
-        loss=loss_terms(settings),
+        loss="detection" if settings["loss"] == DETECTION else loss_terms(settings),
         target=settings["target"],
         optimizer=settings["optimizer"],
         learning_rate=settings["lr"],
@@ -243,6 +263,32 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     )
 
 
+def choose_task(settings: dict[str, Any]) -> str | None:
+    """Let data and model say the task where no loss is named: the settings get it, its loss and its metrics.
+
+    Returns:
+        A line that says so; None where a loss is named.
+
+    Raises:
+        ArgumentError: if they do not say it, or do not fit each other.
+    """
+    if settings.get("loss") or settings.get("term"):
+        return None
+    program = from_onnx(_model_path(settings, None), expand=settings["expand"])
+    if settings["head"] is not None:
+        replace_head(program, settings["head_at"], settings["head"])
+    data = settings["data"] if settings.get("tokenizer") is None else None
+    output = output_of(program, settings["of"], [])
+    argmax = argmax_before(output)
+    scores = output if argmax is None or argmax.inputs[0] is None else argmax.inputs[0]
+    held, task = held_by(data, settings["target"]), settings.get("task")
+    if held is None and task is None and isinstance(recognise_head(program), DetectorHead):
+        task = "detect"
+    plan = plan_task(held, scores, task)
+    settings.update(task=plan.task, loss=plan.loss, metric=settings["metric"] or plan.metrics)
+    return task_line(plan)
+
+
 def set_known_record(settings: dict[str, Any], program: Program, folder: str | None) -> None:
     """Put the record of a run into its program, for which older runs noted classes alone, or take out what is to be ignored"""
     if settings.get("ignore_record"):
@@ -265,7 +311,14 @@ def _characters(path: Path) -> str:
 
 def data_of(settings: dict[str, Any], name: str, record: DataRecord | None = None) -> Any:
     """The data or validation data of a run; ``record`` is of data that the model was trained with before."""
-    return data_named(settings, name, (loss_terms(settings)[0]).target, record)
+    return data_named(settings, name, target_columns(settings)[0], record)
+
+
+def target_columns(settings: dict[str, Any]) -> list[str]:
+    """The columns of the data that the loss reads besides the inputs."""
+    if settings["loss"] == DETECTION:
+        return [settings["target"] or BOXES]
+    return [term.target for term in loss_terms(settings)]
 
 
 def _batch_norm(
@@ -289,7 +342,7 @@ def _default_mode(settings: dict[str, Any], program: Program) -> Literal["frozen
         return "train"
     if settings.get("tokenizer") is not None:
         return "frozen"
-    columns = opened_inputs(settings, program, [term.target for term in loss_terms(settings)])
+    columns = opened_inputs(settings, program, target_columns(settings))
     many = isinstance(columns, Rows) and len(columns) >= MANY and settings["batch_size"] >= LARGE
     return "train" if many else "frozen"
 
@@ -302,7 +355,7 @@ def _sizes(program: Program, settings: dict[str, Any]) -> dict[str, int]:
 
 def _sample(settings: dict[str, Any], program: Program) -> Any:
     """The first examples of the data, for statistics"""
-    rows = opened_inputs(settings, program, [term.target for term in loss_terms(settings)])
+    rows = opened_inputs(settings, program, target_columns(settings))
     if isinstance(rows, Rows):
         return rows.take(np.arange(min(len(rows), _EXAMPLES)))
     return list(itertools.islice(rows.batches(settings["batch_size"], shuffle=False), _EXAMPLES // settings["batch_size"] + 1))

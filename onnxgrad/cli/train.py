@@ -6,6 +6,8 @@ examples:
   onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
   onnxgrad train m.onnx --data train.npz --val val.npz --target y --loss cross_entropy --optimizer adamw --lr 1e-3
       --schedule cosine --epochs 5 --batch-size 64 --metric accuracy --patience 3 --train 'head.*' --out run/
+  onnxgrad train m.onnx --data photos/ --val 0.1 --out run/
+  onnxgrad train m.onnx --data pictures/ --val 0.2 --task segment --flip --out run/
   onnxgrad train m.onnx --data photos/ --val 0.1 --flip --loss cross_entropy --metric accuracy --out run/
   onnxgrad train m.onnx --data measured.csv --val 0.2 --target price --loss mse --out run/
   onnxgrad train m.onnx --data train.npz --target y --loss mse --lora 8 --out run/
@@ -14,6 +16,7 @@ examples:
       --max-length 256 --batch-size 4 --out run/
   onnxgrad train m.onnx --data photos/ --val 0.1 --loss cross_entropy --metric accuracy --teacher big.onnx --out run/
   onnxgrad train m.onnx --data photos/ --val 0.1 --loss cross_entropy --metric accuracy --qat int8 --out run/
+  onnxgrad train detector.onnx --data data.yaml --val data.yaml --task detect --out run/
   onnxgrad train m.onnx --data photos/ --loss cross_entropy --preview first.html
   onnxgrad train m.onnx --data photos/ --loss cross_entropy --find-lr rates.png
   onnxgrad train --config settings.toml --lr 1e-4 --out run2/
@@ -38,11 +41,13 @@ from typing import Any
 from onnxgrad.cli import quantized_run
 from onnxgrad.cli.common import add_sizes, human, parse_bytes, print_notes
 from onnxgrad.cli.data import add_data, resolve_paths
-from onnxgrad.cli.settings import LARGE, MANY, data_of, make_trainer, read_settings, write_settings
+from onnxgrad.cli.detector_run import choose_classes
+from onnxgrad.cli.settings import LARGE, MANY, choose_task, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
 from onnxgrad.distributed.strategy import COMPRESSIONS
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.text import Text
+from onnxgrad.training.detection.objective import DETECTION
 from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES
 from onnxgrad.training.metrics.batch import METRICS
 from onnxgrad.training.metrics.epoch import EPOCH_METRICS
@@ -58,6 +63,7 @@ from onnxgrad.training.run.position import epochs_done
 from onnxgrad.training.run.progress import Working
 from onnxgrad.training.run.rate_finder import find_learning_rate
 from onnxgrad.training.run.schedules import SHAPES
+from onnxgrad.training.tasks import TASKS
 from onnxgrad.training.trainer import Trainer
 
 _STAGES = {"pipeline", "micro_batches", "cuts"}
@@ -116,7 +122,8 @@ def _add_data(group: Any) -> None:
 
 
 def _add_loss(group: Any) -> None:
-    group.add_argument("--loss", choices=sorted(LOSSES), help="loss to minimize")
+    group.add_argument("--task", choices=TASKS, help="what is to be learned (default: what the data holds and the output gives)")
+    group.add_argument("--loss", choices=sorted([*LOSSES, DETECTION]), help="loss to minimize (default: that of the task)")
     group.add_argument(
         "--output",
         "--of",
@@ -240,6 +247,14 @@ def _add_choice(group: Any) -> None:
         help="weights or operators that get an adapter, separated by spaces or commas, or a kind: attention, mlp, all but the "
         "output layer (default: '*')",
     )
+    group.add_argument(
+        "--classes",
+        nargs="+",
+        dest="detector_classes",
+        metavar="NAME",
+        help="names of all classes that a detector is to have; those of its file keep their weights (default: those of its file, "
+        "or those of --data where one of these is new)",
+    )
     group.add_argument("--head", type=int, metavar="CLASSES", help="replace the last layer by a new one, named head")
     group.add_argument("--head-at", metavar="TENSOR", help="tensor that the new layer reads")
     group.add_argument(
@@ -350,6 +365,9 @@ def run(options: argparse.Namespace) -> int:
     working = Working("reading the model and writing its gradient", options.json or not is_first)
     with working, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
+        task = None if options.resume else choose_task(settings)
+        if not options.resume:
+            choose_classes(settings)
         if settings.get("qat") and not options.resume:
             working.say("evaluating and quantising the model")
             quantized_run.begin(settings, folder)
@@ -362,6 +380,8 @@ def run(options: argparse.Namespace) -> int:
             working.say("evaluating the quantised model")
             quantized_run.measured(trainer, data[1], settings, folder)
     if not options.json and is_first:
+        if task is not None:
+            print(task)
         read = [note for source in data if isinstance(source, Text) for note in source.remarks]
         print_notes([*(warning.message for warning in caught), *read, *trainer.remarks], options.explain)
         count = sum(p.get_value().size for p in trainer.trained)
@@ -445,8 +465,8 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise ArgumentError("--more-epochs goes with --resume FOLDER. Say --epochs for a new run.")
     if options.term and (options.loss is not None or options.of is not None):
         raise ArgumentError("--term replaces --loss, --output and --target. Give one or the other.")
-    for name in ("model", "data", "loss", "out"):
-        spared = (name == "loss" and options.term) or (name == "out" and (options.find_lr, options.preview) != (None, None))
+    for name in ("model", "data", "out"):
+        spared = name == "out" and (options.find_lr, options.preview) != (None, None)
         if getattr(options, name) is None and not spared:
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
     contrasts = options.loss == "info_nce" or any(loss == "info_nce" for loss, *_ in options.term or ())

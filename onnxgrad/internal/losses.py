@@ -17,8 +17,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 
 __all__ = [
-    "absolute_error", "bounded_logistic", "contrast", "cosine_parts", "ctc", "hardest_triplets", "huber", "kl_divergence",
-    "kl_of_positive", "logistic", "logistic_of_scores", "squared_error",
+    "absolute_error", "bounded_logistic", "contrast", "cosine_parts", "ctc", "focal", "hardest_triplets", "huber", "kl_divergence",
+    "kl_of_positive", "logistic", "logistic_of_scores", "overlap", "squared_error",
 ]  # fmt: skip
 
 
@@ -115,6 +115,28 @@ def logistic(op: Builder, x: Variable, target: Variable, weight_of_positive: Var
 def logistic_of_scores(op: Builder, x: Variable, target: Variable) -> Any:
     """log(1 + exp(x)) - x t: the fewest operators; a small loss of a positive target is rounded to the precision of x"""
     return op.Sub(op.Softplus(x), op.Mul(x, target))
+
+
+def focal(op: Builder, loss: Variable, x: Variable, target: Variable, alpha: float, gamma: float) -> Any:
+    """loss (p + t - 2 p t)^gamma (alpha t + (1 - alpha) (1 - t)), p = sigmoid(x): less weight for what is right already.
+
+    Lin et al., "Focal Loss for Dense Object Detection", 2017. Without an ``alpha`` above 0 both classes weigh the same.
+    """
+    p = op.Sigmoid(x)
+    wrong = op.Sub(op.Add(p, target), op.Mul(op.Mul(p, target), 2.0))
+    loss = op.Mul(loss, op.Pow(wrong, op.constant(float(gamma), x.dtype)))
+    return op.Mul(loss, op.Add(op.Mul(target, 2 * alpha - 1), 1 - alpha)) if alpha > 0 else loss
+
+
+def overlap(op: Builder, p: Variable, target: Variable, axes: list[int], epsilon: float, of_nothing: float = 0.0) -> Any:
+    """(2 sum(p t) + epsilon of_nothing) / (sum(p) + sum(t) + epsilon) over ``axes``: the coefficient of Dice, as a score.
+
+    Milletari et al., "V-Net", 2016; ``of_nothing`` is what it is where nothing is there and nothing was predicted.
+    """
+    common = op.Mul(op.ReduceSum(op.Mul(p, target), axes, keepdims=0), 2.0)
+    whole = op.Add(op.ReduceSum(p, axes, keepdims=0), op.ReduceSum(target, axes, keepdims=0))
+    common = op.Add(common, epsilon * of_nothing) if of_nothing else common
+    return op.Div(common, op.Add(whole, float(epsilon)))
 
 
 # Distributions -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_picture", "png"]
+__all__ = ["as_picture", "as_pixels", "png"]
 
 Array = np.ndarray[Any, Any]
 
@@ -30,11 +30,15 @@ def png(pixels: Array) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows.tobytes())) + chunk(b"IEND", b"")
 
 
-def as_picture(array: Array, largest: int = 112) -> str | None:
-    """The address of a picture of one example, [1 or 3, h, w], [h, w, 1 or 3] or [h, w]; None where it does not look like one.
+def as_pixels(array: Array, largest: int) -> Array | None:
+    """Convert an example, [1 or 3, h, w], [h, w, 1 or 3] or [h, w], to uint8 pixels; None where it does not look like a picture.
 
     Its smallest number is black and its largest white, since what normalised it is not known. Every so many pixels are left out of
     what is larger than ``largest``.
+
+    Example:
+        >>> as_pixels(np.zeros((3, 8, 9), np.float32), 112).shape
+        (8, 9, 3)
     """
     if array.ndim == 3 and array.shape[0] in (1, 3) and min(array.shape[1:]) >= 6:
         array = np.moveaxis(array, 0, -1)
@@ -46,4 +50,11 @@ def as_picture(array: Array, largest: int = 112) -> str | None:
     small = np.asarray(array[::step, ::step], np.float64)
     low, high = float(np.nanmin(small)), float(np.nanmax(small))
     scaled = np.nan_to_num((small - low) * (255.0 / (high - low) if high > low else 0.0))
-    return "data:image/png;base64," + base64.b64encode(png(scaled.round().astype(np.uint8))).decode()
+    pixels: Array = scaled.round().astype(np.uint8)
+    return pixels
+
+
+def as_picture(array: Array, largest: int = 112) -> str | None:
+    """The address of a picture of one example, as ``as_pixels`` takes it; None where it does not look like one."""
+    pixels = as_pixels(array, largest)
+    return None if pixels is None else "data:image/png;base64," + base64.b64encode(png(pixels)).decode()

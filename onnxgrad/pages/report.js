@@ -196,16 +196,18 @@ function residuals({ pairs, counts, edges, r2 }) {
 }
 
 function example(entry) {
-  const said = make("div", {}, "predicted ", make("b", {}, entry.predicted), `, is ${entry.target}`, make("div", { class: "faint" }, `loss ${short(entry.loss)}, example ${entry.number}`));
-  if (entry.picture) return make("div", { class: "example" }, make("img", { src: entry.picture, alt: `example ${entry.number}` }), said);
+  const judged = [..."overlap" in entry ? [`overlap ${short(entry.overlap)}`] : [], ...entry.loss === null ? [] : [`loss ${short(entry.loss)}`], `example ${entry.number}`];
+  const said = make("div", {}, "predicted ", make("b", {}, entry.predicted), `, is ${entry.target}`, make("div", { class: "faint" }, judged.join(", ")));
+  if (entry.picture) return make("div", { class: entry.drawn ? `example drawn ${entry.drawn}` : "example" }, make("img", { src: entry.picture, alt: `example ${entry.number}` }), said);
   return make("div", { class: "example rows" }, said, ...entry.row.map(([name, text]) => make("div", { class: "code" }, `${name}: ${text}`)));
 }
 
 if (examples?.why) section("Validation examples", make("p", { class: "faint" }, examples.why));
 if (examples?.confusion) section("Confusion", confusion(examples.confusion));
 if (examples?.residuals) section("Residuals", residuals(examples.residuals));
+if (examples?.table) section(examples.table.title, table(examples.table.rows, examples.table.head));
 if (examples?.worst) {
-  section("Validation examples", make("p", { class: "faint" }, `of the first ${examples.count.toLocaleString("en")}`),
+  section("Validation examples", make("p", { class: "faint" }, `of the first ${examples.count.toLocaleString("en")}${examples.said ? `; ${examples.said}` : ""}`),
     make("h3", {}, "Worst"), make("div", { class: "examples" }, ...examples.worst.map(example)),
     make("h3", {}, "Best"), make("div", { class: "examples" }, ...examples.best.map(example)));
 }

@@ -22,14 +22,12 @@ from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.metrics.epoch import epoch_metric
 from onnxgrad.training.run.plan import Means, Row
-from onnxgrad.training.surgery.activations import activation_before
+from onnxgrad.training.surgery.activations import score_kind
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
 
-__all__ = ["evaluated", "predicted"]
-
-_KINDS = ("Sigmoid", "HardSigmoid", "Softmax", "LogSoftmax")
+__all__ = ["evaluated", "opened_inputs", "predicted"]
 
 
 def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: Scope) -> Row:
@@ -41,23 +39,28 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: S
     means = Means()
     model = trainer.model
     read = model.loss_values()
-    fetch = [v.name for v in (*read, *model.reads)]
-    activation = activation_before(model.outputs[0], _KINDS)[0]
+    detected = [] if model.detection is None or not model.whole else model.detection.reads
+    fetch = [*(v.name for v in (*read, *model.reads)), *detected]
+    kind = score_kind(model.outputs[0])
     steps_first = model.layouts[0] == "TNC"
-    whole = {name: epoch_metric(name, "" if activation is None else activation.type, steps_first) for name in model.whole}
+    whole = {name: epoch_metric(name, kind, steps_first) for name in model.whole}
     batches = opened.batches(batch_size, shuffle=False)
     # Metrics of all examples together need all outputs, so every rank computes them.
     for batch in batches if whole else trainer.ranks.shard(batches):
-        feed = model.feed_of(batch, trainer.executor)
+        feed = model.feed_of(batch, trainer.executor, scope)
         values = trainer.executor.run(model.evaluation, feed, fetch, scope=scope)
-        outputs = values[len(read) :]
+        outputs = values[len(read) : len(fetch) - len(detected)]
         examples = len(next(iter(feed.values())))
         row, weights = model.loss_parts(dict(zip(read, values, strict=False)), examples)
         for label, value in model.measure(outputs, feed).items():
             weights[label] = np.size(value)
             row[label] = float(np.mean(value)) if weights[label] else 0.0
         means.add(row, examples, weights)
-        if whole:
+        if model.detection is not None:
+            found = model.detection.detections(values[len(fetch) - len(detected) :], feed) if whole else []
+            for metric in whole.values():
+                metric.add(found, feed[model.detection.column])
+        elif whole:
             y, target = model.classes_second(outputs[0], feed[model.terms[0].target])
             for metric in whole.values():
                 metric.add(y, target)

@@ -18,13 +18,16 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.loss_terms import loss_terms
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.data.annotated.answers import IGNORED
 from onnxgrad.training.data.derived_inputs import DerivedInputs, read_by_loss
-from onnxgrad.training.data.feed import check_labels, checked_batch, lone_rows, output_shapes
+from onnxgrad.training.data.feed import check_labels, checked_batch, ignoring, lone_rows, output_shapes
 from onnxgrad.training.data.record import record_of
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.data.spec import DataSpec
+from onnxgrad.training.detection.objective import ASSIGNED, DetectionLoss
 from onnxgrad.training.losses.distillation import COLUMN, Teacher
 from onnxgrad.training.losses.terms import Term, attach, output_of, target_columns
 from onnxgrad.training.metrics.batch import classes_second, is_whole, metric_named
@@ -44,6 +47,7 @@ class Model:
         inference: the same without a loss, in inference mode.
         terms: of the loss.
         teacher: whose answers are targets, too.
+        detection: the loss of a detector, which assigns objects to anchors before each step.
         metrics: names or functions; those of all examples together are computed in evaluation alone.
 
     Attributes:
@@ -61,15 +65,23 @@ class Model:
     """
 
     def __init__(
-        self, program: Program, inference: Program, terms: Sequence[Term], teacher: Teacher | None, metrics: Sequence[Any]
+        self,
+        program: Program,
+        inference: Program,
+        terms: Sequence[Term],
+        teacher: Teacher | None,
+        metrics: Sequence[Any],
+        detection: DetectionLoss | None = None,
     ) -> None:
         self.program, self.inference, self.terms, self.teacher = program, inference, list(terms), teacher
+        self.detection = detection
         self.inputs = [v for v in program.inputs if v.name != PART]  # which ranks feed
         attached = attach(program, self.terms)
         self.loss, self.targets, self.remarks = attached.loss, attached.targets, attached.remarks
         unneeded: list[str] = []
         if teacher is None:  # which may need all of them
             self.inputs, unneeded = read_by_loss(self.inputs, attached.loss)
+        self.remarks += [] if detection is None else detection.remarks
         self.remarks += [f"the loss does not need the input {name!r}: the data may leave it out." for name in unneeded]
         self.outputs, self.layouts, self.doubts = attached.outputs, attached.layouts, attached.as_logits
         self.evaluation = program.clone(for_test=True)
@@ -94,7 +106,10 @@ class Model:
     @property
     def labels(self) -> list[Variable]:
         """The target columns of the data."""
-        return [v for v in self.targets if self.teacher is None or v.name != COLUMN]
+        made = {COLUMN} if self.teacher is not None else set()
+        if self.detection is not None:
+            return [self.detection.variable, *(v for v in self.targets if v.name not in (ASSIGNED, *made))]
+        return [v for v in self.targets if v.name not in made]
 
     @property
     def spec(self) -> DataSpec:
@@ -110,20 +125,28 @@ class Model:
             message = f"nothing reads the data's {', '.join(map(repr, unused))}: the columns of model and loss are {self.columns}"
             warnings.warn(f"{message}. Leave out what is not used, or rename it.", stacklevel=4)
 
-    def feed_of(self, batch: dict[str, Any], executor: Executor) -> Batch:
+    def feed_of(self, batch: dict[str, Any], executor: Executor, scope: Scope | None = None) -> Batch:
         """Check a batch and complete it by what follows from its columns.
 
         Args:
             batch: arrays by column.
-            executor: that runs the evaluation form once, to know the shapes of outputs.
+            executor: that runs the evaluation form once, to know the shapes of outputs; for a detector each time.
+            scope: where the weights are; None for the program's own.
 
         Raises:
             DataError: if a column is missing, misshapen or not finite, or a label is out of range.
         """
         self.name_unused(batch.keys() - {*self.columns, *self.derived.read})
         feed = checked_batch(self.derived.complete(batch), [*self.inputs, *self.labels])
+        feed = ignoring(feed, self.terms, self.outputs)
+        for term in self.terms:
+            labels = feed.get(term.target)
+            if term.loss == "cross_entropy" and labels is not None and labels.ndim > 2:
+                feed[term.target] = np.where(labels == IGNORED, -100, labels)  # pixels that do not count
         if self.teacher is not None:
             feed[COLUMN] = self.teacher.answer(feed, self.outputs[0].dims)
+        if self.detection is not None:
+            feed[ASSIGNED] = self.detection.answer(feed, feed[self.detection.column], self.evaluation, scope)
         if self._shapes is None:
 
             def evaluated(name: str, feed: Batch) -> Any:
@@ -208,8 +231,8 @@ def spec_before_loss(inference: Program, terms: Sequence[Term]) -> DataSpec:
     optional = [*derived, *(term.target for term in terms if term.loss == "causal_lm")]
     names = [name for name in [*(v.name for v in inputs), *targets] if name not in optional]
     losses = {term.target: term.loss for term in reversed(terms) if isinstance(term.loss, str)}
-    known = record_of(inference)
-    return DataSpec(names, {v.name: v for v in inputs}, targets, optional, inference, losses=losses, record=known)
+    variables = {v.name: v for v in inputs}
+    return DataSpec(names, variables, targets, optional, inference, losses=losses, record=record_of(inference))
 
 
 def _terms_in_evaluation(evaluation: Program, loss: str) -> tuple[list[LossTerm], list[str]]:

@@ -26,6 +26,7 @@ from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
+from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
@@ -42,12 +43,15 @@ from onnxgrad.training.accumulation import add_up
 from onnxgrad.training.data.feed import doubted_logits
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.data.kinds.groups import OF_PAIRS
+from onnxgrad.training.data.kinds.placed import BoxesColumn
 from onnxgrad.training.data.open_batch import open_batch
-from onnxgrad.training.data.opening import open_both, open_data
+from onnxgrad.training.data.opening import for_validation, open_both, open_data
 from onnxgrad.training.data.record import DataRecord, record_in, record_of, set_record
 from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import class_counts
+from onnxgrad.training.detection.heads import freeze_decoding
+from onnxgrad.training.detection.objective import DETECTION, DetectionLoss
 from onnxgrad.training.evaluation import evaluated, opened_inputs, predicted
 from onnxgrad.training.inference import as_inference
 from onnxgrad.training.losses.distillation import Distillation, Teacher
@@ -80,7 +84,7 @@ from onnxgrad.training.surgery.ties import find_ties
 
 __all__ = ["Trainer"]
 
-Loss: TypeAlias = "LossName | Callable[[Variable, Variable], Variable] | Term | Sequence[Term]"
+Loss: TypeAlias = "LossName | Literal['detection'] | Callable[[Variable, Variable], Variable] | Term | Sequence[Term]"
 Metric: TypeAlias = "str | Callable[[np.ndarray[Any, Any], np.ndarray[Any, Any]], ArrayLike]"
 AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], object]"
 
@@ -91,11 +95,13 @@ class Trainer(TrainingSteps):
     Args:
         model: path of an .onnx file, its bytes, a message, or a Program without a loss, which the Trainer then appends to.
         loss: a name (``cross_entropy``, ``causal_lm``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
-            ``triplet``, ``info_nce``, ``cosine_pairs``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or
-            several that are added up. A function gets its target in the type and shape of the data, and is called when the first
-            data is seen (see ``sample``).
+            ``triplet``, ``info_nce``, ``cosine_pairs``, ``ctc``, ``focal``, and of masks ``dice`` and ``boundary``), a function
+            ``(output, target) -> Variable``, a ``Term``, or several that are added up; or ``detection``, for a detector of a kind
+            that is recognised (``onnxgrad info`` says which), with boxes as targets. A function gets its target in the type and shape of the data, and is called when the
+            first data is seen (see ``sample``).
         target: name of the data column with the targets, for a loss given by name or function; None for ``target``, and for
-            ``labels`` of ``causal_lm``, which are the tokens themselves where the data lacks them.
+            ``labels`` of ``causal_lm``, which are the tokens themselves where the data lacks them; for ``boxes`` of ``detection``,
+            float32 [batch, objects, 5]: class, left, top, right, bottom in pixels of the model's input, filled up by classes of -1.
         optimizer: a name such as ``"adamw"``, or an Optimizer.
         learning_rate: a number or a scheduler, which moves on after every update; for an optimizer given by name.
         schedule: ``constant``, ``cosine``, ``linear``, ``one-cycle``, ``step`` or ``plateau``: how a learning rate given as a
@@ -108,8 +114,10 @@ class Trainer(TrainingSteps):
         metrics: names or functions ``(output, target) -> values`` of the first term. Means over examples: ``accuracy`` (a single
             score is compared with zero, and with one half where it comes from Sigmoid), ``top5`` or another number, ``mae``,
             ``mse``. Of all examples together, in evaluation alone: ``precision``, ``recall``, ``f1``, ``iou``, ``dice`` (of class 1
-            of two, else the mean over classes that occur), ``auc``, ``average_precision`` (extra ``metrics``), ``rmse``, ``r2``,
-            ``perplexity``, and of the extra ``metrics`` ``cer``, and ``wer:N`` where the label N stands between words. Of all
+            of two, else the mean over classes that occur), ``mean_iou`` (over all classes that occur), ``auc``,
+            ``average_precision`` (extra ``metrics``), ``rmse``, ``r2``, ``perplexity``; of ``detection`` ``map50`` and ``map``,
+            COCO's mean average precision at an overlap of 0.5, and over 0.5 to 0.95, which are reported unless others are
+            named; and of the extra ``metrics`` ``cer``, and ``wer:N`` where the label N stands between words. Of all
             embeddings: ``recall@K`` and ``mrr`` (of each row that has others of its group, the place of the nearest of these among
             all rows), ``spearman`` (of the cosines of pairs and their scores, or of one output and its target).
         clip_norm, clip_value: limit of the global gradient norm, or of each element of a gradient.
@@ -204,15 +212,17 @@ class Trainer(TrainingSteps):
         notes = self._prepare(weights)
         self.ranks.prepare(self.program, checkpoints=checkpoints, memory_budget=memory_budget, frozen=frozen)
         self.program.train(self.batch_norm)
-        self.terms = [term.typed_by(sample) for term in as_terms(loss, target)]
+        detection = DetectionLoss(self.program, target, Executor(place, threads=threads)) if loss == DETECTION else None
+        self.terms = [term.typed_by(sample) for term in as_terms(loss if detection is None else detection.term, target)]
         taught = None if teacher is None else Teacher(teacher, self.program, self.terms, place, threads)
         if taught is not None:
             self.terms = [*self.terms, taught.term]
+        metrics = metrics or (() if detection is None else detection.metrics)
         check_metrics(metrics)  # an unknown one is refused before anything is appended
         self.optimizer = updates.make_optimizer(self.chosen)
         self.executor = engine.make_executor(self.ranks.threads(threads))
         self.remarks: list[str] = notes
-        self._options = (taught, metrics, updates, recompute, frozen)
+        self._options = (taught, metrics, detection, updates, recompute, frozen)
         if not self._awaits_data:
             self._attach()
         self._state = RunState()
@@ -221,6 +231,8 @@ class Trainer(TrainingSteps):
         self._norms: Variable | None = None
         self.step_weights: dict[str, float] = {}
         """What the loss and the metrics of the last step count, where these are not its examples."""
+        if detection is not None and detection.column not in self.record.columns and detection.classes is not None:
+            self.take_record(self.record.merged(DataRecord({detection.column: BoxesColumn((), detection.classes)})))
 
     # Building --------------------------------------------------------------------------------------------------------
 
@@ -232,6 +244,7 @@ class Trainer(TrainingSteps):
         rounded = prepare_quantized(self.program, weights.quantized)
         self.batch_norm, notes = prepare_batch_norm(self.program, weights.batch_norm, weights.sample)
         split_statistics(self.program)
+        freeze_decoding(self.program)
         self.inference = self.program.clone(for_test=True)
         self.chosen = choose_trainable(self.program, weights.trainable, weights.freeze)
         for text in find_ties(self.chosen).warnings():
@@ -264,11 +277,11 @@ class Trainer(TrainingSteps):
 
     def _attach(self) -> None:
         """Append the loss, and whatever follows from it"""
-        taught, metrics, updates, recompute, frozen = self._options
+        taught, metrics, detection, updates, recompute, frozen = self._options
         known = self.remarks
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
         with state.fresh_names():
-            self.model = Model(self.program, self.inference, self.terms, taught, metrics)
+            self.model = Model(self.program, self.inference, self.terms, taught, metrics, detection)
             self._append(updates, recompute)
         self.remarks += [*known, *kept_tables(self.program), *self.model.derived.remarks]
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
@@ -779,8 +792,9 @@ class Trainer(TrainingSteps):
         """
         if inputs_alone:
             derived = None if self._awaits_data else self.model.derived
-            return opened_inputs(self.inference, data, derived, target_columns(self.terms))
-        opened = open_data(data, self._spec)
+            targets = target_columns(self.terms) if self._awaits_data else [v.name for v in self.targets]
+            return opened_inputs(self.inference, data, derived, targets)
+        opened = open_data(for_validation(data), self._spec)
         if self._awaits_data:
             self._attach_for(opened.first(self.seed, self.epoch), isinstance(opened, Stream))
         return opened

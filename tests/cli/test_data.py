@@ -203,7 +203,7 @@ class TestInfo:
     @pytest.mark.parametrize(
         ("body", "losses"),
         [
-            ("y = Sigmoid(x)", ["bce_with_logits"]),
+            ("y = Sigmoid(x)", ["bce_with_logits", "focal"]),
             ("y = Softmax(x)", ["cross_entropy", "kl"]),
             ("y = Cast<to = 7>(x)", []),
         ],

@@ -11,6 +11,7 @@ from onnxgrad.distributed.agreement import StepCheck, Subject, check_equal
 from onnxgrad.distributed.environment import current
 from onnxgrad.errors import TrainingError
 from onnxgrad.training import Callback
+from onnxgrad.training.data.changes import Changes
 from onnxgrad.training.data.fingerprints import content_of, described
 from onnxgrad.training.data.kinds.column import Reading
 from onnxgrad.training.data.kinds.picture import LazyPictures, PictureColumn
@@ -198,7 +199,7 @@ def test_data_are_described_alike_only_if_they_are():
     named.record = DataRecord({"x": WordsColumn((), ("cat", "dog"))})
     assert described(named) != described(columns)
     column = PictureColumn((), (4, 4), "CHW", "RGB", (0.0,) * 3, (1.0,) * 3)
-    readings = [Reading(changes=(flip, False, 0.0)) for flip in (False, True)]
+    readings = [Reading(changes=Changes(flip)) for flip in (False, True)]
     lazy = [LazyPictures(lambda number: None, "x", column, DataSpec(["x"]), reading, "t.csv") for reading in readings]
     pictures = [LazyRows({"x": pictures}, {}, 5) for pictures in lazy]
     assert described(pictures[0]) != described(pictures[1])

@@ -28,10 +28,12 @@ from onnxgrad.errors import OnnxGradError
 from onnxgrad.federated import Worker, save_step
 from onnxgrad.internal import state
 from onnxgrad.training import Images, Text, Texts, Trainer, add_lora, load_adapters, save_adapters
+from onnxgrad.training.data import open_data
 from onnxgrad.training.run.checkpoint import load_checkpoint, save_checkpoint
 from tests.fuzz.damage import damaged
 from tests.fuzz.worker import Outcome, serve
 from tests.training import small
+from tests.training.data.annotated.sets import SETS, wanted
 
 __all__ = ["KINDS", "write_files"]
 
@@ -161,6 +163,50 @@ def _use_images(folder: Path) -> None:
         if path == folder:
             (folder / "listed.csv").unlink()
         _image_trainer().evaluate(Images(path), batch_size=3)
+
+
+# Pictures with boxes, regions and masks ----------------------------------------------------------------------------------
+
+
+def _copies(name: str) -> Callable[[Path], None]:
+    """Copy a set of tests/data/annotated"""
+
+    def write(folder: Path) -> None:
+        shutil.copytree(SETS / name, folder, dirs_exist_ok=True)
+
+    return write
+
+
+def _takes(kind: str, *paths: str) -> Callable[[Path], Any]:
+    """Open each path as data of this kind and read all of it, changed at random and plain"""
+
+    def use(folder: Path) -> None:
+        spec = wanted("target", (None, 64, 64), "int64") if kind == "mask" else wanted(kind, (None, None, None))
+        refusals = []
+        for path in paths:
+            refusals.append(_refusal(lambda path=path: list(_opened(folder / path, spec).batches(3))))
+            refusals.append(_refusal(lambda path=path: list(_opened(folder / path, spec).plain().batches(3))))
+        if any(refusals):
+            raise next(filter(None, refusals))
+
+    def _opened(path: Path, spec: Any) -> Any:
+        return open_data(Images(path, flip=True, crop=True, scale=0.3), spec)
+
+    return use
+
+
+def _write_box_table(folder: Path) -> None:
+    shutil.copytree(SETS / "coco" / "images", folder, dirs_exist_ok=True)
+    rows = [["000.png", "bus", 27, 1, 44, 19], ["000.png", "car", 32, 16, 43, 29], ["002.png", "", "", "", "", ""]]
+    (folder / "boxes.csv").write_text(
+        "\n".join(",".join(map(str, row)) for row in (["path", "class", "x1", "y1", "x2", "y2"], *rows))
+    )
+
+
+def _write_coloured(folder: Path) -> None:
+    shutil.copytree(SETS / "masks" / "images", folder / "images")
+    shutil.copytree(SETS / "masks" / "coloured", folder / "masks")
+    shutil.move(folder / "masks" / "class_dict.csv", folder)
 
 
 # State -----------------------------------------------------------------------------------------------------------------
@@ -295,6 +341,15 @@ KINDS: dict[str, Kind] = {
     "text": Kind(_write_text, ("data.jsonl", "plain.txt", "labelled.csv"), _use_text),
     "tokenizer": Kind(_write_text, ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"), _use_text),
     "images": Kind(_write_images, ("red/0.png", "red/1.jpg", "red/2.bmp", "red/3.gif", "listed.csv"), _use_images),
+    "coco": Kind(_copies("coco"), ("annotations/*.json", "annotations/*.json", "images/000.png"), _takes("boxes", "")),
+    "yolo": Kind(_copies("yolo"), ("data.yaml", "labels/train/*.txt"), _takes("boxes", "data.yaml")),
+    "voc": Kind(_copies("voc"), ("Annotations/*.xml", "ImageSets/Main/train.txt"), _takes("boxes", "")),
+    "box table": Kind(_write_box_table, ("boxes.csv",), _takes("boxes", "boxes.csv")),
+    "text regions": Kind(
+        _copies("regions"), ("icdar/gt_*.txt", "paddle/Label.txt"), _takes("regions", "icdar", "paddle/Label.txt")
+    ),
+    "masks": Kind(_copies("masks"), ("masks/*.png",), _takes("mask", "")),
+    "coloured masks": Kind(_write_coloured, ("masks/*.png", "class_dict.csv", "class_dict.csv"), _takes("mask", "")),
     "checkpoint": Kind(_write_checkpoint, ("run.safetensors", "state.safetensors"), _use_checkpoint),
     "adapters": Kind(_write_adapters, ("a.safetensors",), lambda folder: load_adapters(_adapted(), folder / "a.safetensors")),
     "saved object": Kind(_write_saved, ("o.safetensors",), lambda folder: og.load(folder / "o.safetensors")),

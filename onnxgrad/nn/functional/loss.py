@@ -16,7 +16,17 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
-from onnxgrad.internal.losses import absolute_error, cosine_parts, ctc, huber, kl_of_positive, logistic, squared_error
+from onnxgrad.internal.losses import (
+    absolute_error,
+    cosine_parts,
+    ctc,
+    focal,
+    huber,
+    kl_of_positive,
+    logistic,
+    overlap,
+    squared_error,
+)
 from onnxgrad.nn.functional.common import pairwise_distance
 from onnxgrad.nn.types import Reduction, SumOrMean
 from onnxgrad.tensor.common import as_dtype, known_dim, known_value
@@ -250,11 +260,7 @@ def sigmoid_focal_loss(
         ()
     """
     layer, op = open_loss("sigmoid_focal_loss", reduction, logit, label, normalizer, name=name)
-    p = op.Sigmoid(logit)
-    wrong = op.Sub(op.Add(p, label), op.Mul(op.Mul(p, label), 2.0))
-    loss = op.Mul(logistic(op, logit, label), op.Pow(wrong, op.constant(float(gamma), logit.dtype)))
-    if alpha > 0:
-        loss = op.Mul(loss, op.Add(op.Mul(label, 2 * alpha - 1), 1 - alpha))
+    loss = focal(op, logistic(op, logit, label), logit, label, alpha, gamma)
     return reduced(layer, loss if normalizer is None else op.Div(loss, normalizer), reduction)
 
 
@@ -688,11 +694,10 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
     rows, factor = guarded_classes(op, as_dtype(op, op.Squeeze(label, [-1]), "int64"), classes, input.dtype)
     hot = op.OneHot(rows, np.array(classes), values, axis=-1)
     axes = list(range(1, input.ndim))
-    common = op.ReduceSum(op.Mul(input, hot), axes, keepdims=0)
-    whole = op.Add(op.ReduceSum(input, axes, keepdims=0), op.ReduceSum(hot, axes, keepdims=0))
+    score = overlap(op, input, hot, axes, epsilon)
     if input.ndim > 2:
         factor = op.ReduceMean(factor, axes[:-1], keepdims=0)
-    score = op.Mul(op.Div(op.Mul(common, 2.0), op.Add(whole, float(epsilon))), factor)
+    score = op.Mul(score, factor)
     return layer.result("ReduceMean", op.Sub(1.0, score), keepdims=0)
 
 

@@ -23,16 +23,17 @@ from onnxgrad.training.data.preparing import image_inputs
 from onnxgrad.training.data.rows import Array
 from onnxgrad.training.data.spec import DataSpec
 
-__all__ = ["TARGETS", "Arrangement", "arrange_columns", "found_columns", "read_columns"]
+__all__ = ["PATHS", "TARGETS", "Arrangement", "arrange_columns", "found_columns", "read_columns", "reads_labels"]
 
 TARGETS = ("label", "labels", "class", "target", "y")
 """Names that people give to the column of targets; one of them is taken where the name that was asked for is missing."""
-_PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
+PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
 _TEXTS = ("text", "sentence", "texts")
 _SCORES = ("score", "similarity", "label")
 """Names of the column that says how alike the texts of a pair are."""
 _INDEX = ("", "Unnamed: 0")
 """Names of a column that numbers the rows of a table."""
+_LABELS = ("bce_with_logits", "focal")
 _NUMBERS = ("mse", "l1", "smooth_l1", "kl", "cosine", "causal_lm", "cosine_pairs")
 
 
@@ -187,6 +188,9 @@ class _Plan:
         others = [name for name in others if name not in (*self.wanted.names, *self.wanted.optional)]
         if len(targets) == 1 and len(others) != 1 and any(kind == "picture" for kind in self.kinds.values()):
             others = [name for name in self.left(*KINDS) if self.kinds[name] != "picture"]
+        if len(targets) == 1 and len(others) != 1 and self._is_mask(targets[0]):
+            pictures = [name for name in self.left("picture") if name not in PATHS]
+            others = pictures if len(pictures) == 1 else others
         if len(targets) == 1 and len(others) == 1:
             self.parts[targets[0]] = others
             self.remarks.append(f"the column {others[0]!r} of {self.where} is taken as {targets[0]!r}.")
@@ -213,7 +217,7 @@ class _Plan:
     def take_pictures(self) -> None:
         images = [v.name for v in image_inputs([v for name, v in self.wanted.variables.items() if name in self.missing])]
         paths = self.left("picture")
-        named = [name for name in _PATHS if name in paths]
+        named = [name for name in PATHS if name in paths]
         chosen = named[:1] or (paths if len(paths) == 1 else [])
         if len(images) == 1 and chosen:
             self.parts[images[0]] = chosen
@@ -259,6 +263,12 @@ class _Plan:
     def _kind_of_target(self, name: str, shown: list[str | None]) -> str:
         loss = self.wanted.losses.get(name, "")
         recorded = self.wanted.record.columns.get(name)
+        if shown == ["picture"] and self._is_mask(name):
+            return "mask"
+        if shown in (["words"], ["labels"]) and reads_labels(self.wanted, name):
+            return "labels"
+        if shown == ["labels"] and not loss:  # a function
+            return "labels"
         if len(shown) > 1 or shown == ["numbers"]:
             return "number" if len(shown) > 1 else "numbers"
         if loss == "ctc":
@@ -270,7 +280,19 @@ class _Plan:
             raise contradiction(at, "numbers", "a column of words", "Write numbers, or ignore the record (--ignore-record).")
         if recorded is not None and recorded.kind in ("words", "number"):
             return recorded.kind
-        return "words" if shown in (["words"], ["picture"]) else "number"
+        return "words" if shown in (["words"], ["labels"], ["picture"]) else "number"
+
+    def _is_mask(self, name: str) -> bool:
+        """Whether the loss reads an answer for each pixel"""
+        v = self.wanted.variables.get(name)
+        return v is None or v.rank is None or v.rank >= 3
+
+
+def reads_labels(wanted: DataSpec, name: str) -> bool:
+    """Whether the loss of a target reads a number from 0 to 1 for each of several labels"""
+    v = wanted.variables.get(name)
+    is_several = v is not None and v.dims is not None and v.dtype.is_float and len(v.dims) == 2 and v.dims[1] != 1
+    return is_several and wanted.losses.get(name, "") in _LABELS
 
 
 def found_columns(plan: Arrangement, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]) -> dict[str, Column]:

@@ -13,14 +13,15 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.state.inputs import COLUMN, Door, Input, as_input
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.training.data.annotated.answers import IGNORED
 from onnxgrad.training.data.kinds.groups import OF_GROUPS
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.losses.terms import Term
 
-__all__ = ["check_labels", "checked_batch", "doubted_logits", "lone_rows", "output_shapes"]
+__all__ = ["check_labels", "checked_batch", "doubted_logits", "ignoring", "lone_rows", "output_shapes"]
 
 Array = np.ndarray[Any, Any]
-_CLASSES = ("causal_lm", "cross_entropy", "ctc")
+_CLASSES = ("causal_lm", "cross_entropy", "ctc", "dice")
 
 
 def checked_batch(batch: dict[str, Any], variables: Sequence[Variable]) -> Batch:
@@ -67,6 +68,14 @@ def _shaped(v: Input, array: Array, door: Door) -> Array:
 _COLUMN = COLUMN._replace(fit=_shaped)
 
 
+def ignoring(feed: Batch, terms: Sequence[Term], outputs: Sequence[Variable]) -> Batch:
+    """The batch with -100 for pixels of masks that do not count, which masks have as -1 and losses by name as -100."""
+    of_pixels = [term.target for term, v in zip(terms, outputs, strict=True) if isinstance(term.loss, str) and (v.rank or 0) > 3]
+    masks = {name for name in of_pixels if feed[name].dtype.kind == "i"}
+    changed = {name: np.where(feed[name] == IGNORED, -100, feed[name]) for name in masks if (feed[name] == IGNORED).any()}
+    return {**feed, **changed} if changed else feed
+
+
 def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any, ...]]) -> None:
     """Check that class numbers are below the number of classes of the output, that label sequences fit into its steps, and that
     both rows of a scored pair have its score.
@@ -78,7 +87,7 @@ def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any,
         name = term.target
         if term.loss == "cosine_pairs":
             _check_scores(feed[name], name)
-        if term.loss not in _CLASSES:
+        if term.loss not in _CLASSES or feed[name].dtype.kind == "f":  # masks of single classes
             continue
         last, labels = dims[-1], feed[name]
         if term.loss == "causal_lm" and not (labels[:, 1:] != -100).any():
@@ -110,7 +119,7 @@ def output_shapes(
     shapes = []
     for term, layout, v in zip(terms, layouts, outputs, strict=True):
         dims = list(v.dims or (None, None, None))
-        axis = 1 if term.loss == "cross_entropy" and layout != "NTC" else -1
+        axis = 1 if term.loss in ("cross_entropy", "dice") and layout != "NTC" else -1
         if term.loss in _CLASSES and not isinstance(dims[axis], int):
             dims[axis] = run(v.name, feed).shape[axis]
         if axis == 1:

@@ -9,11 +9,14 @@ import copy
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-
-import numpy as np
+from pathlib import Path
+from typing import Any
 
 from onnxgrad.training.data.kinds.column import LazyColumn
+from onnxgrad.training.data.kinds.picture import LazyPictures
+from onnxgrad.training.data.kinds.placed import LazyPlaced
 from onnxgrad.training.data.rows import Array, Batch, Columns, Rows
+from onnxgrad.training.data.views import View
 
 __all__ = ["LazyRows", "rows_of"]
 
@@ -36,6 +39,8 @@ class LazyRows(Rows):
 
     def __init__(self, lazy: Mapping[str, LazyColumn], columns: Mapping[str, Array], length: int) -> None:
         self.lazy, self.columns, self.length = dict(lazy), dict(columns), length
+        for column in self.lazy.values():
+            column.beside(self.lazy)
         self.settings = [setting for column in self.lazy.values() for setting in column.settings]
         self._pool: ThreadPoolExecutor | None = None
 
@@ -43,19 +48,43 @@ class LazyRows(Rows):
         if self._pool is None:
             self._pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), "onnxgrad-columns")
         examples = list(self._pool.map(lambda row: self._example(int(row), epoch), rows))
-        read = {name: np.stack([example[name] for example in examples]) for name in examples[0]} if examples else {}
-        return {**read, **{name: column[rows] for name, column in self.columns.items()}}
+        batch: Batch = {}
+        for at, column in enumerate(self.lazy.values()):
+            for name in examples[0][at] if examples else ():
+                batch[name] = column.stacked([example[at][name] for example in examples])
+        return {**batch, **{name: column[rows] for name, column in self.columns.items()}}
 
-    def _example(self, row: int, epoch: tuple[int, int] | None) -> Batch:
-        arrays: Batch = {}
-        for column in self.lazy.values():
-            arrays.update(column.example(row, epoch))
-        return arrays
+    def _example(self, row: int, epoch: tuple[int, int] | None) -> list[Batch]:
+        return [column.example(row, epoch) for column in self.lazy.values()]
 
     def column(self, name: str) -> Array | None:
         return self.columns.get(name)
 
     def plain(self) -> LazyRows:
         rows = copy.copy(self)
-        rows.lazy = {name: column.plain() for name, column in self.lazy.items()}
+        rows.lazy = {name: copy.copy(column.plain()) for name, column in self.lazy.items()}
+        for column in rows.lazy.values():
+            column.beside(rows.lazy)
         return rows
+
+    @property
+    def content(self) -> str:
+        placed = [column for column in self.lazy.values() if isinstance(column, LazyPlaced)]
+        return ", ".join(str(setting) for column in placed for setting in column.settings)
+
+    @property
+    def _pictures(self) -> LazyPictures | None:
+        return next((column for column in self.lazy.values() if isinstance(column, LazyPictures)), None)
+
+    def view(self, row: int) -> View | None:
+        return None if self._pictures is None else self._pictures.view(row, None)
+
+    def picture(self, row: int) -> Any:
+        return None if self._pictures is None else self._pictures.picture(row)
+
+    def file(self, row: int) -> Path | None:
+        return None if self._pictures is None else self._pictures.file(row)
+
+    def original(self, name: str, row: int) -> Any:
+        column = self.lazy.get(name)
+        return column.original(row) if isinstance(column, LazyPlaced) else None

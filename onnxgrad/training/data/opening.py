@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentTypeError, DataError, FileError, ModelError
-from onnxgrad.internal.files import read_arrays
+from onnxgrad.internal.files import is_file, read_arrays
+from onnxgrad.training.data.annotated.formats import format_at
 from onnxgrad.training.data.images import Images, is_image_table
 from onnxgrad.training.data.kinds.groups import rows_together
 from onnxgrad.training.data.loaders import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
@@ -23,7 +24,7 @@ from onnxgrad.training.data.splitting import imbalance, split
 from onnxgrad.training.data.tables import SEPARATORS, Table, is_text, read_folder, read_npy
 from onnxgrad.training.data.text import Text
 
-__all__ = ["open_both", "open_data", "source_at"]
+__all__ = ["for_validation", "open_both", "open_data", "source_at"]
 
 _TEXT = "is text, which needs a tokenizer: give training.Text(path, tokenizer) (--tokenizer)"
 
@@ -107,8 +108,17 @@ def open_both(
         train.unused = source.unused
         return train, held_out, [*notes, *split_notes]
     known = wanted.record if source.record is None else wanted.record.merged(source.record)
-    held_out = open_data(validation, replace(wanted, record=known))
+    held_out = open_data(for_validation(validation), replace(wanted, record=known))
     return source, held_out, notes + [note for note in held_out.remarks if held_out is not validation and note not in notes]
+
+
+def for_validation(data: Any) -> Any:
+    """Validation data as it was given, of which images read their part for validation, where they have parts."""
+    if isinstance(data, (str, Path)):
+        path = Path(data)
+        has_parts = path.suffix in (".yaml", ".yml") or path.is_dir()
+        return Images(path, part="val") if has_parts and format_at(path, "val") is not None else data
+    return data.with_part("val") if isinstance(data, Images) and data.part is None else data
 
 
 def _columns(data: Mapping[str, Any], wanted: DataSpec) -> Columns:
@@ -130,6 +140,8 @@ def source_at(text: str) -> Any:
     if not isinstance(text, (str, Path)):
         raise DataError(f"data is named by the path of a file or a folder, not by {text!r}. Correct it in the settings of the run.")
     path = Path(text)
+    if is_file(path) and format_at(path) is not None:
+        return Images(path)
     if path.suffix == ".txt" or (path.suffix == ".jsonl" and is_text(path)):
         raise DataError(f"{text!r} {_TEXT}.")
     if path.is_dir():

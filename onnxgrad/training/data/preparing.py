@@ -5,7 +5,8 @@ Tests: tests/training/data/test_images.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,23 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.training.data.views import FITS, view_of
+from onnxgrad.training.detection.heads import DetectorHead, recognise_head
 
 if TYPE_CHECKING:
     from onnxgrad.training.data.kinds.picture import PictureColumn
 
-__all__ = ["Preparation", "image_input", "image_inputs", "preparation_of"]
+__all__ = ["AROUND", "Preparation", "image_input", "image_inputs", "preparation_of"]
 
 Array = np.ndarray[Any, Any]
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _PLAIN = {"0 to 1": (0.0, 1.0), "-1 to 1": (0.5, 0.5), "0 to 255": (0.0, 1 / 255)}
-_OPEN_SIZE = 224
+_OPEN_SIZE, _DETECTED, _STRIDE = 224, 640, 32
+_WHOLE = re.compile(r"[1-9]\d{0,3}")
+AROUND = 114
+"""Grey from 0 to 255 around a picture in a letterbox, as YOLO's exports have it."""
+_EXPORTED = re.compile(r"\[\s*(\d{1,5}),\s*(\d{1,5})\s*\]")
+"""What YOLO's exports write as ``imgsz`` into the file: height and width."""
 _CLEARLY, _APART = 0.25, 0.05
 """BGR is taken if its distance from the statistics is less than this share of that of RGB, and so much less."""
 _MOVES = ("Cast", "Transpose", "Identity", "Pad", "Resize")
@@ -41,6 +49,8 @@ class Preparation:
         order: ``"RGB"``, ``"BGR"`` or ``"L"`` for one channel.
         mean, std: of each channel in that order.
         dtype: of the array; of integers the bytes are taken as they are.
+        fit: how an image of another size gets into this one: one of ``views.FITS``.
+        around: value, from 0 to 255, of what lies around such an image.
     """
 
     size: tuple[int, int]
@@ -49,6 +59,16 @@ class Preparation:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     dtype: Any = np.float32
+    fit: str = FITS[0]
+    around: int = AROUND
+
+    def ground(self, mode: str) -> Any:
+        """What lies around an image of Pillow's mode L, RGB or F, as Pillow takes it."""
+        return (self.around,) * 3 if mode == "RGB" else self.around
+
+    def resized(self, image: Any) -> Any:
+        """An image of Pillow in the model's size."""
+        return view_of(image.size, self.size, self.fit).image(image, self.ground(image.mode), 2)
 
     def array(self, image: Any) -> Array:
         """An image of Pillow as an array; it is not resized."""
@@ -114,12 +134,13 @@ def preparation_of(
     std: Sequence[float] | None = None,
     order: str | None = None,
     recorded: PictureColumn | None = None,
+    fit: str | None = None,
 ) -> tuple[str, Preparation, str]:
     """The input for images, what is done with them, and a line that says it with the reasons.
 
     What is neither given nor recorded is guessed: values from arithmetic at the beginning of the graph, or by which of the usual
-    ways brings the statistics of some images nearest to those that its BatchNormalization holds; without both they are those of
-    ImageNet.
+    ways brings the statistics of some images nearest to those that its BatchNormalization holds; without both they are from 0 to 1
+    for detectors like YOLO, and those of ImageNet for others.
 
     Raises:
         ArgumentError: if what is given is no size, mean, std or order.
@@ -129,12 +150,15 @@ def preparation_of(
     assert v.dims is not None
     declared = v.dims[1:3] if layout == "HWC" else v.dims[2:]
     if recorded is not None:
-        return v.name, *_recorded(v, layout, channels, declared, (size, mean, std, order), recorded)
-    target_size, why_size = _size(declared, size, samples)
+        return v.name, *_recorded(v, layout, channels, declared, (size, mean, std, order), fit, recorded)
+    if fit is None and "stride" in program.metadata and program.metadata.get("task") != "classify":
+        fit = "letterbox"  # a detector of YOLO, whatever its answers are now
+    target_size, why_size = _size(declared, size, samples, program.metadata, fit)
     channel_order = _order(order, channels)
     base = Preparation(
         target_size, layout, channel_order or ("L" if channels == 1 else "RGB"), (0.0,) * channels, (1.0,) * channels
     )
+    base = replace(base, fit=fit or FITS[0])
     if not v.dtype.is_float:
         return (
             v.name,
@@ -146,6 +170,9 @@ def preparation_of(
         base = replace(base, mean=_channels(mean, channels, "mean", 0.0), std=_channels(std, channels, "std", 1.0))
         return v.name, base, _note(v, base, why_size, f"{base.values()}, as given")
     known = _from_graph(v)
+    if known is None and (("imgsz" in program.metadata and "stride" in program.metadata) or _is_yolo(program)):
+        base = replace(base, mean=(0.0,) * channels, std=(1.0,) * channels)
+        return v.name, base, _note(v, base, why_size, f"{base.values()}, as detectors like YOLO take them")
     if known is not None:
         base = replace(base, mean=(_PLAIN[known][0],) * channels, std=(_PLAIN[known][1],) * channels)
         return v.name, base, _note(v, base, why_size, f"{base.values()}, which the graph itself goes on to normalise")
@@ -159,8 +186,19 @@ def preparation_of(
     return v.name, base, _note(v, base, why_size, why)
 
 
+def _is_yolo(program: Program) -> bool:
+    head = recognise_head(program)
+    return isinstance(head, DetectorHead) and head.family in ("distances", "anchors")
+
+
 def _recorded(
-    v: Variable, layout: str, channels: int, declared: Sequence[Any], given: Sequence[Any], recorded: PictureColumn
+    v: Variable,
+    layout: str,
+    channels: int,
+    declared: Sequence[Any],
+    given: Sequence[Any],
+    fit: str | None,
+    recorded: PictureColumn,
 ) -> tuple[Preparation, str]:
     """What a record says, but for what is given"""
     size, mean, std, order = given
@@ -175,7 +213,7 @@ def _recorded(
             f"the input {v.name!r} takes images of {list(declared)}, and the record of the data says {list(recorded.size)}. "
             "It is that of another model: ignore it (--ignore-record)."
         )
-    target_size, why_size = (recorded.size, "recorded") if size is None else _size(declared, size, ())
+    target_size, why_size = (recorded.size, "recorded") if size is None else _size(declared, size, (), {}, fit)
     how = Preparation(
         target_size,
         layout,
@@ -183,6 +221,8 @@ def _recorded(
         recorded.mean if mean is None else _channels(mean, channels, "mean", 0.0),
         recorded.std if std is None else _channels(std, channels, "std", 1.0),
         v.dtype.numpy,
+        fit or recorded.fit,
+        recorded.around,
     )
     what = how.values() if v.dtype.is_float else "bytes as they are"
     names = [name for name in ("size", "mean", "std", "order") if getattr(how, name) != getattr(recorded, name)]
@@ -193,10 +233,19 @@ def _recorded(
 def _note(v: Variable, preparation: Preparation, why_size: str, values: str) -> str:
     height, width = preparation.size
     channels = "grey" if preparation.order == "L" else preparation.order
-    return f"images go into {v.name!r} as {preparation.layout}, {channels}, {height} x {width} ({why_size}), {values}."
+    how = {"stretch": "", "letterbox": ", scaled by one factor between grey bars (letterbox)"}
+    fitted = how.get(preparation.fit, ", scaled by one factor into the upper left corner")
+    return f"images go into {v.name!r} as {preparation.layout}, {channels}, {height} x {width} ({why_size}){fitted}, {values}."
 
 
-def _size(declared: Sequence[Any], size: Sequence[int] | None, samples: Sequence[Any]) -> tuple[tuple[int, int], str]:
+def _size(
+    declared: Sequence[Any],
+    size: Sequence[int] | None,
+    samples: Sequence[Any],
+    metadata: Mapping[str, str],
+    fit: str | None,
+) -> tuple[tuple[int, int], str]:
+    stride = int(metadata["stride"]) if _WHOLE.fullmatch(metadata.get("stride", "")) else 0
     if size is not None:
         height, width = (int(size[0]), int(size[-1]))
         if min(height, width) < 1 or len(size) > 2:
@@ -204,13 +253,23 @@ def _size(declared: Sequence[Any], size: Sequence[int] | None, samples: Sequence
         for want, have in zip(declared, (height, width), strict=True):
             if isinstance(want, int) and want != have:
                 raise ArgumentError(f"the model takes images of {list(declared)}, not {height} x {width}. Leave the size out.")
+        if stride and (height % stride or width % stride):
+            raise ArgumentError(f"the model takes images of multiples of {stride} (stride in the file), not {height} x {width}.")
         return (height, width), "as given"
     if all(isinstance(d, int) for d in declared):
         return (int(declared[0]), int(declared[1])), "of the file"
+    exported = _EXPORTED.fullmatch(metadata.get("imgsz", ""))
+    if exported is not None and all(
+        not isinstance(d, int) or str(d) == e for d, e in zip(declared, exported.groups(), strict=True)
+    ):
+        return (int(exported[1]), int(exported[2])), "that of the export, imgsz in the file"
     sizes = {image.size for image in samples}
     (width, height), why = (
         (next(iter(sizes)), "that of the images") if len(sizes) == 1 else ((_OPEN_SIZE,) * 2, "a guess: see --image-size")
     )
+    if stride or fit not in (None, "stretch"):  # as a detector takes them: 640, or the images with bars up to a multiple
+        stride = stride or _STRIDE
+        width, height = ((_DETECTED,) * 2) if len(sizes) != 1 else (-(-side // stride) * stride for side in (width, height))
     fixed = [d if isinstance(d, int) else have for d, have in zip(declared, (height, width), strict=True)]
     return (int(fixed[0]), int(fixed[1])), why
 
@@ -284,7 +343,7 @@ def _by_statistics(
     if channels == 3:
         ways.insert(0, _IMAGENET)
     orders = [order] if order else ["RGB", "BGR"] if channels == 3 else [base.order]
-    resized = [image.resize(base.size[::-1], 2) for image in samples]
+    resized = [base.resized(image) for image in samples]
     executor = Executor()
     scored = []
     for way_index, (m, s) in enumerate(ways):

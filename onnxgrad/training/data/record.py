@@ -18,7 +18,6 @@ from onnxgrad.errors import ModelError
 from onnxgrad.internal.files import is_file, read_whole
 from onnxgrad.training.data.kinds import KINDS
 from onnxgrad.training.data.kinds.column import Column, are_names
-from onnxgrad.training.data.kinds.words import WordsColumn
 
 __all__ = ["FILE", "KEY", "DataRecord", "record_in", "record_of", "set_record"]
 
@@ -34,6 +33,7 @@ class DataRecord:
         columns: by name of the input or target; see ``kinds`` for the fields of each kind of column.
 
     Example:
+        >>> from onnxgrad.training.data.kinds.words import WordsColumn
         >>> record = DataRecord({"target": WordsColumn(("animal",), ("cat", "dog"))})
         >>> record.as_text()
         '{"columns": {"target": {"kind": "words", "parts": ["animal"], "classes": ["cat", "dog"]}}}'
@@ -46,7 +46,8 @@ class DataRecord:
     @property
     def classes(self) -> dict[str, Sequence[str]]:
         """The names of classes by number, by target."""
-        return {name: list(column.classes) for name, column in self.columns.items() if isinstance(column, WordsColumn)}
+        named = {name: getattr(column, "classes", ()) for name, column in self.columns.items()}
+        return {name: list(classes) for name, classes in named.items() if classes}
 
     def class_name(self, number: int) -> str | None:
         """Return the name of a class of the first target that has names; None if there is none.

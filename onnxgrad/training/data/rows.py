@@ -17,6 +17,7 @@ import numpy as np
 
 from onnxgrad.core.state.inputs import COLUMN, Given, GivenByName, as_array
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.training.data.views import View
 
 if TYPE_CHECKING:
     from onnxgrad.training.data.record import DataRecord
@@ -106,6 +107,27 @@ class Rows:
         """The same without random changes of examples, as evaluation takes it."""
         return self
 
+    @property
+    def content(self) -> str:
+        """What else the data is besides the file at ``path``, for fingerprints: answers that lie in other files."""
+        return ""
+
+    def view(self, row: int) -> View | None:
+        """Where the picture of an example lies in the model's input, without random changes; None of what is no picture."""
+        return None
+
+    def picture(self, row: int) -> Any:
+        """The picture of an example as its file has it, as an image of Pillow; None where there is none."""
+        return None
+
+    def file(self, row: int) -> Path | None:
+        """The file of the picture of an example."""
+        return None
+
+    def original(self, name: str, row: int) -> Any:
+        """The boxes, regions or mask of an example in pixels of its picture; None where the column holds no such."""
+        return None
+
     def __len__(self) -> int:
         return self.length
 
@@ -190,6 +212,22 @@ class RowSubset(Rows):
 
     def plain(self) -> Rows:
         return RowSubset(self.base.plain(), self.rows)
+
+    @property
+    def content(self) -> str:
+        return self.base.content
+
+    def view(self, row: int) -> View | None:
+        return self.base.view(int(self.rows[row]))
+
+    def picture(self, row: int) -> Any:
+        return self.base.picture(int(self.rows[row]))
+
+    def file(self, row: int) -> Path | None:
+        return self.base.file(int(self.rows[row]))
+
+    def original(self, name: str, row: int) -> Any:
+        return self.base.original(name, int(self.rows[row]))
 
 
 class Columns(Rows):

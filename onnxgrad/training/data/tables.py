@@ -140,7 +140,7 @@ def _count(values: Mapping[str, Any]) -> int:
 
 def column_lines(found: Mapping[str, Column]) -> list[str]:
     """Lines on the classes of targets, and on what fills empty cells."""
-    lines = [classes_line(name, column.classes) for name, column in found.items() if isinstance(column, WordsColumn)]
+    lines = [classes_line(name, classes) for name, classes in DataRecord(found).classes.items()]
     for column in found.values():
         fill = getattr(column, "fill", ())
         if fill:

@@ -9,7 +9,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.training.data.derived_inputs import TOKENS
-from onnxgrad.training.surgery.activations import Activation
+from onnxgrad.training.surgery.activations import Activation, argmax_before
 
 __all__ = ["fitting_losses"]
 
@@ -26,6 +26,8 @@ def fitting_losses(y: Variable, program: Program) -> list[str]:
         >>> fitting_losses(program.outputs[0], program)
         ['cross_entropy', 'kl']
     """
+    if not y.is_float and argmax_before(y) is not None:
+        return ["cross_entropy"]
     if not y.is_float or y.name.startswith("present") or y.rank in (None, 0):
         return []
     try:
@@ -35,13 +37,13 @@ def fitting_losses(y: Variable, program: Program) -> list[str]:
     last = y.dims[-1] if y.dims else None
     takes_tokens = any(v.name == TOKENS for v in program.inputs)
     if activation == "Sigmoid":
-        return ["bce_with_logits"]
+        return ["bce_with_logits", "focal", *(["dice"] if y.rank == 4 else [])]
     if activation:
-        return ["ctc", "cross_entropy", "kl"] if y.rank == 3 else ["cross_entropy", "kl"]
+        return [*(["ctc"] if y.rank == 3 else []), "cross_entropy", *(["dice"] if y.rank == 4 else []), "kl"]
     if y.rank == 1 or last == 1:
         return [*_NUMBERS, "bce_with_logits"]
     if y.rank == 2:
         return ["cross_entropy", "bce_with_logits", *_NUMBERS, "cosine", "triplet", "info_nce", "kl"]
     if y.rank == 3:
         return [*(["causal_lm"] if takes_tokens else []), "cross_entropy", "ctc", *_NUMBERS]
-    return ["cross_entropy", "bce_with_logits", *_NUMBERS]
+    return ["cross_entropy", "bce_with_logits", "dice", *_NUMBERS]

@@ -29,14 +29,17 @@ from onnxgrad.internal.losses import (
     squared_error,
 )
 from onnxgrad.training.losses.class_weights import Weighing
+from onnxgrad.training.losses.detection import boundary_loss, dice_loss, focal_loss
 from onnxgrad.training.surgery.activations import Activation, hidden_activation
 
 __all__ = [
-    "LAYOUTS", "LOSSES", "TEMPERATURE", "LossName", "alignment_loss", "class_loss", "contrastive_loss", "takes_logits",
+    "LAYOUTS", "LOSSES", "TEMPERATURE", "LossName", "alignment_loss", "class_loss", "classes_exclude", "contrastive_loss",
+    "takes_logits",
 ]  # fmt: skip
 
 LossName: TypeAlias = Literal[
-    "bce_with_logits", "causal_lm", "cosine", "cosine_pairs", "cross_entropy", "ctc", "huber", "info_nce", "kl", "l1", "mse",
+    "bce_with_logits", "boundary", "causal_lm", "cosine", "cosine_pairs", "cross_entropy", "ctc", "dice", "focal", "huber",
+    "info_nce", "kl", "l1", "mse",
     "smooth_l1", "triplet",
 ]  # fmt: skip
 """The names of losses."""
@@ -109,6 +112,7 @@ _WRONG = {
     "causal_lm": ("each word has a probability of its own", "Use another loss"),
     "cross_entropy": ("each class has a probability of its own", "Use bce_with_logits"),
     "ctc": ("the probabilities do not add up to 1", "Use another loss"),
+    "focal": ("the classes exclude each other", "Use cross_entropy"),
     "kl": ("the probabilities do not add up to 1", "Use another loss"),
 }
 
@@ -124,17 +128,12 @@ def _activation_of(y: Variable, loss: str, axis: int) -> Activation:
     Raises:
         ArgumentError: if the loss does not fit it, or the probabilities do not lie along this axis.
     """
-    activation, hidden = Activation(y), hidden_activation(y)
-    if hidden is not None:
-        inside, op_type = hidden
-        raise ArgumentError(
-            f"{y.name} holds what {op_type} makes within the body of {inside.type}, and {loss} would take it for logits. "
-            f"Use the loss mse, or a file without that {inside.type}."
-        )
+    activation = Activation(y)
+    _refuse_hidden(y, loss)
     if not activation.kind:
         return activation
     name = f"or name the tensor before {activation.kind}, {activation.before.name!r}, as the output of the loss."
-    if (activation.kind == "Sigmoid") != (loss == "bce_with_logits"):
+    if (activation.kind == "Sigmoid") != (loss in ("bce_with_logits", "focal")):
         why, advice = _WRONG[loss]
         raise ArgumentError(f"{loss} does not fit {y.name}: it comes from {activation.kind}, so {why}. {advice}, {name}")
     if activation.kind != "Sigmoid" and activation.runs_along(axis) is False:
@@ -146,6 +145,16 @@ def _activation_of(y: Variable, loss: str, axis: int) -> Activation:
     return activation
 
 
+def _refuse_hidden(y: Variable, loss: str) -> None:
+    hidden = hidden_activation(y)
+    if hidden is not None:
+        inside, op_type = hidden
+        raise ArgumentError(
+            f"{y.name} holds what {op_type} makes within the body of {inside.type}, and {loss} would take it for logits. "
+            f"Use the loss mse, or a file without that {inside.type}."
+        )
+
+
 def _log_probabilities(op: Builder, y: Variable, activation: Activation, dtype: DType) -> tuple[str, Any]:
     """Name the content of ``y``, and return log p over the last axis in an element type"""
     if activation.kind:
@@ -154,14 +163,58 @@ def _log_probabilities(op: Builder, y: Variable, activation: Activation, dtype: 
     return "logits", op.LogSoftmax(y if y.dtype == dtype else op.Cast(y, to=dtype.number), axis=-1)
 
 
-def _bce_with_logits(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
-    activation = _activation_of(y, "bce_with_logits", -1)
+def _logits(op: Builder, y: Variable, loss: str, notes: Notes) -> Variable:
+    """The logits of probabilities of single classes"""
+    activation = _activation_of(y, loss, -1)
     if activation.kind:
         notes.append(f"{y.name} holds probabilities (it comes from Sigmoid); the loss uses the logits before it.")
-        y = activation.logits(op)
-    else:
-        notes.append(f"{y.name} is taken as logits: the loss applies sigmoid.")
-    return bounded_logistic(op, y, target)
+        return activation.logits(op)
+    notes.append(f"{y.name} is taken as logits: the loss applies sigmoid.")
+    return y
+
+
+def _bce_with_logits(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
+    return bounded_logistic(op, _logits(op, y, "bce_with_logits", notes), target)
+
+
+def _focal(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
+    return focal_loss(_logits(op, y, "focal", notes), target)
+
+
+def classes_exclude(y: Variable) -> bool:
+    """Return whether each pixel of masks [batch, classes, ...] belongs to one class, so that the target is its number: unless there
+    is one class, or a Sigmoid for each."""
+    return Activation(y).kind != "Sigmoid" and not (y.rank is not None and y.rank > 1 and y.dims is not None and y.dims[1] == 1)
+
+
+def _mask_probabilities(op: Builder, y: Variable, loss: str, notes: Notes) -> Variable:
+    """The probabilities that masks [batch, classes, ...] hold, or that are made of their logits"""
+    if y.rank is None or y.rank < 3:
+        raise ArgumentError(f"{loss} needs masks of shape [batch, classes, ...], not {y!r}. Name the output that holds them.")
+    _refuse_hidden(y, loss)
+    activation = Activation(y)
+    if activation.kind in ("Softmax", "LogSoftmax") and activation.runs_along(1) is False:
+        raise ArgumentError(f"{loss} reads the classes along axis 1 of {y!r}, but {activation.kind} normalises along another.")
+    if activation.kind:
+        return op.Exp(y) if activation.kind == "LogSoftmax" else y
+    applied = "softmax" if classes_exclude(y) else "sigmoid"
+    notes.append(f"{y.name} is taken as logits: the loss applies {applied}.")
+    return op.Softmax(y, axis=1) if classes_exclude(y) else op.Sigmoid(y)
+
+
+def _dice(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
+    """Of class numbers, those of -100 do not count"""
+    p = _mask_probabilities(op, y, "dice", notes)
+    if not classes_exclude(y):
+        return dice_loss(p, target)
+    counted = op.Not(op.Equal(target, -100))
+    ends = op.constant([0.0, 1.0], p.dtype)
+    hot = op.OneHot(op.Where(counted, target, 0), op.Shape(y, start=1, end=2), ends, axis=1)
+    return dice_loss(p, hot, op.Unsqueeze(counted, [1]))
+
+
+def _boundary(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
+    return boundary_loss(_mask_probabilities(op, y, "boundary", notes), target)
 
 
 def _mse(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
@@ -249,11 +302,14 @@ def alignment_loss(op: Builder, y: Variable, labels: Variable, remarks: Notes, l
 
 LOSSES: dict[str, Callable[[Builder, Variable, Variable, Notes], Any]] = {
     "bce_with_logits": _bce_with_logits,
+    "boundary": _boundary,
     "causal_lm": _causal_lm,
     "cosine": _cosine,
     "cosine_pairs": _cosine_pairs,
     "cross_entropy": _cross_entropy,
     "ctc": _ctc,
+    "dice": _dice,
+    "focal": _focal,
     "huber": _smooth_l1,
     "info_nce": _info_nce,
     "kl": _kl,

@@ -30,10 +30,11 @@ from onnxgrad.training.losses.formulas import (
     LossName,
     alignment_loss,
     class_loss,
+    classes_exclude,
     contrastive_loss,
     takes_logits,
 )
-from onnxgrad.training.surgery.activations import Activation
+from onnxgrad.training.surgery.activations import Activation, argmax_before
 
 __all__ = ["Attached", "Term", "as_terms", "attach", "output_of", "target_columns", "targets_to_json", "typed_by_json"]
 
@@ -249,7 +250,7 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
     with program_guard(program):
         op = Builder(program.global_block(), key="loss")
         for term in terms:
-            output = output_of(program, term.output, notes)
+            output = _before_argmax(op, output_of(program, term.output, notes), notes)
             as_logits = isinstance(term.loss, str) and takes_logits(term.loss, output)
             understood.append(_Understood(output, _layout(term, output, inputs, notes), as_logits))
             value = _value(op, term, understood[-1], targets, notes)
@@ -257,6 +258,22 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
     if total is None:
         raise ArgumentError("a loss has at least one term.")
     return Attached(total, list(targets.values()), understood, notes)
+
+
+def _before_argmax(op: Builder, output: Variable, notes: list[str]) -> Variable:
+    """The scores that ArgMax chooses among, classes along axis 1"""
+    argmax = argmax_before(output)
+    if argmax is not None:
+        scores = argmax.inputs[0]
+        assert scores is not None
+        notes.append(f"{output.name} holds class numbers (it comes from ArgMax); the loss uses the scores before it.")
+        axis = int(argmax.attr("axis"))
+        if scores.rank is None or scores.rank < 3 or axis % scores.rank == 1:
+            return scores
+        others = [i for i in range(1, scores.rank) if i != axis % scores.rank]
+        moved: Variable = op.Transpose(scores, perm=[0, axis % scores.rank, *others])
+        return moved
+    return output
 
 
 def _value(op: Builder, term: Term, resolved: _Understood, targets: dict[str, Variable], notes: list[str]) -> Variable:
@@ -382,7 +399,7 @@ def output_of(program: Program, name: str | None, remarks: list[str]) -> Variabl
 def _target_type(loss: str, output: Variable, layout: str | None) -> tuple[DType, tuple[Dim, ...] | None]:
     """Element type and dimensions of the target column of a loss"""
     dims = output.dims
-    if loss == "cross_entropy" and layout != "NTC":
+    if (loss == "cross_entropy" and layout != "NTC") or (loss == "dice" and classes_exclude(output)):
         return dtype_of("int64"), None if dims is None else (*dims[:1], *dims[2:])
     if loss in ("cross_entropy", "causal_lm"):
         return dtype_of("int64"), None if dims is None else dims[:-1]

@@ -12,15 +12,20 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
+from onnxgrad.training.metrics.detection import AveragePrecision
+from onnxgrad.training.surgery.activations import score_threshold
 
 __all__ = ["EPOCH_METRICS", "WHOLE", "EpochMetric", "epoch_metric"]
 
 Array = np.ndarray[Any, Any]
 EPOCH_METRICS = (
-    "auc", "average_precision", "cer", "dice", "f1", "iou", "mrr", "perplexity", "precision", "r2", "recall", "recall@K", "rmse",
-    "spearman", "wer:N",
+    "auc", "average_precision", "cer", "dice", "f1", "iou", "map", "map50", "mean_iou", "mrr", "perplexity", "precision", "r2",
+    "recall", "recall@K", "rmse", "spearman", "wer:N",
 )  # fmt: skip
-WHOLE = re.compile(r"auc|average_precision|cer|dice|f1|iou|mrr|perplexity|precision|r2|recall(@[1-9]\d*)?|rmse|spearman|wer(:\d+)?")
+WHOLE = re.compile(
+    r"auc|average_precision|cer|dice|f1|iou|map|map50|mean_iou|mrr|perplexity|precision|r2|recall(@[1-9]\d*)?|rmse|spearman"
+    r"|wer(:\d+)?"
+)
 FALLING = re.compile(r"(val_)?(loss|mae|mse|rmse|perplexity|cer|wer(:\d+)?)")
 """Names of what is better when it is smaller."""
 _BLOCK = 1024
@@ -55,9 +60,15 @@ class EpochMetric:
         self.totals: dict[str, Any] = {}
         self.scores: list[Array] = []
         self.targets: list[Array] = []
+        self.precision = AveragePrecision()
 
-    def add(self, y: Array, target: Array) -> None:
-        """Count a batch: scores with classes along axis 1, or a single score, and their targets."""
+    def add(self, y: Any, target: Any) -> None:
+        """Count a batch: scores with classes along axis 1, or a single score, and their targets; of ``map`` and ``map50`` for each
+        picture its detections [D, 6] and its objects [M, 5], as ``AveragePrecision`` takes them."""
+        if self.name in ("map", "map50"):
+            for detections, objects in zip(y, target, strict=True):
+                self.precision.add(detections, objects)
+            return
         y = np.asarray(y, np.float64)
         if self.name in ("mrr", "spearman") or self.nearest:
             self.scores.append(y)
@@ -87,19 +98,50 @@ class EpochMetric:
             raise DataError(f"the metric {self.name} is not defined for this data: a class or a label is missing. Leave it out.")
         return float(value)
 
+    def _map(self) -> float:
+        return self.precision.value()
+
+    def _map50(self) -> float:
+        return self.precision.value(0.5)
+
     # Counts ------------------------------------------------------------------------------------------------------------
 
     def _confusion(self, y: Array, target: Array) -> None:
-        """Count targets (rows) and predictions (columns); a single score is compared with the threshold of its activation"""
+        """Count targets (rows) and predictions (columns); a single score is compared with the threshold of its activation.
+
+        Several masks [batch, masks, ...] that do not exclude each other are counted for each, under its number.
+        """
+        if self.name == "mean_iou" and y.ndim == np.ndim(target) > 2 and y.shape[1] > 1:
+            for k in range(y.shape[1]):
+                self._count_pairs(str(k), y[:, k : k + 1], np.asarray(target)[:, k : k + 1])
+        else:
+            self._count_pairs("pairs", y, np.asarray(target))
+
+    def _count_pairs(self, key: str, y: Array, target: Array) -> None:
         if y.ndim == target.ndim + 1 and y.shape[1] > 1:
             classes, predictions = y.shape[1], y.argmax(axis=1).reshape(-1)
         else:
-            classes, predictions = 2, (y.reshape(-1) > (0.5 if self.kind in ("Sigmoid", "HardSigmoid") else 0.0)).astype(np.int64)
-        truth = np.asarray(target).reshape(-1)
+            classes, predictions = 2, (y.reshape(-1) > score_threshold(self.kind)).astype(np.int64)
+        truth = target.reshape(-1)
         truth = (truth > 0.5).astype(np.int64) if classes == 2 and truth.dtype.kind == "f" else truth.astype(np.int64)
         kept = truth != -100
         pairs = np.bincount(truth[kept] * classes + predictions[kept], minlength=classes * classes).reshape(classes, classes)
-        self.totals["pairs"] = self.totals.get("pairs", 0) + pairs
+        self.totals[key] = self.totals.get(key, 0) + pairs
+
+    def shares(self) -> dict[int, float]:
+        """The intersection over the union of each class that occurs, of ``mean_iou``; of several masks, of each that occurs."""
+        shares: dict[int, float] = {}
+        for key, pairs in self.totals.items():
+            right, both = np.diag(pairs), pairs.sum(axis=0) + pairs.sum(axis=1)
+            ratio = right / np.maximum(both - right, 1)
+            kinds = {k: k for k in range(len(right))} if key == "pairs" else {int(key): 1}
+            shares |= {kind: float(ratio[k]) for kind, k in kinds.items() if both[k] > 0}
+        return shares
+
+    def _mean_iou(self) -> float:
+        """The mean over all classes that occur, of two classes both"""
+        shares = self.shares()
+        return float(np.mean(list(shares.values()))) if shares else float("nan")
 
     def _of_classes(self, ratio: Callable[[Array, Array, Array], Array]) -> float:
         """Return the score of class 1 of two, else the mean over the classes that occur, from the counts of each class"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from onnx import ModelProto
 
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError, DataError, ModelError
 from onnxgrad.training.data.derived_inputs import DerivedInputs
@@ -21,6 +23,7 @@ from onnxgrad.training.data.open_batch import open_batch
 from onnxgrad.training.data.opening import open_data
 from onnxgrad.training.data.rows import Data
 from onnxgrad.training.data.spec import DataSpec
+from onnxgrad.training.detection.heads import decoding_operators
 from onnxgrad.training.surgery.batch_norm import fold_batch_norm
 
 __all__ = ["quantize"]
@@ -40,7 +43,7 @@ def quantize(
 ) -> int:
     """Write a model with weights and activations in 8-bit integers, in QDQ form: scales of each channel for weights, of each tensor
     for activations, by the least and largest values that some data gives. BatchNormalization is folded before; Softmax and
-    LayerNormalization stay in float.
+    LayerNormalization stay in float, and so does the decoding of a detector, whose boxes 8 bits would move by several pixels.
 
     Args:
         model: path of an .onnx file, its bytes, a message or a Program, in float32.
@@ -65,6 +68,7 @@ def quantize(
     program: Program = model.clone(for_test=True) if isinstance(model, Program) else from_onnx(model)
     open_batch(program)
     fold_batch_norm(program)
+    excluded = _named(program, decoding_operators(program))
     following = DerivedInputs(program)
     opened = open_data(data, DataSpec.of(program.inputs, (), following.names, program, beside)).plain()
 
@@ -101,6 +105,7 @@ def quantize(
                 activation_type=quantization.QuantType.QUInt8,
                 weight_type=quantization.QuantType.QInt8,
                 calibrate_method=quantization.CalibrationMethod.MinMax,
+                nodes_to_exclude=excluded,
                 op_types_to_quantize=sorted({*QDQRegistry, *QLinearOpsRegistry} - _IN_FLOAT),
             )
         except Exception as error:
@@ -110,10 +115,20 @@ def quantize(
             ) from error
         finally:
             logging.getLogger().setLevel(level)
-    count = sum(op.type == "DequantizeLinear" for op in from_onnx(path).global_block().ops)
-    if not count:
+    rounded = sum(op.type == "DequantizeLinear" for op in from_onnx(path).global_block().ops)
+    if not rounded:
         raise ModelError("onnxruntime's quantizer found nothing to quantise in this model. Train it as it is.")
-    return count
+    return rounded
+
+
+def _named(program: Program, operators: Sequence[Operator]) -> list[str]:
+    """The names of operators in the file that is quantised; those without one get one"""
+    taken = {op.name for op in program.global_block().ops}
+    for op in operators:
+        if not op.name:
+            op.name = next(name for i in count(len(taken)) if (name := f"decoding_{i}") not in taken)
+            taken.add(op.name)
+    return [op.name for op in operators]
 
 
 def agreement(rows: dict[str, dict[str, float]]) -> str:

@@ -15,6 +15,8 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.pages.pictures import as_picture
 from onnxgrad.training.data.kinds.groups import OF_PAIRS
+from onnxgrad.training.report.drawn import has_masks, judge_detections, judge_masks, loss_alone
+from onnxgrad.training.surgery.activations import score_kind, score_threshold
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
@@ -27,7 +29,11 @@ _EXAMPLES, _ONE_BY_ONE, _SHOWN, _CLASSES, _COLUMNS, _POINTS, _LETTERS = 2000, 20
 
 
 def judge_examples(trainer: Trainer, data: Any, batch_size: int) -> dict[str, Any]:
-    """Summarise the first 2,000 examples for a report: counts, ``confusion`` or ``residuals``, ``worst`` and ``best``."""
+    """Summarise the first 2,000 examples for a report: counts, ``confusion``, ``residuals`` or a ``table``, ``worst``, ``best``."""
+    if trainer.model.detection is not None:
+        return judge_detections(trainer, data, batch_size)
+    if has_masks(trainer):
+        return judge_masks(trainer, data, batch_size)
     inputs, targets, outputs, losses = _collect(trainer, data, batch_size)
     summary: dict[str, Any] = {"count": len(losses)}
     term = trainer.terms[0]
@@ -36,8 +42,9 @@ def judge_examples(trainer: Trainer, data: Any, batch_size: int) -> dict[str, An
     classes = term.loss in ("cross_entropy", "causal_lm") and y.ndim == target.ndim + 1
     if classes:
         summary["confusion"] = _confusion(y.argmax(axis=1), target, y.shape[1], names)
-    elif term.loss == "bce_with_logits" and y.size == target.size and y.size == len(losses):
-        summary["confusion"] = _confusion((y.reshape(-1) > 0).astype(np.int64), target.reshape(-1).astype(np.int64), 2)
+    elif term.loss in ("bce_with_logits", "focal") and y.size == target.size and y.size == len(losses):
+        positive = y.reshape(-1) > score_threshold(score_kind(trainer.outputs[0]))
+        summary["confusion"] = _confusion(positive.astype(np.int64), target.reshape(-1).astype(np.int64), 2)
     elif y.shape == target.shape:
         summary["residuals"] = _residuals(y, target)
     order = np.argsort(losses, kind="stable")
@@ -129,14 +136,15 @@ def _losses(
         log = scores - top - np.log(np.exp(scores - top).sum(axis=1, keepdims=True))
         counted = np.where(target < 0, 0, target)
         return np.where(target < 0, 0.0, -log[np.arange(size), counted])
-    if not alone or loss in OF_PAIRS:
+    if loss in OF_PAIRS:
         return None  # a loss of several rows is no sum of those of each
-    try:
-        rows = [{n: a[i : i + 1] if np.ndim(a) and len(a) == size else a for n, a in feed.items()} for i in range(size)]
-        losses = [trainer.executor.run(trainer.evaluation, row, [trainer.loss.name], scope=scope)[0] for row in rows]
-        return np.array(list(map(float, losses)))
-    except OnnxGradError:
-        return None  # the model takes whole batches only
+    losses: list[float] = []
+    for i in range(size if alone else 0):
+        value = loss_alone(trainer, feed, i, size, scope)
+        if value is None:
+            return None
+        losses.append(value)
+    return np.array(losses) if losses else None
 
 
 def _confusion(predicted: Array, target: Array, classes: int, names: Sequence[str] | None = None) -> dict[str, Any]:

@@ -18,16 +18,36 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["Activation", "activation_before", "hidden_activation"]
+__all__ = [
+    "Activation", "activation_before", "argmax_before", "hidden_activation", "score_kind", "score_threshold",
+]  # fmt: skip
 
 _ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid")
 _MOVES = VIEWS | {"Cast", "Transpose", "Dropout"}
 
 
 def activation_before(y: Variable, kinds: Collection[str]) -> tuple[Operator | None, list[Operator]]:
-    """The operator of one of these types that produced ``y``, if one did, and the operators that moved its elements since."""
+    """The operator of one of these types that produced ``y``, if one did, and the operators that moved its elements since.
+
+    Of several Sigmoids whose results a Concat joins it is the first one.
+    """
     at, moves = _before_moves(y)
+    joined = _joined_sigmoids(at)
+    if joined and "Sigmoid" in kinds:
+        return activation_before(joined[0], kinds)[0], moves
     return at if at is not None and at.domain == "" and at.type in kinds else None, moves
+
+
+def score_kind(y: Variable) -> str:
+    """The type of the activation that makes probabilities of scores, if one produced ``y``: Sigmoid, HardSigmoid, Softmax or
+    LogSoftmax; empty for logits."""
+    activation = activation_before(y, ("Sigmoid", "HardSigmoid", "Softmax", "LogSoftmax"))[0]
+    return "" if activation is None else activation.type
+
+
+def score_threshold(kind: str) -> float:
+    """What a single score of a kind is above for a positive answer: one half for probabilities, 0 for logits."""
+    return 0.5 if kind in ("Sigmoid", "HardSigmoid") else 0.0
 
 
 def _before_moves(y: Variable) -> tuple[Operator | None, list[Operator]]:
@@ -37,6 +57,29 @@ def _before_moves(y: Variable) -> tuple[Operator | None, list[Operator]]:
         moves.insert(0, at)
         at = None if at.inputs[0] is None else _unrounded(at.inputs[0].op)
     return at, moves
+
+
+def _joined_sigmoids(at: Operator | None) -> list[Variable]:
+    """The operands of a Concat that Sigmoids produced, all of them; empty for anything else"""
+    if at is None or at.domain != "" or at.type != "Concat":
+        return []
+    parts = [v for v in at.inputs if v is not None]
+    return parts if all(activation_before(v, ("Sigmoid",))[0] is not None for v in parts) else []
+
+
+def argmax_before(y: Variable) -> Operator | None:
+    """The ArgMax that produced class numbers, if nothing but their type and shape changed since.
+
+    Example:
+        >>> from onnx import parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 5] x) => (int64[N] y) { y = ArgMax<axis=1, keepdims=0>(x) }'
+        >>> argmax_before(onnxgrad.from_onnx(parser.parse_model(text)).outputs[0]).type
+        'ArgMax'
+    """
+    at = y.op
+    while at is not None and at.domain == "" and at.type in VIEWS | {"Cast"} and at.inputs[0] is not None:
+        at = at.inputs[0].op
+    return at if at is not None and at.domain == "" and at.type == "ArgMax" else None
 
 
 def hidden_activation(y: Variable) -> tuple[Operator, str] | None:
@@ -80,6 +123,10 @@ class Activation:
     def __init__(self, y: Variable) -> None:
         self.y = y
         self.operator, self.moves = activation_before(y, _ACTIVATIONS)
+        concat, _ = _before_moves(y)
+        self.parts = [Activation(v) for v in _joined_sigmoids(concat)]
+        """Of a Concat that joins the results of Sigmoids: the activation of each."""
+        self._concat = concat
         if self.operator is not None:
             self._refuse_dropout()
         self.kind = "" if self.operator is None else self.operator.type
@@ -102,6 +149,9 @@ class Activation:
 
     def logits(self, op: Builder) -> Variable:
         """The input of the activation, with its elements moved as in ``y``, in the element type of ``y``"""
+        if self.parts:
+            assert self._concat is not None
+            return self._moved(op, op.Concat(*(part.logits(op) for part in self.parts), axis=self._concat.attr("axis")))
         return self._moved(op, self._cast(op, self.y.dtype))
 
     def log_probabilities(self, op: Builder, dtype: DType) -> Variable:

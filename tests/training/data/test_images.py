@@ -76,6 +76,25 @@ class TestPreparation:
         _, how, line = preparation_of(og.from_onnx(net(channels=1)), self.samples())
         assert how.order == "L" and how.array(self.samples()[0]).shape == (1, 9, 9) and "grey, 8 x 8 (of the file)" in line
 
+    def test_files_of_detectors_say_size_and_values(self):
+        """imgsz and stride in the metadata, as YOLO's exports have them"""
+        program = og.from_onnx(net(size="H, W"))
+        two = [Image.new("RGB", (100, 50)), Image.new("RGB", (50, 50))]
+        assert preparation_of(program, two[:1], fit="letterbox")[1].size == (64, 128)
+        assert preparation_of(program, two, fit="letterbox")[1].size == (640, 640) and preparation_of(program, two)[1].size == (
+            224,
+            224,
+        )
+        program.metadata.update(imgsz="[320, 416]", stride="32")
+        _, how, line = preparation_of(program, two, fit="letterbox")
+        assert (
+            preparation_of(program, two)[1].fit == "letterbox" and preparation_of(program, two, fit="stretch")[1].fit == "stretch"
+        )
+        assert how.size == (320, 416) and "imgsz in the file" in line and "values from 0 to 1, as YOLO's exports" in line
+        assert "scaled by one factor between grey bars (letterbox)" in line and how.around == 114
+        with pytest.raises(ArgumentError, match=r"multiples of 32 \(stride in the file\), not 100 x 96"):
+            preparation_of(program, two, size=(100, 96))
+
     @pytest.mark.parametrize(
         "mean, std, order", [((0.5,) * 3, (0.5,) * 3, "BGR"), ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "RGB")]
     )

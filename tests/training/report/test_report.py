@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx.parser import parse_model
 
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.pages.pictures import as_picture, png
 from onnxgrad.training import Report, Term, Trainer
+from onnxgrad.training.data.opening import open_data
+from onnxgrad.training.report.examples import judge_examples
 from tests.browser import open_page  # noqa: F401
 from tests.training.small import data, line, model
 from tests.training.test_trainer import trainer
@@ -140,6 +143,16 @@ class TestExamples:
         assert found["confusion"]["right"] == (scores.argmax(1) == columns["target"]).sum()
         first = found["worst"][0]
         assert first["row"][0][0] == "x" and first["predicted"] == str(scores[first["number"]].argmax())
+
+    @pytest.mark.parametrize("activation", ["Identity", "Sigmoid"])
+    @pytest.mark.parametrize("loss", ["bce_with_logits", "focal"])
+    def test_single_scores_are_compared_with_the_threshold_of_their_activation(self, loss, activation):
+        text = f"""<ir_version: 10, opset_import: ["": 21]> f (float[N, 1] x) => (float[N, 1] y) <float[1, 1] w = {{1.0}}, float[1] b = {{0.0}}>
+        {{ p = MatMul(x, w)  z = Add(p, b)  y = {activation}(z) }}"""
+        columns = {"x": np.array([[-2.0], [-1], [1], [2]], np.float32), "target": np.array([[0.0], [1], [1], [1]], np.float32)}
+        t = Trainer(parse_model(text), loss=loss, trainable="*")
+        summary = judge_examples(t, open_data(columns, t.model.spec), 4)
+        assert summary["confusion"]["counts"] == [[1, 0], [1, 2]]
 
     def test_classes_have_the_names_of_the_data(self, tmp_path):
         columns = data(40, seed=2)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 
 from onnxgrad.errors import DataError
+from onnxgrad.training.data.changes import Changes
 from onnxgrad.training.data.rows import Batch
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ class Reading:
         mean, std: of values from 0 to 1.
         order: ``"rgb"`` or ``"bgr"``.
         white: the value of a white pixel in images of more than 8 bits.
-        changes: whether images are mirrored and cropped at random in training, and how much of their colours changes.
+        fit: how images of another size get into the model's: one of ``views.FITS``.
+        colours: of masks in colours, red, green and blue by class.
+        changes: what is changed at random in training.
     """
 
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -64,7 +67,9 @@ class Reading:
     std: Sequence[float] | None = None
     order: str | None = None
     white: float | None = None
-    changes: tuple[bool, bool, float] = (False, False, 0.0)
+    fit: str | None = None
+    colours: Mapping[str, Sequence[int]] | None = None
+    changes: Changes = field(default_factory=Changes)
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,13 @@ class LazyColumn:
     def plain(self) -> LazyColumn:
         """The same without random changes."""
         return self
+
+    def beside(self, columns: Mapping[str, LazyColumn]) -> None:
+        """Take notice of the other columns that are read with this one, by name."""
+
+    def stacked(self, values: Sequence[Array]) -> Array:
+        """Join the arrays of the examples of a batch."""
+        return np.stack(values)
 
     @property
     def settings(self) -> Sequence[object]:

@@ -15,19 +15,31 @@ import numpy as np
 
 from onnxgrad.errors import DataError, OnnxGradError
 from onnxgrad.internal.files import is_file
+from onnxgrad.training.data.changes import Changes
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, are_numbers, is_whole
-from onnxgrad.training.data.preparing import Preparation, preparation_of
+from onnxgrad.training.data.picture_files import SUFFIXES, size_of
+from onnxgrad.training.data.preparing import AROUND, Preparation, preparation_of
 from onnxgrad.training.data.rows import Batch
+from onnxgrad.training.data.views import FITS, View, view_of
 
 if TYPE_CHECKING:
     from onnxgrad.training.data.spec import DataSpec
 
-__all__ = ["SUFFIXES", "LazyPictures", "PictureColumn", "as_picture", "opened_file", "picture_at", "pictures_of", "white_of"]
+__all__ = [
+    "LazyPictures",
+    "PictureColumn",
+    "PictureFiles",
+    "as_picture",
+    "named_files",
+    "opened_file",
+    "picture_at",
+    "pictures_of",
+    "white_of",
+]
 
 Array = np.ndarray[Any, Any]
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+BILINEAR = 2
 _SAMPLES = 16
-_SMALLEST_CROP = 0.5
 _DEEP = ("I", "F")
 """Modes of Pillow that do not say which value is white."""
 _WHITES = (1.0, 255.0, 65535.0)
@@ -43,6 +55,8 @@ class PictureColumn(Column):
         order: ``"RGB"``, ``"BGR"`` or ``"L"``.
         mean, std: of values from 0 to 1, of each channel.
         white: the value of a white pixel in images of more than 8 bits; None where there were none.
+        fit: how images of another size get into the input: one of ``views.FITS``.
+        around: value, from 0 to 255, of what lies around such an image.
     """
 
     size: tuple[int, int] = (1, 1)
@@ -51,6 +65,8 @@ class PictureColumn(Column):
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     white: float | None = None
+    fit: str = FITS[0]
+    around: int = AROUND
 
     kind: ClassVar[str] = "picture"
     checks: ClassVar[Mapping[str, Callable[[Any], bool]]] = {
@@ -60,6 +76,8 @@ class PictureColumn(Column):
         "mean": lambda v: are_numbers(v) and len(v) in (1, 3),
         "std": lambda v: are_numbers(v) and len(v) in (1, 3) and min(v) > 0,
         "white": lambda v: are_numbers([v]) and v > 0,
+        "fit": lambda v: v in FITS,
+        "around": lambda v: is_whole(v + 1 if isinstance(v, int) else v) and v < 256,
     }
 
     @classmethod
@@ -71,19 +89,18 @@ class PictureColumn(Column):
         cls, name: str, cells: Cells, wanted: DataSpec, reading: Reading, known: Column | None, remarks: list[str]
     ) -> PictureColumn:
         (part,) = cells.values
-        files = _files(cells, part)
-        return pictures_of(lambda row: opened_file(files[row]), len(files), (part,), wanted, reading, known, remarks, cells.where)
+        files = named_files(cells, part)
+        return pictures_of(PictureFiles(files), len(files), (part,), wanted, reading, known, remarks, cells.where)
 
     def read(
         self, name: str, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]
     ) -> Mapping[str, Array | LazyColumn]:
         (part,) = self.parts
-        files = _files(cells, part)
-        return {name: LazyPictures(lambda row: opened_file(files[row]), name, self, wanted, reading, cells.where)}
+        return {name: LazyPictures(PictureFiles(named_files(cells, part)), name, self, wanted, reading, cells.where)}
 
     def preparation(self, dtype: Any) -> Preparation:
         """How an image becomes an array of this dtype."""
-        return Preparation(self.size, self.layout, self.order, self.mean, self.std, dtype)
+        return Preparation(self.size, self.layout, self.order, self.mean, self.std, dtype, self.fit, self.around)
 
 
 def pictures_of(
@@ -110,7 +127,8 @@ def pictures_of(
         as_picture(sample, white, sample.info.get("path") or f"{where}, picture {row + 1}")
         for row, sample in zip(chosen, samples, strict=True)
     ]
-    _, how, note = preparation_of(wanted.program, pictures, reading.size, reading.mean, reading.std, reading.order, recorded)
+    given = (reading.size, reading.mean, reading.std, reading.order)
+    _, how, note = preparation_of(wanted.program, pictures, *given, recorded, reading.fit)
     remarks.append(note)
     if see_through:
         remarks.append(
@@ -118,7 +136,7 @@ def pictures_of(
         )
     if white is not None:
         remarks.append(f"in images of more than 8 bits {white:g} is white{', as given' if reading.white is not None else ''}.")
-    return PictureColumn(parts, how.size, how.layout, how.order, how.mean, how.std, white)
+    return PictureColumn(parts, how.size, how.layout, how.order, how.mean, how.std, white, how.fit, how.around)
 
 
 class LazyPictures(LazyColumn):
@@ -138,17 +156,39 @@ class LazyPictures(LazyColumn):
         self.how = column.preparation(np.float32 if v is None else v.dtype.numpy)
 
     def example(self, row: int, epoch: tuple[int, int] | None) -> Batch:
+        image = self.picture(row)
+        view, rng = self._drawn(image.size, row, epoch)
+        image = view.image(image, self.how.ground(image.mode), BILINEAR)
+        return {self.name: self.how.array(image if rng is None else self.changes.colored(image, rng))}
+
+    def view(self, row: int, epoch: tuple[int, int] | None) -> View:
+        """Where a picture lies in the input, in an epoch; None for no random changes."""
+        return self._drawn(self.picture_size(row), row, epoch)[0]
+
+    def _drawn(self, picture: tuple[int, int], row: int, epoch: tuple[int, int] | None) -> tuple[View, np.random.Generator | None]:
+        """The view of a picture of this width and height, and the generator that goes on to draw its colours"""
+        if epoch is None or not self.changes:
+            return view_of(picture, self.how.size, self.how.fit), None
+        rng = np.random.default_rng([*epoch, row])
+        return self.changes.view(picture, self.how.size, self.how.fit, rng), rng
+
+    def picture(self, row: int) -> Any:
+        """The picture as its file has it, of mode L, RGB or F."""
         opened = self.image(row)
-        image = as_picture(opened, self.white, opened.info.get("path") or f"{self.where}, picture {row + 1}")
-        if epoch is not None and any(self.changes):
-            image = _changed(image, self.how.size, self.changes, np.random.default_rng([*epoch, row]))
-        if image.size != self.how.size[::-1]:
-            image = image.resize(self.how.size[::-1], 2)
-        return {self.name: self.how.array(image)}
+        return as_picture(opened, self.white, opened.info.get("path") or f"{self.where}, picture {row + 1}")
+
+    def picture_size(self, row: int) -> tuple[int, int]:
+        """Width and height of the picture as its file has it."""
+        width, height = self.image.size(row) if isinstance(self.image, PictureFiles) else self.image(row).size
+        return int(width), int(height)
+
+    def file(self, row: int) -> Path | None:
+        """The file of the picture, if it has one."""
+        return self.image.files[row] if isinstance(self.image, PictureFiles) else None
 
     def plain(self) -> LazyPictures:
         pictures = copy.copy(self)
-        pictures.changes = (False, False, 0.0)
+        pictures.changes = Changes()
         return pictures
 
     @property
@@ -156,8 +196,26 @@ class LazyPictures(LazyColumn):
         return [self.how, self.changes]
 
 
-def _files(cells: Cells, part: str) -> list[Path]:
-    """The files that a column names, relative to the table"""
+class PictureFiles:
+    """Pictures of files, which a number opens."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self.files = list(files)
+
+    def __call__(self, row: int) -> Any:
+        return opened_file(self.files[row])
+
+    def size(self, row: int) -> tuple[int, int]:
+        """Width and height, without reading the pixels."""
+        return size_of(self.files[row])
+
+
+def named_files(cells: Cells, part: str) -> list[Path]:
+    """The files that a column names, relative to the table.
+
+    Raises:
+        DataError: naming the cell that is empty, or whose file is missing.
+    """
     values = cells.values[part]
     files = []
     for row, cell in enumerate(values.to_pylist() if hasattr(values, "to_pylist") else values):
@@ -258,33 +316,3 @@ def white_of(images: Sequence[Any]) -> float | None:
     if top > highest:
         raise DataError(f"images hold values up to {top:g}, and do not say which is white. Say it (--image-white).")
     return highest
-
-
-def _changed(image: Any, size: tuple[int, int], changes: tuple[bool, bool, float], rng: np.random.Generator) -> Any:
-    """Flipped, cropped and resized, and changed in colour; of Pillow's modes L, RGB and F"""
-    from PIL import ImageEnhance, ImageOps
-
-    flip, crop, color = changes
-    if crop:
-        scale = np.sqrt(rng.uniform(_SMALLEST_CROP, 1.0))
-        width, height = image.size[0] * scale, image.size[1] * scale
-        left, top = rng.uniform(0, image.size[0] - width), rng.uniform(0, image.size[1] - height)
-        image = image.resize(size[::-1], 2, box=(left, top, left + width, top + height))
-    if flip and rng.random() < 0.5:
-        image = ImageOps.mirror(image)
-    if color:
-        for enhance in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
-            factor = float(rng.uniform(1 - color, 1 + color))
-            image = _changed_grey(image, enhance, factor) if image.mode == "F" else enhance(image).enhance(factor)
-    return image
-
-
-def _changed_grey(image: Any, enhance: Any, factor: float) -> Any:
-    """Brightness and contrast of an image of floats, which Pillow does not change"""
-    from PIL import Image, ImageEnhance
-
-    values = np.asarray(image)
-    if enhance is ImageEnhance.Color:
-        return image
-    level = values.mean() if enhance is ImageEnhance.Contrast else 0.0
-    return Image.fromarray(np.clip(level + (values - level) * factor, 0, 255).astype(np.float32))

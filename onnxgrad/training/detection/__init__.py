@@ -1,0 +1,1 @@
+"""Detection on the host: which anchor answers for which object, and what a detector's outputs say."""

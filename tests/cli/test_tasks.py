@@ -1,0 +1,118 @@
+"""Several labels, several numbers and masks by the commands: the task is said, figures before and after, answers as files."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.cli.command import command
+from tests.training.data.annotated.scenes import KINDS, drawn, write_masks, write_table
+
+pytest.importorskip("pyarrow")
+MODELS = Path(__file__).parent.parent / "data" / "annotated" / "models"
+TRAIN = ("--no-report", "--threads", "1", "--batch-size", "16", "--seed", "1")
+
+
+def train(model, folder, *more):
+    said = command("train", MODELS / model, "--data", folder / "train", "--out", folder / "run", *TRAIN, *more)
+    return said.splitlines()[0]
+
+
+def figures(target, folder, *more):
+    return json.loads(command("evaluate", target, "--data", folder / "val", "--json", *more))
+
+
+def words(kinds, boxes):
+    return [";".join(KINDS[kind] for kind in sorted(kinds))]
+
+
+@pytest.mark.parametrize("model", ["labels", "labels_sigmoid"])
+def test_several_labels(tmp_path, model):
+    for part, seed, count in (("train", 0, 192), ("val", 1, 64)):
+        write_table(tmp_path / part, drawn(seed, count), ["tags"], words)
+    before = figures(MODELS / f"{model}.onnx", tmp_path, "--loss", "bce_with_logits", "--metric", "f1")
+    said = train(f"{model}.onnx", tmp_path, "--epochs", "8", "--lr", "0.003")
+    output = "logits" if model == "labels" else "probabilities"
+    assert said == (
+        "the task is multilabel, as the column 'tags' of table.csv holds several labels; "
+        f"the loss is bce_with_logits of {output} (--task, --loss)."
+    )
+    after = figures(tmp_path / "run", tmp_path)
+    assert before["f1"] < 0.6 and after["f1"] > 0.93, (before, after)
+    command("predict", tmp_path / "run", "--data", tmp_path / "val", "--out", tmp_path / "a.csv")
+    rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+    expected = [words({kind for kind, *_ in boxes}, boxes)[0] for _, _, boxes in drawn(1, 64)]
+    assert np.mean([row[f"{output}.labels"] == answer for row, answer in zip(rows, expected, strict=True)]) > 0.85
+
+
+def test_several_numbers(tmp_path):
+    def place(kinds, boxes):
+        x1, y1, x2, y2 = (boxes or [(0, 0, 0, 0, 0)])[0][1:]
+        return [round((x1 + x2) / 64, 4), round((y1 + y2) / 64, 4)]
+
+    for part, seed, count in (("train", 0, 256), ("val", 1, 64)):
+        write_table(tmp_path / part, drawn(seed, count), ["target.0", "target.1"], place)
+    before = figures(MODELS / "numbers.onnx", tmp_path, "--loss", "mse", "--metric", "r2")
+    said = train("numbers.onnx", tmp_path, "--epochs", "20", "--lr", "0.003")
+    assert said.startswith("the task is regress, as table.csv holds 2 numbers each; the loss is mse of place")
+    after = figures(tmp_path / "run", tmp_path)
+    assert before["r2"] < 0.1 and after["r2"] > 0.7, (before, after)
+
+
+def test_masks(tmp_path):
+    for part, seed, count in (("train", 0, 96), ("val", 1, 32)):
+        write_masks(tmp_path / part, drawn(seed, count))
+    before = figures(MODELS / "masks.onnx", tmp_path, "--loss", "cross_entropy", "--metric", "iou")
+    said = train("masks.onnx", tmp_path, "--epochs", "6", "--lr", "0.01", "--flip", "--scale", "0.2")
+    assert said == "the task is segment, as train holds masks (masks); the loss is cross_entropy of logits (--task, --loss)."
+    after = figures(tmp_path / "run", tmp_path)
+    assert before["iou"] < 0.15 and after["iou"] > 0.9, (before, after)
+    command("predict", tmp_path / "run", "--data", tmp_path / "val" / "images", "--out", tmp_path / "masks")
+    for number, (_, mask, _) in enumerate(drawn(1, 32)):
+        with Image.open(tmp_path / "masks" / f"{number:03}.png") as image:
+            assert image.mode == "P" and image.size == (32, 32)
+            assert (np.asarray(image) == mask).mean() > 0.9
+
+
+def test_masks_of_one_probability(tmp_path):
+    for part, seed, count in (("train", 0, 64), ("val", 1, 32)):
+        write_masks(tmp_path / part, drawn(seed, count))
+        for file in (tmp_path / part / "masks").iterdir():
+            with Image.open(file) as image:
+                pixels = np.asarray(image)
+            Image.fromarray(np.where((pixels > 0) & (pixels < 255), 255, 0).astype(np.uint8)).save(file)
+    said = train("masks_sigmoid.onnx", tmp_path, "--epochs", "6", "--lr", "0.01")
+    assert said.startswith("the task is segment, as train holds masks (masks); the loss is bce_with_logits of probabilities")
+    assert figures(tmp_path / "run", tmp_path)["iou"] > 0.9
+    command("predict", tmp_path / "run", "--data", tmp_path / "val" / "images", "--out", tmp_path / "masks")
+    with Image.open(tmp_path / "masks" / "000.png") as image:
+        assert set(np.unique(np.asarray(image))) <= {0, 1}
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    write_masks(tmp_path / "train", drawn(0, 4))
+    arguments = ("train", MODELS / "masks.onnx", "--data", tmp_path / "train", "--out", tmp_path / "run")
+    assert "train holds masks (masks), which is for segment, not for classify" in command(*arguments, "--task", "classify", code=2)
+    said = command("train", MODELS / "masks.onnx", "--data", MODELS / "masks.onnx", "--out", tmp_path / "run", code=2)
+    assert "nothing says what is to be learned. Name the task (--task)" in said
+    write_table(tmp_path / "t", drawn(0, 4), ["tags"], words)
+    said = command("predict", MODELS / "labels.onnx", "--data", tmp_path / "t", "--out", tmp_path / "masks", code=2)
+    assert "are no masks of pictures, which a folder is for" in said
+
+
+def test_a_folder_of_classes_says_its_task(tmp_path):
+    for number, (picture, _, boxes) in enumerate(drawn(0, 40)):
+        folder = tmp_path / "train" / KINDS[boxes[0][0] if boxes else 0]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(folder / f"{number}.png")
+    said = train("labels.onnx", tmp_path, "--epochs", "1")
+    assert said.startswith(
+        "the task is classify, as train holds a folder for each of 3 classes; the loss is cross_entropy of logits"
+    )
+    said = command(
+        "train", MODELS / "labels_sigmoid.onnx", "--data", tmp_path / "train", "--out", tmp_path / "r", "--epochs", "1", *TRAIN
+    )
+    assert said.startswith("the task is multilabel, as train holds a folder for each of 3 classes; the loss is bce_with_logits")

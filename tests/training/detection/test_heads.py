@@ -1,0 +1,149 @@
+"""What a detector's outputs mean is found by structure, in files of both exporters of torch."""
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxgrad import from_onnx
+from onnxgrad.errors import ArgumentError
+from onnxgrad.training import Trainer
+from onnxgrad.training.detection.heads import (
+    DetectorHead,
+    MapHead,
+    decoding_operators,
+    fixed_parameters,
+    freeze_decoding,
+    names_in_metadata,
+    recognise_head,
+    require_head,
+)
+from tests.training.detection.pictures import FILES, file, shapes
+
+KINDS = {
+    "distributed": ("distances", None, False, True),
+    "distributed_nms": ("distances", None, True, True),
+    "distributed_best": ("distances", None, True, True),
+    "distributed_maps": ("distances", None, False, False),
+    "anchored": ("anchors", None, False, True),
+    "anchored_nms": ("anchors", None, True, True),
+    "default_boxes": ("default boxes", 0, False, True),
+    "queries": ("queries", 3, False, True),
+    "queries_best": ("queries", 3, False, True),
+}
+BOTH = [f"{name}{exporter}" for name in KINDS for exporter in ("", "_dynamo")]
+MAPS = {"segmenter": (), "segmenter_softmax": ("Softmax",), "segmenter_argmax": ("ArgMax",), "text_map": ("Sigmoid",)}
+
+
+def kind_of(head):
+    return head.family, head.background, head.suppression is not None, head.boxes is not None
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_detector_is_recognised(name):
+    head = recognise_head(from_onnx(file(name)))
+    assert isinstance(head, DetectorHead)
+    assert kind_of(head) == KINDS[name.removesuffix("_dynamo")]
+    assert head.classes == 3
+    assert [b.bins for b in head.bins] == [16] * len(head.bins)
+    assert bool(head.bins) == (head.family == "distances")
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_names_of_tensors_and_operators_do_not_matter(name):
+    model = onnx.load(file(name))
+    names = {}
+
+    def anonymous(name):
+        return names.setdefault(name, f"t{len(names)}") if name else ""
+
+    for node in model.graph.node:
+        node.name = ""
+        node.input[:] = map(anonymous, node.input)
+        node.output[:] = map(anonymous, node.output)
+    for entry in (*model.graph.initializer, *model.graph.input, *model.graph.output, *model.graph.value_info):
+        entry.name = anonymous(entry.name)
+    head = recognise_head(from_onnx(model))
+    assert kind_of(head) == KINDS[name.removesuffix("_dynamo")]
+
+
+@pytest.mark.parametrize("name", [f"{name}{exporter}" for name in MAPS for exporter in ("", "_dynamo")])
+def test_a_map_is_recognised_behind_its_activation(name):
+    program = from_onnx(file(name))
+    head = recognise_head(program)
+    assert isinstance(head, MapHead)
+    assert head.through == MAPS[name.removesuffix("_dynamo")]
+    assert head.is_text_map == name.startswith("text_map")
+    assert head.logits.op.type in ("Conv", "ConvTranspose", "Identity", "Add")
+
+
+def test_every_file_is_looked_at():
+    stems = {path.stem for path in FILES.glob("*.onnx")}
+    assert stems == {f"{name}{exporter}" for name in (*KINDS, *MAPS) for exporter in ("", "_dynamo")}
+
+
+@pytest.mark.parametrize("name", [name for name in BOTH if not name.startswith("queries")])
+def test_the_constants_of_the_decoding_are_fixed(name):
+    program = from_onnx(file(name))
+    freeze_decoding(program)
+    fixed = {p.name for p in fixed_parameters(program)}
+    layers = {v for op in program.global_block().ops if op.type == "Conv" for v in op.inputs[1:] if v is not None}
+    learned = {p.name for p in program.parameters if p in layers and p.shape != (1, 16, 1, 1)}
+    assert {p.name for p in program.parameters if p.trainable} == learned
+    assert fixed == {p.name for p in program.parameters} - learned
+
+
+def test_the_decoding_is_not_trained_with_a_loss_of_ones_own_either():
+    program = from_onnx(file("distributed"))
+    before = {p.name: p.get_value() for p in fixed_parameters(program)}
+    assert len(before) == 4
+    trainer = Trainer(program, loss="mse", optimizer="sgd", learning_rate=1e-3)
+    image = shapes.pictures(0, 2)[0]
+    trainer.step({"images": image, "target": np.zeros((2, 7, 189), np.float32)})
+    for name, value in before.items():
+        np.testing.assert_array_equal(trainer.program.find(name).get_value(), value)
+    assert not set(before) & {p.name for p in trainer.trained}
+
+
+def test_a_named_constant_of_the_decoding_trains():
+    trainer = Trainer(file("distributed"), loss="detection", trainable=["expectation.weight"])
+    assert [p.name for p in trainer.trained] == ["expectation.weight"]
+
+
+def test_what_follows_the_last_layers_is_the_decoding():
+    operators = {op.type for op in decoding_operators(from_onnx(file("anchored_nms")))}
+    assert {"Sigmoid", "NonMaxSuppression", "Split"} <= operators
+    assert "Conv" not in operators
+    assert decoding_operators(from_onnx(file("segmenter"))) == []
+
+
+def test_names_in_the_metadata_are_read():
+    program = from_onnx(file("anchored"))
+    assert names_in_metadata(program) == ["circle", "square", "triangle"]
+    program.metadata["names"] = "{0: 'a', 2: 'b'}"
+    assert names_in_metadata(program) is None
+    program.metadata["names"] = "['a', 'b']"
+    assert names_in_metadata(program) == ["a", "b"]
+    program.metadata["names"] = "no list"
+    assert names_in_metadata(program) is None
+
+
+def parsed(text):
+    return from_onnx(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> f {text}'))
+
+
+def test_an_unknown_head_is_named_with_what_to_give():
+    program = parsed("(float[N, 4] x) => (float[N, 3] y) <float[4, 3] w = {1,2,3,4,5,6,7,8,9,10,11,12}> { y = MatMul(x, w) }")
+    assert recognise_head(program) is None
+    with pytest.raises(ArgumentError, match=r"the outputs y \[N, 3\] are of no detector .*Term\(function"):
+        require_head(program)
+
+
+def test_anchors_that_the_file_lacks_are_named():
+    program = parsed("(float[N, 3, 4, 4, 8] x) => (float[N, 3, 4, 4, 8] y) { y = Neg(x) }")
+    with pytest.raises(ArgumentError, match="the file does not hold the anchors"):
+        require_head(program)
+
+
+def test_a_segmenter_is_no_detector():
+    with pytest.raises(ArgumentError, match=r"a segmenter: scores of 4 classes.*cross_entropy"):
+        require_head(from_onnx(file("segmenter")))
