@@ -97,8 +97,8 @@ class Trainer(TrainingSteps):
         loss: a name (``cross_entropy``, ``causal_lm``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
             ``triplet``, ``info_nce``, ``cosine_pairs``, ``ctc``, ``focal``, and of masks ``dice`` and ``boundary``), a function
             ``(output, target) -> Variable``, a ``Term``, or several that are added up; or ``detection``, for a detector of a kind
-            that is recognised (``onnxgrad info`` says which), with boxes as targets. A function gets its target in the type and shape
-            of the data, and is called when the first data is seen (see ``sample``).
+            that is recognised (``onnxgrad info`` says which), with boxes as targets. A function gets its target in the type and
+            shape of the data, and is called when the first data is seen (see ``sample``).
         target: name of the data column with the targets, for a loss given by name or function; None for ``target``, and for
             ``labels`` of ``causal_lm``, which are the tokens themselves where the data lacks them; for ``boxes`` of ``detection``,
             float32 [batch, objects, 5]: class, left, top, right, bottom in pixels of the model's input, filled up by classes of -1.
