@@ -14,32 +14,10 @@ from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS
 from onnxgrad.training.data.text import Text
 
-__all__ = ["PATHS", "add_data", "data_named", "opened_inputs", "resolve_paths"]
+__all__ = ["PATHS", "data_named", "opened_inputs", "resolve_paths"]
 
 PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters")
 _IMAGES = ("image_size", "image_mean", "image_std", "image_order", "flip", "crop", "color")
-
-
-def add_data(group: Any, validation: bool = True) -> None:
-    group.add_argument(
-        "--data",
-        metavar="PATH",
-        help="data: .npz, .npy, .csv, .tsv, .parquet; a folder with one of images for each class, or a .csv of paths and labels; "
-        "text, chats or numbers (.jsonl, .txt); FILE.py[:FUNCTION] that yields batches",
-    )
-    if validation:
-        group.add_argument("--val", metavar="PATH", help="validation data, or the share of --data to hold out, such as 0.1")
-        group.add_argument("--flip", action="store_true", help="mirror half of the images in training")
-        group.add_argument("--crop", action="store_true", help="crop images at random in training")
-        group.add_argument("--color", type=float, default=0.0, metavar="X", help="change colours in training, by up to 1 +- X")
-        group.add_argument("--buffer", type=int, metavar="N", help="mix N examples of data that is read or yielded piece by piece")
-    group.add_argument("--image-size", metavar="HxW", help="height and width of images, where the model leaves them open")
-    group.add_argument("--image-mean", type=float, nargs="+", metavar="M", help="mean of values from 0 to 1, of each channel")
-    group.add_argument("--image-std", type=float, nargs="+", metavar="S", help="standard deviation of the same")
-    group.add_argument("--image-order", choices=("rgb", "bgr"), help="order of the channels (default: what the model's file tells)")
-    group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of the model, for text and chats")
-    group.add_argument("--max-length", type=int, default=512, help="words in a row of text at most (default %(default)s)")
-    group.add_argument("--pack", action="store_true", help="put several short texts into one row")
 
 
 def data_named(settings: dict[str, Any], name: str, label: str = "labels") -> Any:

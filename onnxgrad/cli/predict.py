@@ -1,11 +1,4 @@
-"""Write what a model says of data, as numbers of each example, to a .csv or .npz file.
-
-Of a run, the best checkpoint answers, and names of classes that the training data had are written beside their scores.
-
-examples:
-  onnxgrad predict run/ --data new_photos/ --out said.csv
-  onnxgrad predict m.onnx --data new.csv --out said.npz
-"""
+"""What ``onnxgrad predict`` does; its arguments are in ``options/predict.py``."""
 
 # Tests: tests/cli/test_commands.py.
 
@@ -20,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.cli.common import print_json
-from onnxgrad.cli.data import add_data, data_named, resolve_paths
+from onnxgrad.cli.data import data_named, resolve_paths
 from onnxgrad.cli.evaluate import run_of, without_augmentation
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.runtime.executor import Executor
@@ -30,15 +23,6 @@ from onnxgrad.training.data.columns import TARGETS
 from onnxgrad.training.evaluation import predicted
 
 _WIDEST = 10_000
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="folder of a run of onnxgrad train, or path of an .onnx file")
-    parser.add_argument("--out", required=True, metavar="FILE", help="file to write: .csv or .npz")
-    parser.add_argument("--checkpoint", default="best", help="of a run: best (default), last, or the path of a checkpoint")
-    parser.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_data(parser, validation=False)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from onnxgrad.cli.common import sizes_of
 from onnxgrad.cli.data import data_named, opened_inputs
+from onnxgrad.cli.options.train import LARGE, MANY
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import BATCH
@@ -34,11 +35,9 @@ from onnxgrad.training.surgery.lora import add_lora
 from onnxgrad.training.surgery.ties import tie, untie
 from onnxgrad.training.trainer import Trainer
 
-__all__ = ["LARGE", "MANY", "checkpoint_of", "data_of", "loss_terms", "make_trainer", "read_settings", "write_settings"]
+__all__ = ["checkpoint_of", "data_of", "loss_terms", "make_trainer", "read_settings", "write_settings"]
 
 SETTINGS, MODEL = "settings.json", "model.onnx"
-MANY, LARGE = 10_000, 16
-"""Examples, and batches of them, from which on statistics of batches are better than those of the file."""
 _EXAMPLES = 1024
 _LAID_OUT = ("ctc", "cross_entropy")
 

@@ -30,6 +30,7 @@ from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, TrainingError
 from onnxgrad.internal import state
 from onnxgrad.internal.tensor_file import damaged, read_tensors
+from onnxgrad.internal.words import LossName, OptimizerName, QuantizedMode, ScheduleName
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
@@ -43,12 +44,10 @@ from onnxgrad.training.data.splitting import class_counts
 from onnxgrad.training.evaluation import evaluated, predicted
 from onnxgrad.training.inference import save_inference
 from onnxgrad.training.losses.distillation import Distillation, Teacher
-from onnxgrad.training.losses.formulas import LossName
 from onnxgrad.training.losses.loss_scale import LossScale
 from onnxgrad.training.losses.terms import Term, as_terms
 from onnxgrad.training.metrics.batch import check_metrics
 from onnxgrad.training.model import Model
-from onnxgrad.training.optimizers import OptimizerName
 from onnxgrad.training.options import EngineOptions, RecomputeOptions, UpdateOptions, WeightOptions
 from onnxgrad.training.quantized.frozen import compute_in_integers
 from onnxgrad.training.quantized.learned import prepare_quantized
@@ -62,7 +61,6 @@ from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.loop import TrainingLoop
 from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_fit_options
 from onnxgrad.training.run.position import check_position, check_schedule, position_of
-from onnxgrad.training.run.schedules import ScheduleName
 from onnxgrad.training.run.state import RunState
 from onnxgrad.training.steps import TrainingSteps
 from onnxgrad.training.surgery.adapters import save_adapters
@@ -167,7 +165,7 @@ class Trainer(TrainingSteps):
         teacher: Distillation | str | Path | bytes | ModelProto | Program | None = None,
         batch_norm: Literal["frozen", "train", "insert"] | None = None,
         sample: Data | None = None,
-        quantized: Literal["learned", "fixed", "integers", "frozen"] | None = None,
+        quantized: QuantizedMode | None = None,
         frozen: Literal["int8"] | None = None,
         seed: int = 0,
         checkpoints: Checkpoints = None,

@@ -16,9 +16,10 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.words import LossName, OutputLayout
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
-from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, LossName, alignment_loss, class_loss, takes_logits
+from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, alignment_loss, class_loss, takes_logits
 from onnxgrad.training.surgery.activations import Activation
 
 __all__ = ["Attached", "Term", "as_terms", "attach", "output_of"]
@@ -54,7 +55,7 @@ class Term:
         *,
         dtype: DTypeLike | None = None,
         shape: Sequence[int | str | None] | None = None,
-        layout: str | None = None,
+        layout: OutputLayout | None = None,
         label_smoothing: float = 0.0,
         class_weights: Sequence[float] | str | None = None,
         sample_weight: str | None = None,

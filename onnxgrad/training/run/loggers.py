@@ -17,9 +17,8 @@ from onnxgrad.training.run.plan import Row
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
 
-__all__ = ["LOGGERS", "MLflow", "TensorBoard", "loggers"]
+__all__ = ["MLflow", "TensorBoard", "loggers"]
 
-LOGGERS = ("mlflow", "tensorboard")
 _NOT_CURVES = ("step", "epoch", "examples")
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, TypeAlias
+from typing import get_args
 
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.words import ScheduleName
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
 
-__all__ = ["SHAPES", "Planned", "ScheduleName", "planned"]
+__all__ = ["SHAPES", "Planned", "planned"]
 
-ScheduleName: TypeAlias = Literal["constant", "cosine", "linear", "one-cycle", "plateau", "step"]
-"""The names of schedules."""
-SHAPES = ("constant", "cosine", "linear", "one-cycle", "plateau", "step")
+SHAPES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 _PLATEAU = 5
 
 
