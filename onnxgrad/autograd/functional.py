@@ -18,6 +18,11 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["Hessian", "Jacobian", "hessian", "jacobian", "jvp", "vjp"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Function = Callable[..., Any]
 _Outputs = TypeVar("_Outputs")
 

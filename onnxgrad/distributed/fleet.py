@@ -17,6 +17,11 @@ __all__ = [
     "DistributedStrategy", "barrier_worker", "distributed_optimizer", "init", "is_first_worker", "worker_index", "worker_num",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 DistributedStrategy = Strategy
 _CHOSEN: list[Strategy] = []
 

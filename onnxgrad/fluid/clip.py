@@ -9,6 +9,11 @@ from onnxgrad.optimizer.clip import (
 
 __all__ = ["ErrorClipByValue", "GradientClipByGlobalNorm", "GradientClipByNorm", "GradientClipByValue", "set_gradient_clip"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 set_gradient_clip = refused("fluid.clip.set_gradient_clip", "Paddle withdrew it", "Pass grad_clip to the optimizer.")
 ErrorClipByValue = refused(
     "fluid.clip.ErrorClipByValue", "the backward pass is standard operators", "Pass grad_clip to the optimizer."

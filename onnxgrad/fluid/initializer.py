@@ -11,6 +11,11 @@ __all__ = ["MSRA", "Bilinear", "BilinearInitializer", "Constant", "ConstantIniti
 __all__ += ["NormalInitializer", "NumpyArrayInitializer", "TruncatedNormal", "TruncatedNormalInitializer", "Uniform"]
 __all__ += ["UniformInitializer", "Xavier", "XavierInitializer", "set_global_initializer"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 BilinearInitializer, ConstantInitializer, NumpyArrayInitializer = Bilinear, Constant, Assign
 Normal = NormalInitializer = renamed("Normal(loc=0.0, scale=1.0, seed=0)", initializer.Normal, mean="loc", std="scale")
 TruncatedNormal = TruncatedNormalInitializer = renamed(

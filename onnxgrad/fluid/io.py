@@ -26,6 +26,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def save_vars(
     executor: Any,
     dirname: str,

@@ -488,3 +488,7 @@ __all__ = [
     *("sigmoid_cross_entropy_with_logits", "smooth_l1", "one_hot", "label_smooth", "l2_normalize", "lrn", "reshape"),
     *("flatten", "unstack", "squeeze", "unsqueeze", "expand", "gather", "pad"),
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

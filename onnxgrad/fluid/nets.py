@@ -16,6 +16,11 @@ from onnxgrad.internal.refusals import refused
 
 __all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "sequence_conv_pool", "simple_img_conv_pool"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 sequence_conv_pool = refused(
     "fluid.nets.sequence_conv_pool", "ONNX tensors have no levels of detail (LoD)", "Pad to [N, T, C] and use functional.conv1d."
 )

@@ -123,3 +123,7 @@ _REFUSED = refusals(
 )
 globals().update(_CLASSES | _REFUSED)
 __all__ = ["ExponentialMovingAverage", "RecomputeOptimizer", *_CLASSES, *_REFUSED]
+
+
+def __dir__() -> list[str]:
+    return __all__

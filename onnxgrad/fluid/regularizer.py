@@ -5,6 +5,11 @@ from onnxgrad.optimizer import regularizer
 
 __all__ = ["L1Decay", "L1DecayRegularizer", "L2Decay", "L2DecayRegularizer"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _ADDS = "Adds ``regularization_coeff`` times {} to the gradient."
 L1Decay = L1DecayRegularizer = renamed(
     "L1Decay(regularization_coeff=0.0)",

@@ -32,6 +32,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class NameCounters:
     """Counts how often each key was asked for: ``fc`` gives ``fc_0``, then ``fc_1``."""
 

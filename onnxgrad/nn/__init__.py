@@ -297,6 +297,11 @@ __all__ = [
     "utils",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 if not TYPE_CHECKING:  # so that a checker knows which names there are
 
     def __getattr__(name: str) -> Any:

@@ -19,6 +19,11 @@ __all__ = [
     "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 AnyLayer = TypeVar("AnyLayer", bound=Layer)
 
 

@@ -15,5 +15,10 @@ __all__ = [
     "RMSProp", "Rprop", "lr",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 if not TYPE_CHECKING:  # which would take every name for one
     __getattr__ = says_why_absent(__name__)

@@ -53,3 +53,7 @@ __all__ = [
     "train_quantized",
     "untie",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

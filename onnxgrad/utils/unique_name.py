@@ -20,6 +20,10 @@ from onnxgrad.internal.state import NameCounters, fresh_names
 __all__ = ["generate", "guard", "switch"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def generate(key: str) -> str:
     """The next name for ``key``, such as ``fc_0``."""
     return state.generate_name(key)

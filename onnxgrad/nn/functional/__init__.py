@@ -168,6 +168,11 @@ __all__ = [
     "thresholded_relu_", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold", "upsample", "zeropad2d",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 globals().update(refusals("paddle.nn.functional", REFUSED["paddle.nn.functional"]))
 
 if not TYPE_CHECKING:  # so that a checker knows which names there are

@@ -24,6 +24,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class AutoMixedPrecisionListsBF16(AutoMixedPrecisionLists):
     """``AutoMixedPrecisionLists`` for bfloat16.
 
