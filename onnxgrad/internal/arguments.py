@@ -1,21 +1,214 @@
-"""Check the arguments of constructors: one of a wrong kind is refused where it is passed, with the class's and its own name.
+"""Check what kind arguments are of: one of a wrong kind is refused where it is passed, with its name and what it takes.
 
-Tests: tests/internal/test_arguments.py.
+``checked`` reads the kinds from the annotations of a function or a constructor. The ``as_`` functions check and convert one value,
+for those that store numbers and flags as Python's own.
+
+Tests: tests/internal/test_arguments.py, tests/nn/test_checked.py, tests/typing/test_kinds.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 
-__all__ = ["as_flag", "as_function", "as_int", "as_number", "as_numbers", "as_text", "as_word", "wrong_kind"]
+__all__ = ["as_flag", "as_function", "as_int", "as_number", "as_numbers", "as_text", "as_word", "checked", "wrong_kind"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+_UNIONS = (Union, types.UnionType)
+
+
+def checked(function: Function) -> Function:
+    """Check the arguments of a function or a constructor against its annotations each time it is called.
+
+    An int is none of Python's or numpy's other numbers, and no bool. Words of a constructor are checked against their Literal; a
+    function refuses other words itself. Parameters that are annotated with Any, a type variable, or a class of this package alone
+    take everything here: what reads them knows better what is wrong.
+
+    Raises:
+        ArgumentTypeError: by the function, if an argument has the wrong type; it names function, argument and types.
+        Mismatch: by a constructor, for another word.
+
+    Example:
+        >>> paddle.nn.Linear("4", 2)
+        Traceback (most recent call last):
+            ...
+        onnxgrad.errors.ArgumentTypeError: Linear: in_features is an int, not str '4'.
+        >>> paddle.topk(paddle.ones([3]), 2.5)
+        Traceback (most recent call last):
+            ...
+        onnxgrad.errors.ArgumentTypeError: topk: k is an int or a Variable, not float 2.5.
+    """
+    return cast(Function, (_checked_constructor if function.__name__ == "__init__" else _checked_function)(function))
+
+
+def _checked_constructor(constructor: Callable[..., None]) -> Callable[..., None]:
+    signature = inspect.signature(constructor)
+    kinds: dict[str, Any] = {}
+
+    @functools.wraps(constructor)
+    def __init__(made: Any, /, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        name = type(made).__name__
+        try:
+            arguments = signature.bind(made, *args, **kwargs).arguments
+        except TypeError as error:
+            raise ArgumentTypeError(f"{name}(): {error}.") from None
+        kinds.update(() if kinds else _kinds_of(constructor))
+        for argument, value in arguments.items():
+            if argument in kinds and not _fits(value, kinds[argument]):
+                raise _refusal(name, argument, value, kinds[argument])
+        constructor(made, *args, **kwargs)
+
+    return __init__
+
+
+def _checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    parameters = inspect.signature(function).parameters.values()
+    positions = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    kinds: dict[str, Any] = {}
+    first = 0
+    """How many arguments in front are of no kind that is checked here: a call of these alone is not looked at."""
+
+    def read_kinds() -> int:
+        kinds.update((name, _without_words(kind)) for name, kind in _kinds_of(function) if _says_something(kind))
+        return next((at for at, name in enumerate(positions) if name in kinds), len(positions))
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal first
+        if kwargs or len(args) > first:
+            if not kinds:
+                first = read_kinds()
+            for argument, value in (*zip(positions[first:], args[first:]), *kwargs.items()):
+                if argument in kinds and not _fits(value, kinds[argument]):
+                    raise _refusal(function.__name__, argument, value, kinds[argument])
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _kinds_of(function: Callable[..., Any]) -> list[tuple[str, Any]]:
+    """The kinds of a function's parameters; Any where only a checker can read what an annotation names"""
+    names = vars(sys.modules[function.__module__])
+    kinds = []
+    for parameter, text in inspect.get_annotations(function).items():
+        try:
+            kind = eval(text, names) if isinstance(text, str) else text
+        except (NameError, TypeError):
+            kind = Any
+        kinds.append((parameter, kind))
+    return kinds
+
+
+def _says_something(kind: Any) -> bool:
+    """Whether a kind is one of plain values: a number, a flag, a str, a list of them, or these beside a class"""
+    alternatives = _alternatives(kind)
+    plain = (bool, int, float, str)
+    return any(each in plain or get_origin(each) in (Literal, Sequence) for each in alternatives) and Any not in alternatives
+
+
+def _without_words(kind: Any) -> Any:
+    """A kind in which the words of a Literal stand for all of their type"""
+    types_of_words = {type(word) for each in _alternatives(kind) if get_origin(each) is Literal for word in get_args(each)}
+    others = [each for each in _alternatives(kind) if get_origin(each) is not Literal]
+    return Union[(*others, *types_of_words)]
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of a kind, as an annotation says it."""
+    if type(value) is kind or kind is Any or isinstance(kind, TypeVar):
+        return True
+    origin = get_origin(kind)
+    if origin in _UNIONS:
+        return any(_fits(value, each) for each in get_args(kind))
+    if origin is Literal:
+        return any(type(value) is type(word) and value == word for word in get_args(kind))
+    if kind is None or kind is type(None):
+        return value is None
+    if kind is bool:
+        return isinstance(value, (bool, np.bool_))
+    if kind is int:
+        return isinstance(value, Integral) and not isinstance(value, bool)
+    if kind is float:
+        return isinstance(value, Real) and not isinstance(value, bool)
+    if origin is Sequence:
+        return isinstance(value, (list, tuple, np.ndarray)) and all(_fits(entry, get_args(kind)[0]) for entry in value)
+    if origin is Iterable:
+        return isinstance(value, Iterable) and not isinstance(value, str)
+    if origin is Callable:
+        return callable(value)
+    if origin is type:
+        return isinstance(value, type) and issubclass(value, get_args(kind)[0])
+    return isinstance(value, origin or kind)
+
+
+def _refusal(owner: str, argument: str, value: Any, kind: Any) -> Exception:
+    """The error for a value that does not fit: of type, or of a word among words."""
+    words = [word for each in _alternatives(kind) if get_origin(each) is Literal for word in get_args(each)]
+    described = _listed([*dict.fromkeys(_described(kind))])
+    if isinstance(value, str) and words:
+        # Paddle asserts some of its words and raises ValueError for others: Mismatch is both.
+        return Mismatch(f"{owner}: {argument} is {described}, not {value!r:.60}.")
+    return ArgumentTypeError(_message(owner, argument, described, value))
+
+
+def _message(owner: str, argument: str, kind: str, value: object) -> str:
+    if value is None:
+        passed = "None"
+    elif isinstance(value, type):
+        passed = f"the class {value.__name__}"
+    else:
+        passed = f"{type(value).__name__} {value!r:.60}" if isinstance(value, _SHOWN) else type(value).__name__
+    return f"{owner}: {argument} is {kind}, not {passed}."
+
+
+_SHOWN = (bool, int, float, str, bytes, list, tuple, dict, np.number)
+"""Whose values tell what was meant."""
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    return [each for part in get_args(kind) for each in _alternatives(part)] if get_origin(kind) in _UNIONS else [kind]
+
+
+def _described(kind: Any, plural: bool = False) -> list[str]:
+    """What a type is called in a sentence, for each alternative."""
+    words: list[str] = []
+    for each in _alternatives(kind):
+        origin = get_origin(each)
+        if origin is Literal:
+            words += [repr(word) for word in get_args(each)]
+        elif origin is Sequence:
+            words.append(f"{'lists' if plural else 'a list'} of {_listed(_described(get_args(each)[0], plural=True))}")
+        elif origin in (Callable, Iterable):
+            words.append("a function" if origin is Callable else "an iterable")
+        elif each in _KINDS:
+            words.append(_KINDS[each][plural])
+        else:
+            name = getattr(each, "__name__", str(each))
+            words.append(f"{name}s" if plural else f"{'an' if name[0] in 'AEIOU' else 'a'} {name}")
+    return words
+
+
+_KINDS: Mapping[Any, tuple[str, str]] = {
+    bool: ("True or False", "bools"),
+    int: ("an int", "ints"),
+    float: ("a number", "numbers"),
+    str: ("a str", "strs"),
+    type(None): ("None", "None"),
+}
+
+
+def _listed(words: list[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def wrong_kind(owner: object, argument: str, kind: str, value: object) -> ArgumentTypeError:
@@ -29,53 +222,56 @@ def wrong_kind(owner: object, argument: str, kind: str, value: object) -> Argume
 
     Example:
         >>> wrong_kind(paddle.nn.ReLU(), "name", "a str", 3)
-        ArgumentTypeError('ReLU: name is a str, not int.')
+        ArgumentTypeError('ReLU: name is a str, not int 3.')
     """
-    return ArgumentTypeError(f"{type(owner).__name__}: {argument} is {kind}, not {type(value).__name__}.")
+    return ArgumentTypeError(_message(type(owner).__name__, argument, kind, value))
 
 
-def as_number(owner: object, argument: str, value: object) -> float:
+def _require(owner: object, argument: str, value: object, kind: Any) -> None:
+    if not _fits(value, kind):
+        raise wrong_kind(owner, argument, _KINDS[kind][0], value)
+
+
+def as_number(owner: object, argument: str, value: Any) -> float:
     """Convert a real number, of Python or numpy, to a float.
 
     Raises:
         ArgumentTypeError: if it is not one, such as a str of digits.
     """
-    if not isinstance(value, Real):
-        raise wrong_kind(owner, argument, "a number", value)
+    _require(owner, argument, value, float)
     return float(value)
 
 
-def as_int(owner: object, argument: str, value: object) -> int:
+def as_int(owner: object, argument: str, value: Any) -> int:
     """Convert an integer, of Python or numpy, to an int.
 
     Raises:
         ArgumentTypeError: if it is not one, such as 2.0.
     """
-    if not isinstance(value, Integral):
-        raise wrong_kind(owner, argument, "an int", value)
+    _require(owner, argument, value, int)
     return int(value)
 
 
-def as_flag(owner: object, argument: str, value: object) -> bool:
+def as_flag(owner: object, argument: str, value: Any) -> bool:
     """Convert True, False, or a number in their place, to a bool.
 
     Raises:
         ArgumentTypeError: if it is something else: every str but an empty one would count as True.
     """
-    if not isinstance(value, (Real, np.bool_)):
-        raise wrong_kind(owner, argument, "True or False", value)
+    if not _fits(value, float):
+        _require(owner, argument, value, bool)
     return bool(value)
 
 
-def as_text(owner: object, argument: str, value: object) -> str | None:
+def as_text(owner: object, argument: str, value: Any) -> str | None:
     """Return a str, or None, as it is.
 
     Raises:
         ArgumentTypeError: if it is something else.
     """
-    if value is None or isinstance(value, str):
-        return value
-    raise wrong_kind(owner, argument, "a str", value)
+    if value is not None:
+        _require(owner, argument, value, str)
+    return cast("str | None", value)
 
 
 def as_word(owner: object, argument: str, value: object, words: Sequence[str]) -> str:
@@ -85,8 +281,7 @@ def as_word(owner: object, argument: str, value: object, words: Sequence[str]) -
         ArgumentTypeError: if it is not a str.
         ArgumentError: if it is another word.
     """
-    *others, last = map(repr, words)
-    listed = f"{', '.join(others)} or {last}" if others else last
+    listed = _listed([repr(word) for word in words])
     if not isinstance(value, str):
         raise wrong_kind(owner, argument, listed, value)
     if value not in words:

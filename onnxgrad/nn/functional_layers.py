@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from onnxgrad import tensor
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.checked import checked
 from onnxgrad.nn.layers import FunctionLayer
 from onnxgrad.nn.types import (
     AnyTensor,

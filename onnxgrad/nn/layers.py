@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from onnxgrad.errors import Mismatch
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.checked import checked
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.types import AnyTensor
 

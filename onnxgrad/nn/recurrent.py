@@ -14,8 +14,8 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.checked import checked
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.types import AnyTensor, BiasAttr, Direction, WeightAttr
 from onnxgrad.tensor.creation import full, zeros

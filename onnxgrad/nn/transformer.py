@@ -13,8 +13,8 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.checked import checked
 from onnxgrad.nn.container import LayerList
 from onnxgrad.nn.functional_layers import Dropout
 from onnxgrad.nn.layer import Layer

@@ -15,8 +15,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.checked import checked
 from onnxgrad.nn.functional.norm import divided_by_spectral_norm
 from onnxgrad.nn.functional.windows import numbers
 from onnxgrad.nn.layer import Layer
