@@ -23,7 +23,7 @@ from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import as_flag, as_function, as_int, wrong_kind
+from onnxgrad.internal.arguments import as_flag, as_function, as_int, checked, wrong_kind
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ComposeDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedBatchSampler",
@@ -242,6 +242,7 @@ def _datasets(owner: object, datasets: Iterable[Set]) -> list[Set]:
     return list(datasets)
 
 
+@checked
 def random_split(dataset: Samples, lengths: Sequence[float], generator: np.random.Generator | None = None) -> list[Subset]:
     """Divide a data set at random.
 

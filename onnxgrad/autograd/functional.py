@@ -15,6 +15,7 @@ from onnxgrad.autograd.backward_mode import grad
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor, full_like, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["Hessian", "Jacobian", "hessian", "jacobian", "jvp", "vjp"]
 
@@ -35,6 +36,7 @@ def jacobian(ys: Tensor, xs: Sequence[Tensor], batch_axis: int | None = None) ->
 def jacobian(ys: Sequence[Tensor], xs: Tensor, batch_axis: int | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def jacobian(ys: Sequence[Tensor], xs: Sequence[Tensor], batch_axis: int | None = None) -> tuple[tuple[Tensor, ...], ...]: ...
+@checked
 def jacobian(ys: Tensor | Sequence[Tensor], xs: Tensor | Sequence[Tensor], batch_axis: int | None = None) -> Any:
     """The derivative of each element of ``ys`` by each element of ``xs``.
 
@@ -94,6 +96,7 @@ def _listed(items: Any) -> list[Any]:
 def hessian(ys: Tensor, xs: Tensor, batch_axis: int | None = None) -> Tensor: ...
 @overload
 def hessian(ys: Tensor, xs: Sequence[Tensor], batch_axis: int | None = None) -> tuple[tuple[Tensor, ...], ...]: ...
+@checked
 def hessian(ys: Tensor, xs: Tensor | Sequence[Tensor], batch_axis: int | None = None) -> Any:
     """The second derivatives of a scalar (one per example with ``batch_axis=0``).
 
@@ -129,6 +132,7 @@ def vjp(func: Callable[..., _Outputs], xs: Tensor, v: Tensor | Sequence[Tensor] 
 def vjp(
     func: Callable[..., _Outputs], xs: Sequence[Tensor], v: Tensor | Sequence[Tensor] | None = None
 ) -> tuple[_Outputs, tuple[Tensor, ...]]: ...
+@checked
 def vjp(
     func: Callable[..., _Outputs], xs: Tensor | Sequence[Tensor], v: Tensor | Sequence[Tensor] | None = None
 ) -> tuple[_Outputs, Any]:
@@ -152,6 +156,7 @@ def vjp(
     return outputs, tuple(results) if isinstance(xs, (list, tuple)) else results[0]
 
 
+@checked
 def jvp(
     func: Callable[..., _Outputs], xs: Tensor | Sequence[Tensor], v: Tensor | Sequence[Tensor] | None = None
 ) -> tuple[_Outputs, _Outputs]:

@@ -12,6 +12,7 @@ from onnxgrad.distributed.environment import barrier, current, init as join, ran
 from onnxgrad.distributed.exchange import distribute
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 
 __all__ = [
     "DistributedStrategy", "barrier_worker", "distributed_optimizer", "init", "is_first_worker", "worker_index", "worker_num",
@@ -26,6 +27,7 @@ DistributedStrategy = Strategy
 _CHOSEN: list[Strategy] = []
 
 
+@checked
 def init(role_maker: object = None, is_collective: bool = True, strategy: Strategy | None = None) -> None:
     """Join the ranks: ``distributed.init``, with the strategy of later optimizers.
 

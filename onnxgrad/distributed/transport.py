@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, TrainingError
+from onnxgrad.internal.arguments import checked
 
 __all__ = [
     "OPERATIONS",
@@ -259,6 +260,7 @@ class LocalTransport:
         buffer[...] = sent
 
 
+@checked
 def run_local(world_size: int, function: Callable[[Transport], T], timeout: float | None = 60) -> list[T]:
     """Run a function in one thread for each rank and return the results by rank.
 

@@ -10,6 +10,7 @@ import numpy as np
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError, TrainingError
 from onnxgrad.federated.worker import Array, Columns, Worker
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.trainer import Trainer
 
 __all__ = ["client", "run", "run_secure", "strategy"]
@@ -31,6 +32,7 @@ def _flower() -> Any:
     return flwr
 
 
+@checked
 def client(
     step: Any, data: Data, *, loss: Any = None, optimizer: str = "reset", secure: bool = False, mods: tuple[Any, ...] = ()
 ) -> Any:
@@ -170,6 +172,7 @@ def _sent(worker: Any, row: Row) -> Row:
     return {"examples": row["examples"]} if _is_private(worker) else row
 
 
+@checked
 def strategy(clients: int, *, proximal: float = 0.0, fraction: float = 1.0, evaluate: bool = False, **more: Any) -> Any:
     """FedAvg, weighted by examples, or with ``proximal`` FedProx: Flower's own, which its wrappers for differential privacy take.
 
@@ -202,6 +205,7 @@ def strategy(clients: int, *, proximal: float = 0.0, fraction: float = 1.0, eval
     return known.FedProx(proximal_mu=proximal, **options) if proximal else known.FedAvg(**options)
 
 
+@checked
 def run(
     grid: Any, worker: Worker, chosen: Any, *, rounds: int, data: Columns | None = None, config: Mapping[str, Any] | None = None
 ) -> list[Row]:
@@ -246,6 +250,7 @@ def run(
     return [rows[number] for number in sorted(rows)]
 
 
+@checked
 def run_secure(
     grid: Any,
     context: Any,

@@ -10,6 +10,7 @@ import numpy as np
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.weighted import SpectralNorm
 from onnxgrad.tensor.joining import concat
@@ -27,6 +28,7 @@ def __dir__() -> list[str]:
 AnyLayer = TypeVar("AnyLayer", bound=Layer)
 
 
+@checked
 def weight_norm(layer: AnyLayer, name: str = "weight", dim: int | None = 0) -> AnyLayer:
     """Write a layer's weight as g * v / |v|, with parameters ``<name>_g`` and ``<name>_v``. Salimans and Kingma 2016.
 
@@ -101,6 +103,7 @@ def remove_weight_norm(layer: AnyLayer, name: str = "weight") -> AnyLayer:
     return layer
 
 
+@checked
 def spectral_norm(
     layer: AnyLayer, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> AnyLayer:
@@ -180,6 +183,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor], name: str | 
         at += parameter.size
 
 
+@checked
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
@@ -219,6 +223,7 @@ def clip_grad_norm_(
     return leaf(np.array(total, np.float32))
 
 
+@checked
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
     """Clip every element of the gradients to [-clip_value, clip_value], in place.
 

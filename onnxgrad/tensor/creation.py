@@ -13,6 +13,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, moved_order
 from onnxgrad.tensor.common import Shape, float_dtype, index_dtype, normal_axis, scalar, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
@@ -24,6 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 def full(shape: Shape, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor of one value.
 
@@ -39,16 +41,19 @@ def full(shape: Shape, fill_value: Any, dtype: Any = None, name: str | None = No
     return _filled("fill_constant", shape, fill_value, dtype, name)
 
 
+@checked
 def zeros(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor of zeros, of the default floating-point type unless a dtype is given."""
     return _filled("fill_constant", shape, 0, dtype, name)
 
 
+@checked
 def ones(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor of ones, of the default floating-point type unless a dtype is given."""
     return _filled("fill_constant", shape, 1, dtype, name)
 
 
+@checked
 def empty(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor whose values do not matter: zeros."""
     return _filled("empty", shape, 0, dtype, name)
@@ -131,6 +136,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
     return layer.result("Cast", line, to=element.number)
 
 
+@checked
 def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = None, name: str | None = None) -> Variable:
     """``base`` to the powers of ``linspace(start, stop, num)``."""
     exponents = linspace(start, stop, num)
@@ -139,6 +145,7 @@ def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = N
     return layer.result("Cast", powers, to=float_dtype(dtype, "logspace", or_integers=True).number)
 
 
+@checked
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """Ones on the diagonal of a matrix, zeros elsewhere.
 
@@ -201,6 +208,7 @@ def meshgrid(*args: Any, name: str | None = None) -> list[Variable]:
     ]
 
 
+@checked
 def cartesian_prod(x: Sequence[Variable], name: str | None = None) -> Variable:
     """All tuples of one element of each vector, as rows; a single vector stays as it is."""
     layer = LayerHelper("cartesian_prod", *x, name=name)
@@ -210,6 +218,7 @@ def cartesian_prod(x: Sequence[Variable], name: str | None = None) -> Variable:
     return layer.result("Concat", *columns, axis=1)
 
 
+@checked
 def combinations(x: Variable, r: int = 2, with_replacement: bool = False, name: str | None = None) -> Variable:
     """All choices of ``r`` elements of a vector of known size, as rows.
 
@@ -228,6 +237,7 @@ def combinations(x: Variable, r: int = 2, with_replacement: bool = False, name: 
     return layer.result("Gather", x, rows)
 
 
+@checked
 def vander(x: Variable, n: int | None = None, increasing: bool = False, name: str | None = None) -> Variable:
     """Powers of a vector as columns, from the highest to 0, or upwards with ``increasing``.
 
@@ -246,6 +256,7 @@ def vander(x: Variable, n: int | None = None, increasing: bool = False, name: st
 # Triangles and diagonals ---------------------------------------------------------------------------------------------
 
 
+@checked
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The lower triangle of the last two axes, up to the ``diagonal``-th diagonal; zeros above.
 
@@ -256,6 +267,7 @@ def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     return _cut("tril", x, diagonal, 0, name)
 
 
+@checked
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The upper triangle of the last two axes, from the ``diagonal``-th diagonal on; zeros below."""
     return _cut("triu", x, diagonal, 1, name)
@@ -270,11 +282,13 @@ def _cut(layer_name: str, x: Variable, diagonal: Any, upper: int, name: str | No
     return LayerHelper(layer_name, x, name=name).result("Trilu", x, np.array(diagonal), upper=upper)
 
 
+@checked
 def tril_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
     """Row and column numbers of a lower triangle, as two rows."""
     return _triangle("tril_indices", np.tril_indices, row, row if col is None else col, offset, dtype)
 
 
+@checked
 def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
     """Row and column numbers of an upper triangle, as two rows."""
     return _triangle("triu_indices", np.triu_indices, row, row if col is None else col, offset, dtype)
@@ -289,6 +303,7 @@ def _triangle(layer_name: str, indices: Any, row: Any, col: Any, offset: Any, dt
     return layer.result("Identity", layer.op.constant(np.array(indices(row, offset, col)), index_dtype(dtype, layer_name)))
 
 
+@checked
 def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
     """The elements on a diagonal of two axes, as the last axis.
 
@@ -314,6 +329,7 @@ def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name:
     return layer.result("Gather", flat, op.Add(steps, op.Add(op.Mul(width, np.array(row)), np.array(column))), axis=rank - 2)
 
 
+@checked
 def diagonal_scatter(
     x: Variable, y: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None
 ) -> Variable:
@@ -345,12 +361,14 @@ def diagonal_scatter(
     return layer.result("Transpose", written, perm=[order.index(axis) for axis in range(x.ndim)])
 
 
+@checked
 def trace(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
     """Sum of the elements on a diagonal of two axes."""
     layer = LayerHelper("trace", x, name=name)
     return layer.result("ReduceSum", diagonal(x, offset, axis1, axis2), [-1], keepdims=0)
 
 
+@checked
 def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | None = None) -> Variable:
     """A matrix with the vector ``x`` on a diagonal, or the diagonal of the matrix ``x``.
 
@@ -377,12 +395,14 @@ def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | Non
     return layer.result("Where", *_on_diagonal(layer, x, offset, padding_value))
 
 
+@checked
 def diagflat(x: Variable, offset: int = 0, name: str | None = None) -> Variable:
     """A matrix with the flattened ``x`` on a diagonal."""
     layer = LayerHelper("diagflat", x, name=name)
     return diag(layer.op.Reshape(x, np.array([-1])), offset, name=name)
 
 
+@checked
 def diag_embed(input: Variable, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Variable:
     """Matrices in the axes ``dim1`` and ``dim2``, with the last axis of ``input`` on a diagonal.
 
@@ -415,6 +435,7 @@ def _on_diagonal(layer: LayerHelper, x: Variable, offset: int, padding: float) -
     return mask, x, op.constant(padding, x.dtype)
 
 
+@checked
 def block_diag(inputs: Sequence[Variable], name: str | None = None) -> Variable:
     """Matrices of known sizes along the diagonal of a large one.
 

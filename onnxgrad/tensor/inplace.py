@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor import creation, elementwise, indexing, linalg, logic, manipulation, math, random, reduction, search, special
 from onnxgrad.tensor.layer import in_place_result, require_variables
 
@@ -69,6 +70,7 @@ def fill_(x: Any, value: Any, name: str | None = None) -> Any:
     return in_place_result("fill_", x, creation.full_like(x, value))
 
 
+@checked
 def fill_diagonal_tensor(x: Any, y: Any, offset: int = 0, dim1: int = 0, dim2: int = 1, name: str | None = None) -> Any:
     """``x`` with a diagonal replaced by ``y``; the same as ``diagonal_scatter``."""
     return creation.diagonal_scatter(x, y, offset, dim1, dim2, name)
@@ -77,6 +79,7 @@ def fill_diagonal_tensor(x: Any, y: Any, offset: int = 0, dim1: int = 0, dim2: i
 fill_diagonal_tensor_ = in_place(fill_diagonal_tensor)
 
 
+@checked
 def fill_diagonal_(x: Any, value: float, offset: int = 0, wrap: bool = False, name: str | None = None) -> Any:
     """One value in place of the elements whose indices are equal; with ``wrap``, a high matrix begins anew below each square.
 
@@ -100,31 +103,37 @@ def _sampled(function: str, x: Any, of_uniform: Callable[[Any], Any], seed: int 
     return in_place_result(function, x, manipulation.cast(of_uniform(numbers), x.dtype))
 
 
+@checked
 def uniform_(x: Any, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None) -> Any:
     """Numbers equally likely anywhere in [min, max) in place of all elements."""
     return _sampled("uniform_", x, lambda u: u * (max - min) + min, seed)
 
 
+@checked
 def exponential_(x: Any, lam: float = 1.0, name: str | None = None) -> Any:
     """Exponentially distributed numbers of mean 1 / lam in place of all elements."""
     return _sampled("exponential_", x, lambda u: math.log(u) / -lam)
 
 
+@checked
 def cauchy_(x: Any, loc: float = 0.0, scale: float = 1.0, name: str | None = None) -> Any:
     """Cauchy distributed numbers in place of all elements."""
     return _sampled("cauchy_", x, lambda u: math.tan((u - 0.5) * np.pi) * scale + loc)
 
 
+@checked
 def geometric_(x: Any, probs: float, name: str | None = None) -> Any:
     """How many trials until the first success of probability ``probs``, in place of all elements: 1, 2, ..."""
     return _sampled("geometric_", x, lambda u: math.floor(math.log(u) / float(np.log1p(-probs))) + 1.0)
 
 
+@checked
 def normal_(x: Any, mean: float = 0.0, std: float = 1.0, name: str | None = None) -> Any:
     """Normally distributed numbers in place of all elements."""
     return in_place_result("normal_", x, manipulation.cast(random.gaussian(manipulation.shape(x), mean, std), x.dtype))
 
 
+@checked
 def log_normal_(x: Any, mean: float = 1.0, std: float = 2.0, name: str | None = None) -> Any:
     """Exponentials of normally distributed numbers in place of all elements."""
     return in_place_result(

@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import Shape, integers, known_dim, known_value, normal_axis, positive, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
@@ -21,6 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
     """Several tensors joined along ``axis``.
 
@@ -34,6 +36,7 @@ def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Var
     return layer.result("Concat", *items, axis=axis)
 
 
+@checked
 def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
     """Several tensors of one shape, joined along a new axis.
 
@@ -47,12 +50,14 @@ def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Vari
     return layer.result("Concat", *(layer.op.Unsqueeze(item, [axis]) for item in x), axis=axis)
 
 
+@checked
 def hstack(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Tensors joined along the second axis, vectors along their only one."""
     items = [atleast_1d(item) for item in x]
     return concat(items, axis=0 if items[0].ndim == 1 else 1, name=name)
 
 
+@checked
 def vstack(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Tensors of at least two axes (a vector is a row) joined along the first."""
     return concat([atleast_2d(item) for item in x], axis=0, name=name)
@@ -61,16 +66,19 @@ def vstack(x: Sequence[Variable], name: str | None = None) -> Variable:
 row_stack = vstack
 
 
+@checked
 def dstack(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Tensors of at least three axes joined along the third."""
     return concat([atleast_3d(item) for item in x], axis=2, name=name)
 
 
+@checked
 def column_stack(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Tensors joined along the second axis; a vector is a column."""
     return concat([item if item.ndim > 1 else reshape(item, [-1, 1]) for item in x], axis=1, name=name)
 
 
+@checked
 def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variable = 0, name: str | None = None) -> list[Variable]:
     """Parts of ``x`` along ``axis``: a number of equal ones, or of given sizes (one may be -1).
 
@@ -111,6 +119,7 @@ def _split_sizes(layer: LayerHelper, x: Variable, sizes: list[int], axis: int) -
     return layer.results(len(sizes), "Split", x, np.array(sizes), axis=axis)
 
 
+@checked
 def tensor_split(x: Variable, num_or_indices: int | Sequence[int], axis: int = 0, name: str | None = None) -> list[Variable]:
     """Parts along ``axis`` as equal as possible, or cut at indices.
 
@@ -139,11 +148,13 @@ def tensor_split(x: Variable, num_or_indices: int | Sequence[int], axis: int = 0
     return _split_sizes(layer, x, sizes, axis)
 
 
+@checked
 def hsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = None) -> list[Variable]:
     """``tensor_split`` along the second axis, of a vector along its only one."""
     return tensor_split(x, num_or_indices, 1 if x.ndim > 1 else 0, name)
 
 
+@checked
 def vsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = None) -> list[Variable]:
     """``tensor_split`` along the first axis of two or more."""
     if x.ndim < 2:
@@ -151,16 +162,19 @@ def vsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = 
     return tensor_split(x, num_or_indices, 0, name)
 
 
+@checked
 def dsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = None) -> list[Variable]:
     """``tensor_split`` along the third axis."""
     return tensor_split(x, num_or_indices, 2, name)
 
 
+@checked
 def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> list[Variable]:
     """``chunks`` equal parts along ``axis``."""
     return split(x, chunks, axis, name)
 
 
+@checked
 def unstack(x: Variable, axis: int = 0, num: int | None = None, name: str | None = None) -> list[Variable]:
     """The slices along ``axis``, without it.
 
@@ -177,11 +191,13 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None, name: str | None
     return [layer.result("Squeeze", part, [axis]) for part in parts]
 
 
+@checked
 def unbind(input: Variable, axis: int = 0) -> list[Variable]:
     """The slices along ``axis``, without it."""
     return unstack(input, axis)
 
 
+@checked
 def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Variable:
     """Elements from ``starts`` up to, and without, ``ends`` along ``axes``; negative numbers count from the end.
 
@@ -193,6 +209,7 @@ def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Varia
     return layer.result("Slice", input, shape_operand(op, starts), shape_operand(op, ends), list(axes))
 
 
+@checked
 def strided_slice(x: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any, name: str | None = None) -> Variable:
     """``slice`` with steps, which may be negative."""
     layer, op = open_layer("strided_slice", x, name=name)
@@ -200,6 +217,7 @@ def strided_slice(x: Variable, axes: Sequence[int], starts: Any, ends: Any, stri
     return layer.result("Slice", x, lower, upper, list(axes), steps)
 
 
+@checked
 def crop(x: Variable, shape: Shape | None = None, offsets: Any = None, name: str | None = None) -> Variable:
     """A block of size ``shape`` (-1: up to the end) that begins at ``offsets``.
 

@@ -12,6 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, Mismatch, NotOffered
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim
 from onnxgrad.tensor.common import (
     Axes,
@@ -35,6 +36,7 @@ __all__ = [
 # Products ------------------------------------------------------------------------------------------------------------
 
 
+@checked
 def matmul(x: Variable, y: Variable, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None) -> Variable:
     """Matrix product over the last two axes; leading axes broadcast.
 
@@ -111,6 +113,7 @@ def _listed(axes: Any) -> Any:
     return np.asarray(axes).tolist() if is_variable(axes) and axes.is_eager else axes
 
 
+@checked
 def vecdot(x: Variable, y: Variable, axis: int = -1, name: str | None = None) -> Variable:
     """Sum of products along ``axis``; the other axes broadcast."""
     layer = LayerHelper("vecdot", x, y, name=name)
@@ -192,6 +195,7 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
     return layer.result("Einsum", *promote_operands(layer.op, x, y), equation=equation)
 
 
+@checked
 def einsum(equation: str, *operands: Variable) -> Variable:
     """Sums of products in Einstein's notation.
 
@@ -251,6 +255,7 @@ def _spelled_out(equation: str, operands: Sequence[Variable]) -> str:
     return ",".join(written) + "->" + result.replace("...", most)
 
 
+@checked
 def multi_dot(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Product of several matrices, in the cheapest order when their sizes are known."""
     layer = LayerHelper("multi_dot", *x, name=name)
@@ -285,6 +290,7 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return layer.result("Reshape", wide, target)
 
 
+@checked
 def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> Variable:
     """Vector product along an axis of size 3 (the first such one unless given, of unknown sizes too).
 
@@ -318,6 +324,7 @@ def _cross_terms(op: Builder, a: Variable, b: Variable, axis: int) -> tuple[Vari
     return op.Mul(rolled(a, 1), rolled(b, 2)), op.Mul(rolled(a, 2), rolled(b, 1))
 
 
+@checked
 def addmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
     """``beta * input + alpha * x @ y`` for matrices.
 
@@ -331,6 +338,7 @@ def addmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: f
     return layer.result("Gemm", x, y, input, alpha=float(alpha), beta=float(beta))
 
 
+@checked
 def baddbmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
     """``beta * input + alpha * x @ y`` for batches of matrices."""
     layer, op = open_layer("baddbmm", input, x, y, name=name)
@@ -346,6 +354,7 @@ def matrix_transpose(x: Variable, name: str | None = None) -> Variable:
 # Norms and distances -------------------------------------------------------------------------------------------------
 
 
+@checked
 def norm(x: Variable, p: Any = None, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Norm of vectors, or Frobenius norm of matrices.
 
@@ -370,6 +379,7 @@ def norm(x: Variable, p: Any = None, axis: Any = None, keepdim: bool = False, na
     return vector_norm(x, float(order), axis, keepdim, name)
 
 
+@checked
 def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """(sum of |x|^p)^(1/p) over ``axis``; inf gives the largest, -inf the smallest, 0 the number of elements that are not 0."""
     layer, op = open_layer("p_norm", x, name=name)
@@ -386,6 +396,7 @@ def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = 
     return layer.result("Pow", total, op.constant(1.0 / p, x.dtype))
 
 
+@checked
 def matrix_norm(
     x: Variable, p: Any = "fro", axis: Sequence[int] = (-2, -1), keepdim: bool = False, name: str | None = None
 ) -> Variable:
@@ -406,11 +417,13 @@ def matrix_norm(
     return extreme if keepdim else layer.result("Squeeze", extreme, [rows, columns])
 
 
+@checked
 def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Variable:
     """Norm of ``x - y`` over all elements."""
     return vector_norm(LayerHelper("dist", x, y, name=name).op.Sub(x, y), float(p))
 
 
+@checked
 def pdist(
     x: Variable, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary", name: str | None = None
 ) -> Variable:
@@ -430,6 +443,7 @@ def pdist(
     return vector_norm(op.Sub(op.Gather(x, first), op.Gather(x, second)), float(p), -1)
 
 
+@checked
 def cdist(
     x: Variable,
     y: Variable,
@@ -447,6 +461,7 @@ def cdist(
     return vector_norm(op.Sub(op.Unsqueeze(x, [-2]), op.Unsqueeze(y, [-3])), float(p), -1)
 
 
+@checked
 def renorm(x: Variable, p: float, axis: int, max_norm: float) -> Variable:
     """``x`` with each slice along ``axis`` scaled down to norm ``max_norm`` if it is longer."""
     layer, op = open_layer("renorm", x)
@@ -461,6 +476,7 @@ def shortening(op: Builder, x: Variable, p: float, axes: Axes, max_norm: float) 
     return op.Where(longer, op.Div(limit, op.Where(longer, length, limit)), op.constant(1.0, x.dtype))
 
 
+@checked
 def cov(
     x: Variable,
     rowvar: bool = True,
@@ -506,6 +522,7 @@ def cov(
     return layer.result("Squeeze", covariance) if covariance.static_shape == (1, 1) else covariance
 
 
+@checked
 def corrcoef(x: Variable, rowvar: bool = True, name: str | None = None) -> Variable:
     """Correlations of the rows of a matrix (its columns without ``rowvar``)."""
     layer, op = open_layer("corrcoef", x, name=name)

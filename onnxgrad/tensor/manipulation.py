@@ -15,6 +15,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped, Mismatch
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, flat_if_none, moved_order, sizes_from
 from onnxgrad.tensor.common import (
     Axes,
@@ -40,6 +41,7 @@ __all__ = [
 # Shape ---------------------------------------------------------------------------------------------------------------
 
 
+@checked
 def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     """The elements of ``x`` in another shape.
 
@@ -82,6 +84,7 @@ def view_as(x: Variable, other: Variable, name: str | None = None) -> Variable:
     return layer.result("Reshape", x, shape_of(layer.op, other), allowzero=1)
 
 
+@checked
 def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
     """Axes ``start_axis`` to ``stop_axis`` (inclusive) merged into one.
 
@@ -107,6 +110,7 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
     return layer.result("Reshape", x, sizes_from(layer.op, x, stop + 1, [*[0] * start, -1]))
 
 
+@checked
 def unflatten(x: Variable, axis: int, shape: Shape, name: str | None = None) -> Variable:
     """One axis cut into several.
 
@@ -122,6 +126,7 @@ def unflatten(x: Variable, axis: int, shape: Shape, name: str | None = None) -> 
     return layer.result("Reshape", x, op.Concat(*parts, axis=0))
 
 
+@checked
 def squeeze(x: Variable, axis: Axes = None, name: str | None = None) -> Variable:
     """Without the axes of size 1: those given (others of them stay as they are), or all.
 
@@ -156,6 +161,7 @@ def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
     return layer.result("Unsqueeze", x, sorted(positions)) if positions else layer.result("Identity", x)
 
 
+@checked
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Axes in the order ``perm``.
 
@@ -206,6 +212,7 @@ def t(input: Variable, name: str | None = None) -> Variable:
     return layer.result("Transpose", input, perm=[1, 0]) if input.ndim == 2 else layer.result("Identity", input)
 
 
+@checked
 def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = None) -> Variable:
     """Axes moved to other positions; the others keep their order.
 
@@ -223,6 +230,7 @@ def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = No
     return layer.result("Transpose", x, perm=moved_order(x, sources, targets))
 
 
+@checked
 def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Variable:
     """Two axes exchanged."""
     layer = LayerHelper("swapaxes", x, name=name)
@@ -293,6 +301,7 @@ def rank(input: Variable) -> Variable:
     return layer.result("Identity", layer.op.constant(np.array(input.ndim, np.int32)))
 
 
+@checked
 def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]:
     """The shape of the result of broadcasting; -1 is a size that is not known.
 
@@ -311,6 +320,7 @@ def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]
 # Repeating and reordering --------------------------------------------------------------------------------------------
 
 
+@checked
 def expand(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     """``x`` repeated to ``shape``; -1 keeps a dimension.
 
@@ -336,6 +346,7 @@ def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return layer.result("Expand", x, shape_of(layer.op, y))
 
 
+@checked
 def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
     """All tensors repeated to their common shape.
 
@@ -372,6 +383,7 @@ def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
     return layer.result("Tile", x, times)
 
 
+@checked
 def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = None, name: str | None = None) -> Variable:
     """Each slice along ``axis`` repeated: all as often, or each by its entry of a vector.
 
@@ -396,6 +408,7 @@ def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = N
     return layer.result("Gather", x, op.ReduceSum(passed, [1], keepdims=0), axis=axis)
 
 
+@checked
 def flip(x: Variable, axis: Axes, name: str | None = None) -> Variable:
     """The elements along each of the axes in the opposite order.
 
@@ -414,6 +427,7 @@ def flip(x: Variable, axis: Axes, name: str | None = None) -> Variable:
 reverse = flip
 
 
+@checked
 def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Variable:
     """A plane rotated ``k`` times by 90 degrees, from the first axis towards the second."""
     first, second = (normal_axis(a, x.ndim, "rot90") for a in axes)
@@ -429,6 +443,7 @@ def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | Non
     return flip(swapaxes(x, first, second), second, name)
 
 
+@checked
 def roll(x: Variable, shifts: Any, axis: Axes = None, name: str | None = None) -> Variable:
     """Elements moved along axes; those that leave come in on the other side. Without ``axis``, as one long vector.
 
@@ -468,6 +483,7 @@ def _rolled(op: Builder, x: Variable, step: Any, axis: int) -> Variable:
     return op.Gather(x, op.Mod(moved, op.Max(length, np.array([1]))), axis=axis)
 
 
+@checked
 def unfold(x: Variable, axis: int, size: int, step: int, name: str | None = None) -> Variable:
     """Windows of ``size`` elements every ``step`` along an axis of known size; the window is a new last axis.
 

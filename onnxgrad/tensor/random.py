@@ -14,6 +14,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import Shape, as_dtype, float_dtype, index_dtype, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
@@ -54,6 +55,7 @@ def _open(layer_name: str, shape: Any, name: str | None, *others: Any) -> tuple[
     return open_layer(layer_name, *variables_in(*sizes_of(layer_name, shape), *others), name=name)
 
 
+@checked
 def uniform(
     shape: Shape, dtype: Any = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
@@ -74,11 +76,13 @@ def uniform(
     return layer.result("Cast", numbers, to=element.number)
 
 
+@checked
 def rand(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
     """Numbers equally likely anywhere in [0, 1)."""
     return uniform(shape, dtype, 0.0, 1.0, name=name)
 
 
+@checked
 def gaussian(
     shape: Shape, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = None, name: str | None = None
 ) -> Variable:
@@ -88,6 +92,7 @@ def gaussian(
     return layer.result("Cast", numbers, to=element.number)
 
 
+@checked
 def standard_normal(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
     """Normally distributed numbers with mean 0 and deviation 1."""
     return gaussian(shape, dtype=dtype, name=name)
@@ -118,6 +123,7 @@ def log_normal(mean: Any = 1.0, std: Any = 2.0, shape: Any = None, dtype: Any = 
     return layer.result("Exp", as_dtype(layer.op, sample, dtype))
 
 
+@checked
 def randint(low: int = 0, high: int | None = None, shape: Shape = (1,), dtype: Any = None, name: str | None = None) -> Variable:
     """Integers equally likely in [low, high), in [0, low) if only one bound is given.
 
@@ -141,6 +147,7 @@ def _integers(low: int, high: int | None, shape: Any, element: DType, name: str 
     return layer.result("Cast", op.Add(whole, np.array(low)), to=element.number)
 
 
+@checked
 def randint_like(x: Variable, low: int = 0, high: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
     """``randint`` in the shape and, unless given, the dtype of ``x``."""
     op = LayerHelper("randint_like", x, name=name).op
@@ -149,6 +156,7 @@ def randint_like(x: Variable, low: int = 0, high: int | None = None, dtype: Any 
     return _integers(low, high, shape, x.dtype if dtype is None else dtype_of(dtype), name)
 
 
+@checked
 def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
     """The integers from 0 up to, and without, ``n`` in random order.
 
@@ -173,6 +181,7 @@ def shuffle(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Gather", x, order)
 
 
+@checked
 def bernoulli(x: Variable, p: float | None = None, name: str | None = None) -> Variable:
     """1 with probability ``x`` (or ``p``), else 0, in the shape of ``x``."""
     layer, op = open_layer("bernoulli", x, name=name)
@@ -193,6 +202,7 @@ def binomial(count: Variable, prob: Variable, name: str | None = None) -> Variab
     return layer.result("ReduceSum", op.Cast(tried, to=7), [0], keepdims=0)
 
 
+@checked
 def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, name: str | None = None) -> Variable:
     """Indices sampled with probabilities in proportion to each row of ``x``.
 

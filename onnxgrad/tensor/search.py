@@ -11,6 +11,7 @@ import numpy as np
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, flat_if_none, neighbours, without_axes_too
 from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
@@ -21,6 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 def argmax(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None) -> Variable:
     """Index of the largest element along ``axis``, of the flattened tensor without one; the first of equal ones.
 
@@ -31,6 +33,7 @@ def argmax(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: A
     return _extreme_index("arg_max", "ArgMax", x, axis, keepdim, dtype, name)
 
 
+@checked
 def argmin(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None) -> Variable:
     """Index of the smallest element along ``axis``, of the flattened tensor without one; the first of equal ones."""
     return _extreme_index("arg_min", "ArgMin", x, axis, keepdim, dtype, name)
@@ -60,6 +63,7 @@ def _sorted(layer: LayerHelper, x: Variable, axis: int, descending: bool) -> tup
     return values, indices
 
 
+@checked
 def sort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
     """The elements along ``axis`` in order; always stable.
 
@@ -70,11 +74,13 @@ def sort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = F
     return _sorted(LayerHelper("argsort", x, name=name), x, axis, descending)[0]
 
 
+@checked
 def argsort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
     """The indices that put the elements along ``axis`` in order; always stable."""
     return _sorted(LayerHelper("argsort", x, name=name), x, axis, descending)[1]
 
 
+@checked
 @without_axes_too
 def topk(
     x: Variable, k: Any, axis: int | None = None, largest: bool = True, sorted: bool = True, name: str | None = None
@@ -98,6 +104,7 @@ def topk(
     return values, indices
 
 
+@checked
 @without_axes_too
 def kthvalue(
     x: Variable, k: int, axis: int | None = None, keepdim: bool = False, name: str | None = None
@@ -117,6 +124,7 @@ def kthvalue(
     return first, second
 
 
+@checked
 @without_axes_too
 def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = None) -> tuple[Variable, Variable]:
     """The most frequent element along ``axis``, the smallest of equally frequent ones, and the index of its last occurrence.
@@ -160,6 +168,7 @@ def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = 
     return layer.result("Where", as_dtype(op, condition, "bool"), a, b)
 
 
+@checked
 def nonzero(x: Variable, as_tuple: bool = False) -> Any:
     """Positions of the elements that are not 0, as rows of int64; with ``as_tuple``, one column per axis.
 
@@ -175,6 +184,7 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
     return tuple(layer.result("Unsqueeze", op.Gather(rows, np.array(i), axis=0), [1]) for i in range(x.ndim))
 
 
+@checked
 def searchsorted(
     sorted_sequence: Variable, values: Variable, out_int32: bool = False, right: bool = False, name: str | None = None
 ) -> Variable:
@@ -202,6 +212,7 @@ def searchsorted(
     return layer.result("ReduceSum", op.Cast(passed, to=6 if out_int32 else 7), [-1], keepdims=0)
 
 
+@checked
 def bucketize(
     x: Variable, sorted_sequence: Variable, out_int32: bool = False, right: bool = False, name: str | None = None
 ) -> Variable:
@@ -215,6 +226,7 @@ def bucketize(
     return searchsorted(sorted_sequence, x, out_int32, right, name)
 
 
+@checked
 def unique(
     x: Variable,
     return_index: bool = False,
@@ -249,6 +261,7 @@ def unique(
     return (values, *extra) if extra else values
 
 
+@checked
 def unique_consecutive(
     x: Variable,
     return_inverse: bool = False,

@@ -13,6 +13,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import count, neighbours
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, known_dim, known_value, normal_axis, open_layer_for
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, present_operands
@@ -23,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 def var(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Variable:
     """Variance over ``axis``, or of all elements; divided by the count less one if ``unbiased``.
 
@@ -34,6 +36,7 @@ def var(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = F
     return layer.result("Identity", _variance(layer.op, x, axes_of(axis), unbiased, keepdim))
 
 
+@checked
 def std(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Variable:
     """Square root of ``var``."""
     layer = LayerHelper("std", x, name=name)
@@ -80,6 +83,7 @@ def _restored(layer: LayerHelper, y: Variable, axes: list[int], keepdim: bool) -
     return layer.result("Unsqueeze", y, axes) if keepdim and axes else layer.result("Identity", y)
 
 
+@checked
 def median(x: Variable, axis: int | None = None, keepdim: bool = False, mode: str = "avg", name: str | None = None) -> Any:
     """The middle element over ``axis``, or of all; NaN if there is one.
 
@@ -99,6 +103,7 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, mode: st
     return _median("median", x, axis, keepdim, mode, name)
 
 
+@checked
 def nanmedian(x: Variable, axis: Axes = None, keepdim: bool = False, mode: str = "avg", name: str | None = None) -> Any:
     """``median`` of the elements over ``axis`` that are not NaN; NaN if there are none, with index 0.
 
@@ -154,6 +159,7 @@ def _nan_where_one_is(op: Builder, x: Variable, result: Variable, keepdims: int)
 _INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
+@checked
 def quantile(
     x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: str = "linear"
 ) -> Variable:
@@ -170,6 +176,7 @@ def quantile(
     return _quantiles("quantile", x, q, axis, keepdim, interpolation)
 
 
+@checked
 def nanquantile(
     x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: str = "linear"
 ) -> Variable:
@@ -229,6 +236,7 @@ def _nan_quantile(op: Builder, x: Variable, q: float, interpolation: str) -> Var
 # Counting and integrals ----------------------------------------------------------------------------------------------
 
 
+@checked
 def histogram(
     input: Variable,
     bins: int = 100,
@@ -269,6 +277,7 @@ def histogram(
     return layer.result("Cast", totals, to=7) if weight is None else layer.result("Identity", totals)
 
 
+@checked
 def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, name: str | None = None) -> Variable:
     """How often each integer from 0 up to the largest occurs in a vector; with weights, the sum of theirs."""
     layer, op = open_layer("bincount", x, *present_operands(weights), name=name)
@@ -287,6 +296,7 @@ def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, n
     return layer.result("ScatterElements", zeros, indices, values, axis=0, reduction="add")
 
 
+@checked
 def trapezoid(
     y: Variable, x: Variable | None = None, dx: Variable | float | None = None, axis: int = -1, name: str | None = None
 ) -> Variable:
@@ -295,6 +305,7 @@ def trapezoid(
     return layer.result("ReduceSum", _trapezoids(op, y, x, dx, axis), [axis], keepdims=0)
 
 
+@checked
 def cumulative_trapezoid(
     y: Variable, x: Variable | None = None, dx: Variable | float | None = None, axis: int = -1, name: str | None = None
 ) -> Variable:

@@ -8,6 +8,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional.common import dropout
 from onnxgrad.tensor.common import known_dim
 from onnxgrad.tensor.layer import open_layer, present_operands
@@ -15,6 +16,7 @@ from onnxgrad.tensor.layer import open_layer, present_operands
 __all__ = ["flash_attention", "scaled_dot_product_attention"]
 
 
+@checked
 def scaled_dot_product_attention(
     query: Variable,
     key: Variable,
@@ -66,6 +68,7 @@ def scaled_dot_product_attention(
     return layer.result("Transpose", op.MatMul(weights, v), perm=[0, 2, 1, 3])
 
 
+@checked
 def flash_attention(
     query: Variable,
     key: Variable,

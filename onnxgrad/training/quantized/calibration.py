@@ -14,6 +14,7 @@ from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError, DataError, ModelError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.open_batch import open_batch
@@ -28,6 +29,7 @@ _IN_FLOAT = frozenset({"Softmax", "LayerNormalization", "InstanceNormalization",
 """Operators whose results 8 bits would spoil: probabilities and what is divided by a deviation"""
 
 
+@checked
 def quantize(model: Any, path: str | Path, data: Any, *, examples: int = 256, beside: Sequence[str] = ()) -> int:
     """Write a model with weights and activations in 8-bit integers, in QDQ form: scales of each channel for weights, of each tensor
     for activations, by the least and largest values that some data gives. BatchNormalization is folded before; Softmax and

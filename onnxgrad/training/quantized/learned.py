@@ -27,6 +27,7 @@ from onnxgrad.core.ir.traverse import all_operators_of, readers_in
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.errors import ArgumentError, UnknownName
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.words import QuantizedMode
 from onnxgrad.training.surgery.lora_targets import KEY as LORA
 
@@ -82,6 +83,7 @@ def prepare_quantized(program: Program, mode: str | None) -> list[str]:
     return [f"{len(names)} quantised weights, biases and scales are trained as float numbers, and rounded again in the export"]
 
 
+@checked
 @all_or_nothing
 def train_quantized(
     program: Program, layers: str | Sequence[str] = "*", *, scales: str = "learned", integers: bool = False

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.errors import FileError, OnnxGradError, TrainingError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import writing
 
 __all__ = ["plot_history"]
@@ -16,6 +17,7 @@ __all__ = ["plot_history"]
 _NOT_DRAWN = ("epoch", "step", "learning_rate")
 
 
+@checked
 def plot_history(history: list[dict[str, Any]], path: str | Path) -> None:
     """Draw loss and metrics over the epochs, training and validation together, into a picture file.
 

@@ -18,6 +18,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import UnknownName
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.tensor_file import TensorFile, read_tensors, write_tensors
 from onnxgrad.training.surgery.lora_targets import KEY
 
@@ -32,6 +33,7 @@ _SUM = re.compile(r"rank (\d+) of (.+)", re.DOTALL)
 """Names of sums of gradients of one rank; under the name itself are those of all, for another number of ranks."""
 
 
+@checked
 def save_checkpoint(
     program: Programs, path: str | Path, scope: Scope | None = None, metadata: dict[str, str] | None = None
 ) -> None:
@@ -79,6 +81,7 @@ class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
         return len(self._state) + len(self._rests) + len(self._sums)
 
 
+@checked
 def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = None) -> None:
     """Set the persistable variables of a program from a file that ``save_checkpoint`` wrote.
 

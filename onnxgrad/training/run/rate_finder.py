@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError, TrainingError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import writing
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.ranks.subjects import sweep_subjects
@@ -59,6 +60,7 @@ class _Fixed(LRScheduler):
         return self.base_lr
 
 
+@checked
 def find_learning_rate(
     trainer: Trainer, data: Any, *, lowest: float = 1e-7, highest: float = 1.0, steps: int = 100, batch_size: int = 32
 ) -> Sweep:
