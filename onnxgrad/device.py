@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onnxgrad.core.runtime.places import cuda_is_available, get_device, is_compiled_with_cuda, set_device
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.refusals import says_why_absent
 
 __all__ = [
@@ -58,6 +59,7 @@ def is_compiled_with_distribute() -> bool:
     return False
 
 
+@checked
 def is_compiled_with_custom_device(device_type: str) -> bool:
     """False: Paddle's plugins of devices are not read."""
     return False

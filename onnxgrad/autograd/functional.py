@@ -220,6 +220,7 @@ class Jacobian:
         array([2., 0.], dtype=float32)
     """
 
+    @checked
     def __init__(self, func: Function, xs: Tensor | Sequence[Tensor], is_batched: bool = False) -> None:
         sources, _, targets = _applied(func, xs)
         self._matrix = _joined_jacobian(targets, sources, is_batched)
@@ -243,6 +244,7 @@ class Hessian(Jacobian):
                [0., 2.]], dtype=float32)
     """
 
+    @checked
     def __init__(self, func: Function, xs: Tensor | Sequence[Tensor], is_batched: bool = False) -> None:
         sources, _, targets = _applied(func, xs)
         if len(targets) != 1 or targets[0].size != (sources[0].shape[0] if is_batched else 1):

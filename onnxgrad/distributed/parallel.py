@@ -12,6 +12,7 @@ import numpy as np
 from onnxgrad.distributed.agreement import Subject, check_equal, versions
 from onnxgrad.distributed.environment import all_reduce, broadcast, current, world_size
 from onnxgrad.eager.creation import to_tensor
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["DataParallel"]
 
@@ -35,6 +36,7 @@ class DataParallel:
         [2, 1]
     """
 
+    @checked
     def __init__(
         self,
         layers: Any,

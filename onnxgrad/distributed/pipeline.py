@@ -33,6 +33,7 @@ from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.groups import grid_of
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["PipelineStep"]
 
@@ -98,6 +99,7 @@ class PipelineStep:
         True
     """
 
+    @checked
     def __init__(
         self,
         program: Program,

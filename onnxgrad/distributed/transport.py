@@ -215,6 +215,7 @@ class _Group:
 class LocalTransport:
     """Ranks that are threads of one process, for tests: see ``run_local``."""
 
+    @checked
     def __init__(self, rank: int, group: _Group) -> None:
         self.rank, self.world_size, self._group = rank, len(group.buffers), group
         self._groups: dict[tuple[int, ...], int] = {}

@@ -14,43 +14,88 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 
-__all__ = ["as_flag", "as_function", "as_int", "as_number", "as_numbers", "as_text", "as_word", "checked", "wrong_kind"]
+__all__ = [
+    "as_flag",
+    "as_function",
+    "as_int",
+    "as_number",
+    "as_numbers",
+    "as_text",
+    "as_word",
+    "checked",
+    "checked_with_words",
+    "wrong_kind",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _UNIONS = (Union, types.UnionType)
 
 
 def checked(function: Function) -> Function:
-    """Check the arguments of a function or a constructor against its annotations each time it is called.
+    """Check arguments of a function, a method or a constructor against its annotations each time it is called.
 
-    An int is none of Python's or numpy's other numbers, and no bool. Words of a constructor are checked against their Literal; a
-    function refuses other words itself. Parameters that are annotated with Any, a type variable, or a class of this package alone
-    take everything here: what reads them knows better what is wrong.
+    Those of plain kinds are: numbers, flags, strs, lists of them, and these beside classes. An int is none of Python's or numpy's
+    other numbers, and no bool. Other arguments, and words that are none of a Literal, are left to what reads them, which knows
+    better what is wrong.
 
     Raises:
         ArgumentTypeError: by the function, if an argument has the wrong type; it names function, argument and types.
-        Mismatch: by a constructor, for another word.
+
+    Example:
+        >>> paddle.split(paddle.ones([4]), 2.5)
+        Traceback (most recent call last):
+            ...
+        onnxgrad.errors.ArgumentTypeError: split: num_or_sections is an int or a list of ints, not float 2.5.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    positions = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    of_object = positions[:1] == ["self"]
+    kinds: dict[str, Any] = {}
+    first = 0  # How many arguments stand before those that are checked: a call of these alone is not looked at.
+
+    def read_kinds() -> int:
+        kinds.update((name, _without_words(kind)) for name, kind in _kinds_of(function) if _says_something(kind))
+        return next((at for at, name in enumerate(positions) if name in kinds), len(positions))
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal first
+        if kwargs or len(args) > first:
+            if not kinds:
+                first = read_kinds()
+            for argument, value in (*zip(positions[first:], args[first:]), *kwargs.items()):
+                if argument in kinds and not _fits(value, kinds[argument]):
+                    owner = type(args[0]).__name__ if of_object else ""
+                    name = ".".join(part for part in (owner, function.__name__) if part not in ("", "__init__"))
+                    raise _refusal(name, argument, value, kinds[argument])
+        return function(*args, **kwargs)
+
+    return cast(Function, call)
+
+
+def checked_with_words(constructor: Function) -> Function:
+    """Check all arguments of a constructor against its annotations each time it is called: classes and words too.
+
+    Parameters that are annotated with Any or a type variable take everything.
+
+    Raises:
+        ArgumentTypeError: by the constructor, if an argument has the wrong type; it names the class, the argument and the types.
+        Mismatch: by the constructor, for another word.
 
     Example:
         >>> paddle.nn.Linear("4", 2)
         Traceback (most recent call last):
             ...
         onnxgrad.errors.ArgumentTypeError: Linear: in_features is an int, not str '4'.
-        >>> paddle.topk(paddle.ones([3]), 2.5)
-        Traceback (most recent call last):
-            ...
-        onnxgrad.errors.ArgumentTypeError: topk: k is an int or a Variable, not float 2.5.
     """
-    return cast(Function, (_checked_constructor if function.__name__ == "__init__" else _checked_function)(function))
-
-
-def _checked_constructor(constructor: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(constructor)
     kinds: dict[str, Any] = {}
 
@@ -67,32 +112,7 @@ def _checked_constructor(constructor: Callable[..., None]) -> Callable[..., None
                 raise _refusal(name, argument, value, kinds[argument])
         constructor(made, *args, **kwargs)
 
-    return __init__
-
-
-def _checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    parameters = inspect.signature(function).parameters.values()
-    positions = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    kinds: dict[str, Any] = {}
-    first = 0
-    """How many arguments in front are of no kind that is checked here: a call of these alone is not looked at."""
-
-    def read_kinds() -> int:
-        kinds.update((name, _without_words(kind)) for name, kind in _kinds_of(function) if _says_something(kind))
-        return next((at for at, name in enumerate(positions) if name in kinds), len(positions))
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal first
-        if kwargs or len(args) > first:
-            if not kinds:
-                first = read_kinds()
-            for argument, value in (*zip(positions[first:], args[first:]), *kwargs.items()):
-                if argument in kinds and not _fits(value, kinds[argument]):
-                    raise _refusal(function.__name__, argument, value, kinds[argument])
-        return function(*args, **kwargs)
-
-    return call
+    return cast(Function, __init__)
 
 
 def _kinds_of(function: Callable[..., Any]) -> list[tuple[str, Any]]:
@@ -104,7 +124,7 @@ def _kinds_of(function: Callable[..., Any]) -> list[tuple[str, Any]]:
             kind = eval(text, names) if isinstance(text, str) else text
         except (NameError, TypeError):
             kind = Any
-        kinds.append((parameter, kind))
+        kinds.append((parameter, Any if isinstance(kind, str) else kind))
     return kinds
 
 
@@ -140,7 +160,10 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind is float:
         return isinstance(value, Real) and not isinstance(value, bool)
     if origin is Sequence:
-        return isinstance(value, (list, tuple, np.ndarray)) and all(_fits(entry, get_args(kind)[0]) for entry in value)
+        is_list = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes))
+        return is_list and all(_fits(entry, get_args(kind)[0]) for entry in value)
+    if kind is Path:
+        return isinstance(value, PathLike)
     if origin is Iterable:
         return isinstance(value, Iterable) and not isinstance(value, str)
     if origin is Callable:

@@ -16,12 +16,14 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import leaf
 from onnxgrad.errors import ArgumentTypeError, ModelError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import make_folder
 from onnxgrad.internal.tensor_file import read_tensors, write_tensors
 
 __all__ = ["load", "save"]
 
 
+@checked
 def save(obj: Any, path: str | Path, protocol: int = 4, **configs: Any) -> None:
     """Write tensors, arrays, numbers and strings in nested dicts, lists and tuples, such as a ``state_dict``.
 
@@ -62,6 +64,7 @@ def _described(item: Any, arrays: dict[str, np.ndarray[Any, Any]], at: str) -> A
     raise ArgumentTypeError(f"save writes tensors, arrays, numbers and strings, not the {type(item).__name__} {at}.")
 
 
+@checked
 def load(path: str | Path, return_numpy: bool = False, **configs: Any) -> Any:
     """Load the object that ``save`` wrote; tensors are eager, or arrays with ``return_numpy``.
 

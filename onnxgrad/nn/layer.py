@@ -19,6 +19,7 @@ from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentTypeError, ProviderError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.types import BiasAttr, WeightAttr
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.param_attr import ParamAttr
@@ -64,6 +65,7 @@ class Layer:
     _dtype: Any
     _full_name: str
 
+    @checked
     def __init__(self, name_scope: str | None = None, dtype: DTypeLike | None = None) -> None:
         own = self.__dict__
         own["_parameters"], own["_sub_layers"], own["_buffers"] = {}, {}, {}

@@ -13,7 +13,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError
-from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.container import LayerList
 from onnxgrad.nn.functional_layers import Dropout
@@ -65,7 +65,7 @@ class MultiHeadAttention(Layer):
         k: Variable
         v: Variable
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         embed_dim: int,
@@ -261,7 +261,7 @@ class TransformerEncoderLayer(_Block):
     dropout1: Dropout
     dropout2: Dropout
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         d_model: int,
@@ -358,7 +358,7 @@ class TransformerDecoderLayer(_Block):
     dropout2: Dropout
     dropout3: Dropout
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         d_model: int,
@@ -486,7 +486,7 @@ class TransformerEncoder(_Stack):
         [2, 5, 8]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, encoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
         super().__init__()
         self._make(encoder_layer, num_layers, norm)
@@ -535,7 +535,7 @@ class TransformerDecoder(_Stack):
         [2, 5, 8]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, decoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
         super().__init__()
         self._make(decoder_layer, num_layers, norm)
@@ -627,7 +627,7 @@ class Transformer(Layer):
         [2, 3, 8]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         d_model: int = 512,

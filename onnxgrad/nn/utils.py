@@ -72,6 +72,7 @@ def weight_norm(layer: AnyLayer, name: str = "weight", dim: int | None = 0) -> A
     return layer
 
 
+@checked
 def remove_weight_norm(layer: AnyLayer, name: str = "weight") -> AnyLayer:
     """Turn a weight that ``weight_norm`` wrote as a product into a parameter again.
 
@@ -149,6 +150,7 @@ def spectral_norm(
     return layer
 
 
+@checked
 def parameters_to_vector(parameters: Iterable[Tensor], name: str | None = None) -> Tensor:
     """Flatten and join parameters.
 
@@ -163,6 +165,7 @@ def parameters_to_vector(parameters: Iterable[Tensor], name: str | None = None) 
     return cast(Tensor, concat([parameter.reshape([-1]) for parameter in parameters], 0))
 
 
+@checked
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor], name: str | None = None) -> None:
     """Set parameters from the pieces of a vector.
 

@@ -22,7 +22,7 @@ from onnxgrad.dtypes import DType
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import as_number, as_text, wrong_kind
+from onnxgrad.internal.arguments import as_number, as_text, checked, wrong_kind
 from onnxgrad.tensor.random import next_seed, sampled
 from onnxgrad.tensor.special import inverse_erf
 
@@ -462,6 +462,7 @@ class Bilinear(Initializer):
         return op.Identity(op.constant(value, dtype))
 
 
+@checked
 def calculate_gain(nonlinearity: Nonlinearity, param: float | None = None) -> float:
     """The factor by which an activation shrinks a signal, to be made up for by the weights.
 
@@ -496,6 +497,7 @@ def set_global_initializer(weight_init: Initializer | None, bias_init: Initializ
     state.current.initializers = {"w": weight_init, "b": bias_init}
 
 
+@checked
 def global_initializer(suffix: str) -> Initializer | None:
     """Look up the initializer that ``set_global_initializer`` set for weights ('w') or biases ('b')."""
     initializer: Initializer | None = state.current.initializers.get(suffix)

@@ -94,6 +94,13 @@ def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Re
     """A function that is one reduction operator; with ``of_bools``, of whether elements are not 0."""
     layer_name = name
 
+    @checked
+    @checked
+    @checked
+    @checked
+    @checked
+    @checked
+    @checked
     def function(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
         if not of_bools:
             return reduce(layer_name, op_type, x, axis, keepdim, name)

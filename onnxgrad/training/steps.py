@@ -13,6 +13,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.step.accumulated import accumulated_step
 from onnxgrad.core.step.export import save_training_step, to_training_step
 from onnxgrad.core.step.split import Split, save_split, split_step
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.ranks.ranks import Ranks
 from onnxgrad.training.run.state import RunState
 
@@ -33,6 +34,7 @@ class TrainingSteps:
         """The progress of the run."""
         raise NotImplementedError
 
+    @checked
     def to_training_step(self, lowering: str | None = None) -> tuple[Any, dict[str, Any]]:
         """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
 
@@ -45,6 +47,7 @@ class TrainingSteps:
         with self.ranks.gathered():
             return to_training_step(self._step(), self._fetch(), lowering=lowering)
 
+    @checked
     def save_training_step(
         self, path: str | Path, lowering: str | None = None, *, split: bool = False, batch_norm: str | None = None
     ) -> dict[str, Any]:

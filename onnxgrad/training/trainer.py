@@ -29,6 +29,7 @@ from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, TrainingError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.tensor_file import damaged, read_tensors
 from onnxgrad.internal.words import LossName, OptimizerName, QuantizedMode, ScheduleName
 from onnxgrad.optimizer.average import ExponentialMovingAverage
@@ -142,6 +143,7 @@ class Trainer(TrainingSteps):
         >>> trainer.export("tuned.onnx")  # doctest: +SKIP
     """
 
+    @checked
     def __init__(
         self,
         model: str | Path | bytes | ModelProto | Program,
@@ -472,6 +474,7 @@ class Trainer(TrainingSteps):
 
     # Whole runs ------------------------------------------------------------------------------------------------------
 
+    @checked
     def fit(
         self,
         data: Data,
@@ -601,6 +604,7 @@ class Trainer(TrainingSteps):
         """
         return open_data(data, self.model.spec, classes or self._class_names)
 
+    @checked
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
 
@@ -612,6 +616,7 @@ class Trainer(TrainingSteps):
         self.model.name_unused(opened.unused)
         return evaluated(self, opened, batch_size, scope)
 
+    @checked
     def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
 
@@ -621,6 +626,7 @@ class Trainer(TrainingSteps):
         scope, targets = self.averaged(), [v.name for v in self.targets]
         return predicted(self.executor, self.inference, data, batch_size, self.model.derived, targets, scope)
 
+    @checked
     def export(self, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch") -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
 
@@ -641,6 +647,7 @@ class Trainer(TrainingSteps):
         scope = self.averaged()
         return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised, scope)
 
+    @checked
     def save_adapters(self, path: str | Path) -> None:
         """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
         scope = self.averaged()
@@ -649,6 +656,7 @@ class Trainer(TrainingSteps):
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 
+    @checked
     def save(self, path: str | Path) -> None:
         """Write weights, optimizer state and the position in the run to a safetensors file.
 
@@ -669,6 +677,7 @@ class Trainer(TrainingSteps):
             save_checkpoint(self.program, path, metadata=metadata)
         self.ranks.step.forget()
 
+    @checked
     def load(self, path: str | Path) -> None:
         """Continue from a file that ``save`` wrote.
 

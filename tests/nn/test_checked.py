@@ -8,7 +8,7 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import errors, nn
-from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn.types import Layout, Numbers, Padding, Reduction
 
 CLASSES = {name: getattr(nn, name) for name in nn.__all__ if inspect.isclass(getattr(nn, name))}
@@ -111,7 +111,7 @@ def test_numbers_of_numpy_fit():
 
 def test_kinds_are_read_from_annotations():
     class Made:
-        @checked
+        @checked_with_words
         def __init__(
             self,
             sizes: Numbers = 1,

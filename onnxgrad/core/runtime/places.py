@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from onnxgrad.core.state.values import room_of, value_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import as_word, wrong_kind
+from onnxgrad.internal.arguments import as_word, checked, wrong_kind
 
 __all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "get_device", "is_compiled_with_cuda", "place_of", "set_device"]
 
@@ -208,6 +208,7 @@ is_compiled_with_cuda = cuda_is_available
 """Its name in Paddle."""
 
 
+@checked
 def set_device(device: str) -> Place:
     """Let the Executors of this process that are made without a place run on a device from now on.
 

@@ -21,6 +21,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import LEARNING_RATE, Variable
 from onnxgrad.core.step.export import Fetch, to_training_step
 from onnxgrad.errors import ArgumentError, ModelError
+from onnxgrad.internal.arguments import checked
 
 _ADVICE = "The file is damaged; get it anew."
 
@@ -149,6 +150,7 @@ def _write_initialization(info: TrainingInfoProto, startup: Program, names: list
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
+@checked
 def from_training_info(source: str | Path | bytes | ModelProto, index: int = 0, *, expand: str | None = None) -> Training:
     """Read a model that holds its training: a program whose runs are training steps, and its initialisation.
 

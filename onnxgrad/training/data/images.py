@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import is_file
 from onnxgrad.training.data.columns import TARGETS, Numbering, class_notes
 from onnxgrad.training.data.preparing import Preparation, preparation_of
@@ -53,6 +54,7 @@ class Images:
         >>> trainer.fit(Images("photos/", flip=True, crop=True), epochs=3, validation=0.1)  # doctest: +SKIP
     """
 
+    @checked
     def __init__(
         self,
         path: str | Path,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentTypeError, DataError, FileError, ModelError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_arrays
 from onnxgrad.training.data.images import Images, is_image_table
 from onnxgrad.training.data.loaders import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
@@ -26,6 +27,7 @@ __all__ = ["open_both", "open_data", "source_at"]
 _TEXT = "is text, which needs a tokenizer: give training.Text(path, tokenizer) (--tokenizer)"
 
 
+@checked
 def open_data(data: Any, wanted: DataSpec | Sequence[str], classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
     """Columns, rows or a stream from whatever the user has.
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, FileError, OnnxGradError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.columns import Arrangement, Numbering, arrange_columns, class_notes, stack_columns
 from onnxgrad.training.data.rows import Batch, Columns, Rows, Stream
@@ -43,6 +44,7 @@ class Table:
         >>> trainer.fit(Table("measurements.parquet", stream=True), epochs=3)  # doctest: +SKIP
     """
 
+    @checked
     def __init__(self, path: str | Path, *, stream: bool | None = None, buffer: int = 10_000) -> None:
         self.path = Path(path)
         if self.path.suffix not in SEPARATORS:

@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.data.columns import Numbering, arrange_columns, class_notes, stack_columns
 from onnxgrad.training.data.derived_inputs import MASK, TOKENS
 from onnxgrad.training.data.rows import Batch, Columns
@@ -44,6 +45,7 @@ class Texts:
         >>> trainer.fit(Texts("reviews.csv", "tokenizer.json", max_length=64), epochs=3)  # doctest: +SKIP
     """
 
+    @checked
     def __init__(self, path: str | Path, tokenizer: str | Path, *, max_length: int = 512) -> None:
         self.path, self.max_length = Path(path), max_length
         if self.path.suffix not in SEPARATORS:

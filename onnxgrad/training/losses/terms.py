@@ -16,6 +16,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.words import LossName, OutputLayout
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
@@ -46,6 +47,7 @@ class Term:
             None for the one that Softmax runs along or that alone has a known length, otherwise axis 1.
     """
 
+    @checked
     def __init__(
         self,
         loss: LossName | Callable[[Variable, Variable], Variable],

@@ -6,6 +6,7 @@ import math
 from typing import get_args
 
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.words import ScheduleName
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
 
@@ -32,6 +33,7 @@ class Planned(LRScheduler):
         [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
 
+    @checked
     def __init__(self, learning_rate: float, shape: str = "constant", warmup: int = 0, total: int | None = None) -> None:
         if shape not in SHAPES or shape == "plateau":
             raise ArgumentError(f"there is no schedule {shape!r}. Use one of {list(SHAPES)}, or a scheduler as learning_rate=.")
