@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from onnxgrad.errors import ArgumentTypeError, UnknownDType
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["DType", "DTypeLike", "DTypeName", "dtype_of", "from_onnx_number"]
 
@@ -117,6 +118,7 @@ _BY_NAME.update(
 _BY_NUMPY = {entry.numpy: entry for entry in _TABLE}
 
 
+@checked
 def from_onnx_number(number: int) -> DType:
     """Element type for a value of ``TensorProto.DataType``."""
     try:

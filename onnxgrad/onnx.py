@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from onnxgrad.eager.tensor import Tensor
+from onnxgrad.internal.arguments import checked
 from onnxgrad.jit import save
 from onnxgrad.nn.layer import Layer
 from onnxgrad.static.input import InputSpec
@@ -20,6 +21,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
+@checked
 def export(
     layer: Layer | Callable[..., object],
     path: str,

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
 
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, WrongKind
 
 __all__ = [
     "as_flag",
@@ -43,17 +43,17 @@ def checked(function: Function) -> Function:
     """Check arguments of a function, a method or a constructor against its annotations each time it is called.
 
     Those of plain kinds are: numbers, flags, strs, lists of them, and these beside classes. An int is none of Python's or numpy's
-    other numbers, and no bool. Other arguments, and words that are none of a Literal, are left to what reads them, which knows
-    better what is wrong.
+    other numbers, and no bool. Other arguments, objects of other classes in place of plain values (Variables above all), and words
+    that are none of a Literal are left to what reads them, which knows better what is wrong.
 
     Raises:
-        ArgumentTypeError: by the function, if an argument has the wrong type; it names function, argument and types.
+        WrongKind: by the function, if an argument has the wrong type; it names function, argument and types.
 
     Example:
         >>> paddle.split(paddle.ones([4]), 2.5)
         Traceback (most recent call last):
             ...
-        onnxgrad.errors.ArgumentTypeError: split: num_or_sections is an int or a list of ints, not float 2.5.
+        onnxgrad.errors.WrongKind: split: num_or_sections is an int or a list of ints, not float 2.5.
     """
     parameters = inspect.signature(function).parameters.values()
     positions = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -72,7 +72,7 @@ def checked(function: Function) -> Function:
             if not kinds:
                 first = read_kinds()
             for argument, value in (*zip(positions[first:], args[first:]), *kwargs.items()):
-                if argument in kinds and not _fits(value, kinds[argument]):
+                if argument in kinds and not _fits(value, kinds[argument], plain_alone=True):
                     owner = type(args[0]).__name__ if of_object else ""
                     name = ".".join(part for part in (owner, function.__name__) if part not in ("", "__init__"))
                     raise _refusal(name, argument, value, kinds[argument])
@@ -87,14 +87,14 @@ def checked_with_words(constructor: Function) -> Function:
     Parameters that are annotated with Any or a type variable take everything.
 
     Raises:
-        ArgumentTypeError: by the constructor, if an argument has the wrong type; it names the class, the argument and the types.
+        WrongKind: by the constructor, if an argument has the wrong type; it names the class, the argument and the types.
         Mismatch: by the constructor, for another word.
 
     Example:
         >>> paddle.nn.Linear("4", 2)
         Traceback (most recent call last):
             ...
-        onnxgrad.errors.ArgumentTypeError: Linear: in_features is an int, not str '4'.
+        onnxgrad.errors.WrongKind: Linear: in_features is an int, not str '4'.
     """
     signature = inspect.signature(constructor)
     kinds: dict[str, Any] = {}
@@ -132,7 +132,9 @@ def _says_something(kind: Any) -> bool:
     """Whether a kind is one of plain values: a number, a flag, a str, a list of them, or these beside a class"""
     alternatives = _alternatives(kind)
     plain = (bool, int, float, str)
-    return any(each in plain or get_origin(each) in (Literal, Sequence) for each in alternatives) and Any not in alternatives
+    lists = [get_args(each)[0] for each in alternatives if get_origin(each) is Sequence]
+    says = any(each in plain or get_origin(each) is Literal for each in alternatives) or any(map(_says_something, lists))
+    return says and Any not in alternatives
 
 
 def _without_words(kind: Any) -> Any:
@@ -142,13 +144,15 @@ def _without_words(kind: Any) -> Any:
     return Union[(*others, *types_of_words)]
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of a kind, as an annotation says it."""
+def _fits(value: Any, kind: Any, plain_alone: bool = False) -> bool:
+    """Whether a value is of a kind, as an annotation says it; ``plain_alone`` takes all objects that are no plain value."""
     if type(value) is kind or kind is Any or isinstance(kind, TypeVar):
+        return True
+    if plain_alone and value is not None and not isinstance(value, _PLAIN):
         return True
     origin = get_origin(kind)
     if origin in _UNIONS:
-        return any(_fits(value, each) for each in get_args(kind))
+        return any(_fits(value, each, plain_alone) for each in get_args(kind))
     if origin is Literal:
         return any(type(value) is type(word) and value == word for word in get_args(kind))
     if kind is None or kind is type(None):
@@ -161,7 +165,7 @@ def _fits(value: Any, kind: Any) -> bool:
         return isinstance(value, Real) and not isinstance(value, bool)
     if origin is Sequence:
         is_list = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes))
-        return is_list and all(_fits(entry, get_args(kind)[0]) for entry in value)
+        return is_list and all(_fits(entry, get_args(kind)[0], plain_alone) for entry in value)
     if kind is Path:
         return isinstance(value, PathLike)
     if origin is Iterable:
@@ -170,7 +174,10 @@ def _fits(value: Any, kind: Any) -> bool:
         return callable(value)
     if origin is type:
         return isinstance(value, type) and issubclass(value, get_args(kind)[0])
-    return isinstance(value, origin or kind)
+    return getattr(kind, "_is_protocol", False) or isinstance(value, origin or kind)
+
+
+_PLAIN = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, np.generic, np.ndarray)
 
 
 def _refusal(owner: str, argument: str, value: Any, kind: Any) -> Exception:
@@ -180,7 +187,7 @@ def _refusal(owner: str, argument: str, value: Any, kind: Any) -> Exception:
     if isinstance(value, str) and words:
         # Paddle asserts some of its words and raises ValueError for others: Mismatch is both.
         return Mismatch(f"{owner}: {argument} is {described}, not {value!r:.60}.")
-    return ArgumentTypeError(_message(owner, argument, described, value))
+    return WrongKind(_message(owner, argument, described, value))
 
 
 def _message(owner: str, argument: str, kind: str, value: object) -> str:
@@ -189,12 +196,8 @@ def _message(owner: str, argument: str, kind: str, value: object) -> str:
     elif isinstance(value, type):
         passed = f"the class {value.__name__}"
     else:
-        passed = f"{type(value).__name__} {value!r:.60}" if isinstance(value, _SHOWN) else type(value).__name__
+        passed = f"{type(value).__name__} {value!r:.60}" if isinstance(value, _PLAIN) else type(value).__name__
     return f"{owner}: {argument} is {kind}, not {passed}."
-
-
-_SHOWN = (bool, int, float, str, bytes, list, tuple, dict, np.number)
-"""Whose values tell what was meant."""
 
 
 def _alternatives(kind: Any) -> list[Any]:
@@ -234,7 +237,7 @@ def _listed(words: list[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def wrong_kind(owner: object, argument: str, kind: str, value: object) -> ArgumentTypeError:
+def wrong_kind(owner: object, argument: str, kind: str, value: object) -> WrongKind:
     """Write the error for an argument of a wrong kind.
 
     Args:
@@ -245,9 +248,9 @@ def wrong_kind(owner: object, argument: str, kind: str, value: object) -> Argume
 
     Example:
         >>> wrong_kind(paddle.nn.ReLU(), "name", "a str", 3)
-        ArgumentTypeError('ReLU: name is a str, not int 3.')
+        WrongKind('ReLU: name is a str, not int 3.')
     """
-    return ArgumentTypeError(_message(type(owner).__name__, argument, kind, value))
+    return WrongKind(_message(type(owner).__name__, argument, kind, value))
 
 
 def _require(owner: object, argument: str, value: object, kind: Any) -> None:
@@ -259,7 +262,7 @@ def as_number(owner: object, argument: str, value: Any) -> float:
     """Convert a real number, of Python or numpy, to a float.
 
     Raises:
-        ArgumentTypeError: if it is not one, such as a str of digits.
+        WrongKind: if it is not one, such as a str of digits.
     """
     _require(owner, argument, value, float)
     return float(value)
@@ -269,7 +272,7 @@ def as_int(owner: object, argument: str, value: Any) -> int:
     """Convert an integer, of Python or numpy, to an int.
 
     Raises:
-        ArgumentTypeError: if it is not one, such as 2.0.
+        WrongKind: if it is not one, such as 2.0.
     """
     _require(owner, argument, value, int)
     return int(value)
@@ -279,7 +282,7 @@ def as_flag(owner: object, argument: str, value: Any) -> bool:
     """Convert True, False, or a number in their place, to a bool.
 
     Raises:
-        ArgumentTypeError: if it is something else: every str but an empty one would count as True.
+        WrongKind: if it is something else: every str but an empty one would count as True.
     """
     if not _fits(value, float):
         _require(owner, argument, value, bool)
@@ -290,7 +293,7 @@ def as_text(owner: object, argument: str, value: Any) -> str | None:
     """Return a str, or None, as it is.
 
     Raises:
-        ArgumentTypeError: if it is something else.
+        WrongKind: if it is something else.
     """
     if value is not None:
         _require(owner, argument, value, str)
@@ -301,7 +304,7 @@ def as_word(owner: object, argument: str, value: object, words: Sequence[str]) -
     """Return a word that is one of ``words``.
 
     Raises:
-        ArgumentTypeError: if it is not a str.
+        WrongKind: if it is not a str.
         ArgumentError: if it is another word.
     """
     listed = _listed([repr(word) for word in words])
@@ -316,7 +319,7 @@ def as_numbers(owner: object, argument: str, value: object) -> list[float]:
     """Convert a list, tuple or array of real numbers.
 
     Raises:
-        ArgumentTypeError: if it is none, or holds something else.
+        WrongKind: if it is none, or holds something else.
     """
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise wrong_kind(owner, argument, "a list of numbers", value)
@@ -327,7 +330,7 @@ def as_function(owner: object, argument: str, value: Function) -> Function:
     """Return a function, or anything else that can be called, as it is.
 
     Raises:
-        ArgumentTypeError: if it cannot be called.
+        WrongKind: if it cannot be called.
     """
     if not callable(value):
         raise wrong_kind(owner, argument, "a function", value)

@@ -395,6 +395,7 @@ class NormOf(Initializer):
         axes: those that the length is taken over.
     """
 
+    @checked
     def __init__(self, parameter: str, axes: Sequence[int]) -> None:
         self.parameter = parameter
         self.axes = axes

@@ -58,11 +58,13 @@ def where_(condition: Any, x: Any, y: Any, name: str | None = None) -> Any:
     return in_place_result("where_", x, search.where(condition, x, y, name))
 
 
+@checked
 def zero_(x: Any, name: str | None = None) -> Any:
     """Zeros in place of all elements."""
     return in_place_result("zero_", x, creation.zeros_like(x))
 
 
+@checked
 def fill_(x: Any, value: Any, name: str | None = None) -> Any:
     """One value in place of all elements."""
     if isinstance(value, (list, tuple)):

@@ -67,6 +67,7 @@ def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     return layer.result("Reshape", x, target)
 
 
+@checked
 def view(x: Variable, shape_or_dtype: Any, name: str | None = None) -> Variable:
     """``x`` in another shape. Another element type would reinterpret bits, which is not offered.
 
@@ -240,11 +241,13 @@ def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Va
     return layer.result("Transpose", x, perm=order)
 
 
+@checked
 def atleast_1d(*inputs: Variable, name: str | None = None) -> Any:
     """Each input with at least one axis."""
     return _at_least(1, inputs, name)
 
 
+@checked
 def atleast_2d(*inputs: Variable, name: str | None = None) -> Any:
     """Each input with at least two axes; a vector becomes a row."""
     return _at_least(2, inputs, name)

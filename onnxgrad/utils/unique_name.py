@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.state import NameCounters, fresh_names
 
 __all__ = ["generate", "guard", "switch"]
@@ -24,6 +25,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
+@checked
 def generate(key: str) -> str:
     """The next name for ``key``, such as ``fc_0``."""
     return state.generate_name(key)

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from onnxgrad.core.state.values import room_of, value_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import as_word, checked, wrong_kind
+from onnxgrad.internal.arguments import as_int, as_word, checked, wrong_kind
 
 __all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "get_device", "is_compiled_with_cuda", "place_of", "set_device"]
 
@@ -140,8 +140,7 @@ class CUDAPlace(Place):
     device = lowering = "cuda"
 
     def __init__(self, index: int = 0, **options: Unpack[CUDAOptions]) -> None:
-        if not isinstance(index, int):
-            raise ArgumentTypeError(f"CUDAPlace takes a device number, not {type(index).__name__}.")
+        as_int(self, "index", index)
         for name, value in options.items():
             if name not in _OPTIONS:
                 raise ArgumentError(f"CUDAPlace: the CUDA provider has no option {name!r}. It has {', '.join(_OPTIONS)}.")

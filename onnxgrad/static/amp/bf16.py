@@ -14,6 +14,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists
 from onnxgrad.dtypes import dtype_of
+from onnxgrad.internal.arguments import checked
 from onnxgrad.optimizer.optimizer import Optimizer
 from onnxgrad.static.amp.cast import cast_model_to_fp16, cast_parameters_to_fp16, fp16_guard
 from onnxgrad.static.amp.decorator import OptimizerWithMixedPrecision, decorate
@@ -51,6 +52,7 @@ def rewrite_program_bf16(main_prog: Program, amp_lists: AutoMixedPrecisionLists 
     to_mixed_precision(main_prog, "bfloat16", amp_lists)
 
 
+@checked
 def cast_model_to_bf16(
     program: Program,
     startup_prog: Program | None = None,
@@ -74,6 +76,7 @@ def convert_float_to_uint16(in_list: Any) -> np.ndarray[Any, Any]:
     return np.asarray(in_list, np.float32).astype(dtype_of("bfloat16").numpy).view(np.uint16)
 
 
+@checked
 def decorate_bf16(
     optimizer: Optimizer,
     amp_lists: AutoMixedPrecisionLists | None = None,
