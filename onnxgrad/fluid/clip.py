@@ -1,5 +1,7 @@
 """fluid.clip: gradient clipping."""
 
+# Tests: tests/fluid/test_fluid.py.
+
 from onnxgrad.internal.refusals import refused
 from onnxgrad.optimizer.clip import (
     ClipGradByGlobalNorm as GradientClipByGlobalNorm,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,104 +10,287 @@ import numpy as np
 import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError, NotOffered
-from onnxgrad.fluid import rates
-from onnxgrad.fluid.renamed import renamed
+from onnxgrad.fluid.rates import (
+    cosine_decay,
+    exponential_decay,
+    inverse_time_decay,
+    linear_lr_warmup,
+    natural_exp_decay,
+    noam_decay,
+    piecewise_decay,
+    polynomial_decay,
+)
 from onnxgrad.internal.losses import huber, logistic_of_scores
 from onnxgrad.internal.refusals import refusals
+from onnxgrad.nn.functional import elu, sigmoid, softsign, square_error_cost
 from onnxgrad.nn.types import Padding
-from onnxgrad.static.nn import refused
-from onnxgrad.static.nn.norm import spectral_norm
+from onnxgrad.static import Print, accuracy, auc, create_global_var, create_parameter
+from onnxgrad.static.nn import (
+    batch_norm,
+    bilinear_tensor_product,
+    case,
+    cond,
+    conv2d,
+    conv2d_transpose,
+    conv3d,
+    conv3d_transpose,
+    data_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    nce,
+    prelu,
+    py_func,
+    row_conv,
+    sequence_conv,
+    sequence_expand,
+    sequence_first_step,
+    sequence_last_step,
+    sequence_pool,
+    sequence_softmax,
+    spectral_norm,
+    switch_case,
+    while_loop,
+)
+from onnxgrad.static.nn.common import Attr
 from onnxgrad.tensor import creation, elementwise, joining, linalg, logic, manipulation, math, search
-from onnxgrad.tensor.common import axes_of
+from onnxgrad.tensor.common import Axes, Shape, axes_of
+from onnxgrad.tensor.joining import slice, stack
 from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.logic import logical_not
+from onnxgrad.tensor.manipulation import cast, transpose
+from onnxgrad.tensor.math import abs, ceil, cos, exp, floor, log, reciprocal, rsqrt, scale, sign, sin, sqrt, square, tanh
 from onnxgrad.tensor.reduction import reduce
 
-# The same as today ---------------------------------------------------------------------------------------------------
+__all__ = [
+    "Print", "abs", "accuracy", "argmax", "argmin", "assign", "auc", "batch_norm", "bilinear_tensor_product", "case", "cast",
+    "ceil", "clip", "concat", "cond", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cosine_decay",
+    "create_global_var", "create_parameter", "cross_entropy", "data", "data_norm", "dropout", "elementwise_add",
+    "elementwise_div", "elementwise_floordiv", "elementwise_max", "elementwise_min", "elementwise_mod", "elementwise_mul",
+    "elementwise_pow", "elementwise_sub", "elu", "embedding", "equal", "exp", "expand", "exponential_decay", "fc",
+    "fill_constant", "flatten", "floor", "gather", "gelu", "greater_equal", "greater_than", "group_norm", "increment",
+    "instance_norm", "inverse_time_decay", "l2_normalize", "label_smooth", "layer_norm", "leaky_relu", "less_equal",
+    "less_than", "linear_lr_warmup", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "lrn",
+    "matmul", "mean", "mse_loss", "mul", "natural_exp_decay", "nce", "noam_decay", "not_equal", "one_hot", "ones", "pad",
+    "piecewise_decay", "polynomial_decay", "pool2d", "pow", "prelu", "py_func", "reciprocal", "reduce_max", "reduce_mean",
+    "reduce_min", "reduce_prod", "reduce_sum", "relu", "relu6", "reshape", "round", "row_conv", "rsqrt", "scale",
+    "sequence_conv", "sequence_expand", "sequence_first_step", "sequence_last_step", "sequence_pool", "sequence_softmax",
+    "shape", "sigmoid", "sigmoid_cross_entropy_with_logits", "sign", "sin", "slice", "smooth_l1", "softmax",
+    "softmax_with_cross_entropy", "softplus", "softsign", "spectral_norm", "split", "sqrt", "square", "square_error_cost",
+    "squeeze", "stack", "sum", "sums", "swish", "switch_case", "tanh", "topk", "transpose", "unsqueeze", "unstack",
+    "while_loop", "zeros",
+]  # fmt: skip
 
-_AS_TODAY: list[Callable[..., Any]] = [
-    *(static.create_global_var, static.create_parameter, static.Print, static.accuracy, static.auc),
-    *(static.nn.case, static.nn.cond, static.nn.switch_case, static.nn.while_loop, refused.py_func),
-    *(static.nn.bilinear_tensor_product, static.nn.prelu, static.nn.row_conv, static.nn.conv2d, static.nn.conv2d_transpose),
-    *(static.nn.conv3d, static.nn.conv3d_transpose, static.nn.batch_norm, static.nn.data_norm, static.nn.group_norm),
-    *(static.nn.instance_norm, static.nn.layer_norm, spectral_norm, refused.nce, refused.sequence_conv),
-    *(refused.sequence_expand, refused.sequence_first_step, refused.sequence_last_step, refused.sequence_pool),
-    *(refused.sequence_softmax, logic.logical_not, math.abs, math.ceil, math.cos, math.exp, math.floor, math.log),
-    *(math.reciprocal, math.rsqrt, math.scale, math.sign, math.sin, math.sqrt, math.square, math.tanh, F.elu, F.sigmoid),
-    *(F.softsign, F.square_error_cost, joining.slice, joining.stack, manipulation.transpose, manipulation.cast),
-    *(getattr(rates, name) for name in rates.__all__),
-]
 
-# Under other arguments -----------------------------------------------------------------------------------------------
+def __dir__() -> list[str]:
+    return __all__
 
-_RENAMED = [
-    renamed("fill_constant(shape, dtype, value, force_cpu=False, out=None, name=None)", creation.full, fill_value="value"),
-    renamed("zeros(shape, dtype, force_cpu=False, name=None)", creation.zeros),
-    renamed("ones(shape, dtype, force_cpu=False)", creation.ones),
-    renamed("round(x, name=None)", math.round),
-    renamed("clip(x, min, max, name=None)", math.clip),
-    renamed("argmax(x, axis=0)", search.argmax),
-    renamed("argmin(x, axis=0)", search.argmin),
-    renamed("increment(x, value=1.0, in_place=True)", math.increment),
-    renamed("sums(input, out=None)", elementwise.add_n, inputs="input"),
-    renamed("sum(x)", elementwise.add_n, inputs="x"),
-    renamed("equal(x, y, cond=None, name=None)", logic.equal),
-    renamed("not_equal(x, y, cond=None, name=None)", logic.not_equal),
-    renamed("less_than(x, y, cond=None, name=None)", logic.less_than),
-    renamed("less_equal(x, y, cond=None, name=None)", logic.less_equal),
-    renamed("greater_than(x, y, cond=None, name=None)", logic.greater_than),
-    renamed("greater_equal(x, y, cond=None, name=None)", logic.greater_equal),
-    renamed("logical_and(x, y, cond=None, name=None)", logic.logical_and),
-    renamed("logical_or(x, y, cond=None, name=None)", logic.logical_or),
-    renamed("logical_xor(x, y, cond=None, name=None)", logic.logical_xor),
-    renamed("concat(input, axis=0, name=None)", joining.concat, x="input"),
-    renamed("split(input, num_or_sections, dim=-1, name=None)", joining.split, x="input", axis="dim"),
-    renamed("softplus(x, name=None)", F.softplus, "log(1 + exp(x))."),
-    renamed("leaky_relu(x, alpha=0.02, name=None)", F.leaky_relu, negative_slope="alpha"),
-    renamed("gelu(x, approximate=False)", F.gelu),
-    renamed("softmax(input, use_cudnn=False, name=None, axis=-1)", F.softmax, x="input"),
-    renamed("log_softmax(input, axis=-1, dtype=None, name=None)", F.log_softmax, x="input"),
-    renamed("mse_loss(input, label)", F.mse_loss, "Mean of (input - label)^2."),
-    renamed(
-        "fc(input, size, num_flatten_dims=1, param_attr=None, bias_attr=None, act=None, name=None)",
-        static.nn.fc,
-        """``static.nn.fc`` under its old argument names.
+
+# Under other arguments than today ------------------------------------------------------------------------------------
+
+
+def fill_constant(
+    shape: Shape, dtype: Any, value: Any, force_cpu: bool = False, out: None = None, name: str | None = None
+) -> Variable:
+    """A tensor of one value; ``force_cpu`` and ``out`` are accepted for compatibility."""
+    return creation.full(shape, value, dtype, name)
+
+
+def zeros(shape: Shape, dtype: Any, force_cpu: bool = False, name: str | None = None) -> Variable:
+    """A tensor of zeros."""
+    return creation.zeros(shape, dtype, name)
+
+
+def ones(shape: Shape, dtype: Any, force_cpu: bool = False) -> Variable:
+    """A tensor of ones."""
+    return creation.ones(shape, dtype)
+
+
+def round(x: Variable, name: str | None = None) -> Variable:
+    """Nearest integer; a half goes to the even neighbour."""
+    return math.round(x, name=name)
+
+
+def clip(x: Variable, min: Any, max: Any, name: str | None = None) -> Variable:
+    """Elements limited to [min, max]; the gradient passes at the limits."""
+    return math.clip(x, min, max, name)
+
+
+def argmax(x: Variable, axis: int = 0) -> Variable:
+    """Index of the largest element along ``axis``; the first of equal ones."""
+    return search.argmax(x, axis)
+
+
+def argmin(x: Variable, axis: int = 0) -> Variable:
+    """Index of the smallest element along ``axis``; the first of equal ones."""
+    return search.argmin(x, axis)
+
+
+def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
+    """``x + value`` for one element. The result is a new variable: programs here never overwrite one."""
+    return math.increment(x, value)
+
+
+def sums(input: Variable | Sequence[Variable], out: None = None) -> Variable:
+    """Sum of several tensors of one shape."""
+    return elementwise.add_n(input)
+
+
+def sum(x: Variable | Sequence[Variable]) -> Variable:
+    """Sum of several tensors of one shape."""
+    return elementwise.add_n(x)
+
+
+def equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether elements are equal."""
+    return logic.equal(x, y, name)
+
+
+def not_equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether elements differ."""
+    return logic.not_equal(x, y, name)
+
+
+def less_than(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether ``x < y``, element by element."""
+    return logic.less_than(x, y, name)
+
+
+def less_equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether ``x <= y``, element by element."""
+    return logic.less_equal(x, y, name)
+
+
+def greater_than(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether ``x > y``, element by element."""
+    return logic.greater_than(x, y, name)
+
+
+def greater_equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether ``x >= y``, element by element."""
+    return logic.greater_equal(x, y, name)
+
+
+def logical_and(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether both elements are true (not 0)."""
+    return logic.logical_and(x, y, name=name)
+
+
+def logical_or(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether an element is true (not 0)."""
+    return logic.logical_or(x, y, name=name)
+
+
+def logical_xor(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether exactly one element is true (not 0)."""
+    return logic.logical_xor(x, y, name=name)
+
+
+def concat(input: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
+    """Several tensors joined along ``axis``."""
+    return joining.concat(input, axis, name)
+
+
+def split(
+    input: Variable, num_or_sections: int | Sequence[int], dim: int | Variable = -1, name: str | None = None
+) -> list[Variable]:
+    """Parts of ``input`` along ``dim``: a number of equal ones, or of given sizes (one may be -1)."""
+    return joining.split(input, num_or_sections, dim, name)
+
+
+def softplus(x: Variable, name: str | None = None) -> Variable:
+    """log(1 + exp(x))."""
+    return F.softplus(x, name=name)
+
+
+def leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) -> Variable:
+    """x where positive, else ``alpha * x``. Maas et al. 2013."""
+    return F.leaky_relu(x, alpha, name)
+
+
+def gelu(x: Variable, approximate: bool = False) -> Variable:
+    """x times the normal distribution function of x, exact or by tanh. Hendrycks and Gimpel 2016."""
+    return F.gelu(x, approximate)
+
+
+def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1) -> Variable:
+    """exp(x) divided by its sum over ``axis``."""
+    return F.softmax(input, axis, name=name)
+
+
+def log_softmax(input: Variable, axis: int = -1, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """The logarithm of ``softmax``, stably."""
+    return F.log_softmax(input, axis, dtype, name)
+
+
+def mse_loss(input: Variable, label: Variable) -> Variable:
+    """Mean of (input - label)^2."""
+    return F.mse_loss(input, label)
+
+
+def fc(
+    input: Variable | Sequence[Variable],
+    size: int,
+    num_flatten_dims: int = 1,
+    param_attr: Attr = None,
+    bias_attr: Attr = None,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """``static.nn.fc`` under its old argument names.
 
     Example:
         >>> x = fluid.layers.data(name="x", shape=[13])
         >>> fluid.layers.fc(input=x, size=1, act="relu").shape
         (-1, 1)
-    """,
-        x="input",
-        weight_attr="param_attr",
-        activation="act",
-    ),
-]
+    """
+    return static.nn.fc(input, size, num_flatten_dims, param_attr, bias_attr, act, name)
 
 
-def _reduction(layer_name: str, op_type: str, what: str) -> Callable[..., Variable]:
-    signature, about = (
-        f"{layer_name}(input, dim=None, keep_dim=False, name=None)",
-        f"{what} over the axes ``dim``, or of all elements.",
-    )
-    return renamed(signature, partial(reduce, layer_name, op_type), about, x="input", axis="dim", keepdim="keep_dim")
+def reduce_sum(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """The sum over the axes ``dim``, or of all elements."""
+    return reduce("reduce_sum", "ReduceSum", input, dim, keep_dim, name)
 
 
-def _elementwise(layer_name: str, function: Callable[..., Variable], sign: str) -> Callable[..., Variable]:
+def reduce_mean(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """The mean over the axes ``dim``, or of all elements."""
+    return reduce("reduce_mean", "ReduceMean", input, dim, keep_dim, name)
+
+
+def reduce_max(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """The largest element over the axes ``dim``, or of all elements."""
+    return reduce("reduce_max", "ReduceMax", input, dim, keep_dim, name)
+
+
+def reduce_min(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """The smallest element over the axes ``dim``, or of all elements."""
+    return reduce("reduce_min", "ReduceMin", input, dim, keep_dim, name)
+
+
+def reduce_prod(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """The product over the axes ``dim``, or of all elements."""
+    return reduce("reduce_prod", "ReduceProd", input, dim, keep_dim, name)
+
+
+def _aligned(
+    layer_name: str,
+    function: Callable[..., Variable],
+    x: Variable,
+    y: Variable,
+    axis: int,
+    act: str | None,
+    name: str | None,
+) -> Variable:
     """A function of two operands, one of which is aligned with some axes of the other"""
-
-    def aligned(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
-        layer = LayerHelper(layer_name, x, y, name=name)
-        # y gets axes of size 1 behind its own, so that it meets x from ``axis`` on.
-        missing = 0 if axis == -1 else x.ndim - axis - y.ndim
-        if missing < 0:
-            raise ArgumentError(f"{layer.name}: {y!r} has too many axes to meet {x!r} from axis {axis} on.")
-        y = layer.op.Unsqueeze(y, list(range(y.ndim, y.ndim + missing))) if missing else y
-        return layer.activate(function(x, y, name=layer.name), act)
-
-    aligned.__name__ = aligned.__qualname__ = layer_name
-    aligned.__doc__ = f"{sign}; y's axes are x's from ``axis`` on (the last ones for -1). ``act`` is applied last."
-    return aligned
+    layer = LayerHelper(layer_name, x, y, name=name)
+    # y gets axes of size 1 behind its own, so that it meets x from ``axis`` on.
+    missing = 0 if axis == -1 else x.ndim - axis - y.ndim
+    if missing < 0:
+        raise ArgumentError(f"{layer.name}: {y!r} has too many axes to meet {x!r} from axis {axis} on.")
+    y = layer.op.Unsqueeze(y, list(range(y.ndim, y.ndim + missing))) if missing else y
+    return layer.activate(function(x, y, name=layer.name), act)
 
 
 def _plain(op_type: str) -> Callable[..., Variable]:
@@ -116,43 +298,50 @@ def _plain(op_type: str) -> Callable[..., Variable]:
     return lambda x, y, name: LayerHelper("", x, y, name=name).result(op_type, x, y)
 
 
-_RENAMED += [
-    _reduction("reduce_sum", "ReduceSum", "The sum"),
-    _reduction("reduce_mean", "ReduceMean", "The mean"),
-    _reduction("reduce_max", "ReduceMax", "The largest element"),
-    _reduction("reduce_min", "ReduceMin", "The smallest element"),
-    _reduction("reduce_prod", "ReduceProd", "The product"),
-    _elementwise("elementwise_add", elementwise.add, "x + y"),
-    _elementwise("elementwise_sub", elementwise.subtract, "x - y"),
-    _elementwise("elementwise_mul", elementwise.multiply, "x * y"),
-    _elementwise("elementwise_div", _plain("Div"), "x / y, without the fraction for integers"),
-    _elementwise("elementwise_floordiv", _plain("Div"), "x / y for integers, without the fraction"),
-    _elementwise("elementwise_max", elementwise.maximum, "The larger of x and y"),
-    _elementwise("elementwise_min", elementwise.minimum, "The smaller of x and y"),
-    _elementwise("elementwise_mod", elementwise.remainder, "The remainder of x / y, with the sign of y"),
-    _elementwise("elementwise_pow", _plain("Pow"), "x to the power y"),
-]
+def elementwise_add(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """x + y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    return _aligned("elementwise_add", elementwise.add, x, y, axis, act, name)
 
-# Not offered ---------------------------------------------------------------------------------------------------------
 
-_ONCE = "variables are assigned once and never overwritten"
-_LOD = "ONNX tensors have no levels of detail (LoD)"
-_REFUSED = refusals(
-    "fluid.layers",
-    {
-        "While": f"{_ONCE}. Use while_loop, whose body returns the new values.",
-        "Switch": f"{_ONCE}. Use case or switch_case, whose functions return values.",
-        "IfElse": "it splits the rows of a batch between two networks. Compute both and use paddle.where.",
-        "StaticRNN": f"{_ONCE}. Use while_loop, or write the steps out.",
-        "DynamicRNN": f"{_LOD}. Pad to [N, T, C] and use while_loop.",
-        "dynamic_lstm": f"{_LOD}. Pad to [N, T, C] and append an LSTM operator with block.append_op.",
-        "dynamic_gru": f"{_LOD}. Pad to [N, T, C] and append a GRU operator with block.append_op.",
-        "create_array": f"{_ONCE}. Keep a Python list, or concatenate in a while_loop.",
-        "array_read": f"{_ONCE}. Keep a Python list, or gather from a stacked tensor.",
-        "array_write": f"{_ONCE}. Keep a Python list, or concatenate in a while_loop.",
-        "array_length": f"{_ONCE}. Keep a Python list.",
-    },
-)
+def elementwise_sub(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """x - y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    return _aligned("elementwise_sub", elementwise.subtract, x, y, axis, act, name)
+
+
+def elementwise_mul(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """x * y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    return _aligned("elementwise_mul", elementwise.multiply, x, y, axis, act, name)
+
+
+def elementwise_div(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """x / y, without the fraction for integers; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    return _aligned("elementwise_div", _plain("Div"), x, y, axis, act, name)
+
+
+def elementwise_floordiv(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """x / y for integers, without the fraction; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    return _aligned("elementwise_floordiv", _plain("Div"), x, y, axis, act, name)
+
+
+def elementwise_max(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """The larger of x and y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    return _aligned("elementwise_max", elementwise.maximum, x, y, axis, act, name)
+
+
+def elementwise_min(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """The smaller of x and y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    return _aligned("elementwise_min", elementwise.minimum, x, y, axis, act, name)
+
+
+def elementwise_mod(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """The remainder of x / y, with the sign of y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    return _aligned("elementwise_mod", elementwise.remainder, x, y, axis, act, name)
+
+
+def elementwise_pow(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+    """x to the power y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    return _aligned("elementwise_pow", _plain("Pow"), x, y, axis, act, name)
+
 
 # Functions that are gone or differ -----------------------------------------------------------------------------------
 
@@ -479,16 +668,24 @@ def pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str 
     return F.pad(x, paddings, value=pad_value, name=LayerHelper("pad", x, name=name).name)
 
 
-_FUNCTIONS: dict[str, Any] = {function.__name__.rpartition(".")[2]: function for function in [*_AS_TODAY, *_RENAMED]} | _REFUSED
-globals().update(_FUNCTIONS)
-__all__ = [
-    *_FUNCTIONS,
-    *("data", "assign", "shape", "mean", "mul", "matmul", "pow", "topk", "embedding", "pool2d"),
-    *("dropout", "relu", "relu6", "swish", "cross_entropy", "softmax_with_cross_entropy"),
-    *("sigmoid_cross_entropy_with_logits", "smooth_l1", "one_hot", "label_smooth", "l2_normalize", "lrn", "reshape"),
-    *("flatten", "unstack", "squeeze", "unsqueeze", "expand", "gather", "pad"),
-]
+# Not offered ---------------------------------------------------------------------------------------------------------
 
-
-def __dir__() -> list[str]:
-    return __all__
+_ONCE = "variables are assigned once and never overwritten"
+_LOD = "ONNX tensors have no levels of detail (LoD)"
+_REFUSED = refusals(
+    "fluid.layers",
+    {
+        "While": f"{_ONCE}. Use while_loop, whose body returns the new values.",
+        "Switch": f"{_ONCE}. Use case or switch_case, whose functions return values.",
+        "IfElse": "it splits the rows of a batch between two networks. Compute both and use paddle.where.",
+        "StaticRNN": f"{_ONCE}. Use while_loop, or write the steps out.",
+        "DynamicRNN": f"{_LOD}. Pad to [N, T, C] and use while_loop.",
+        "dynamic_lstm": f"{_LOD}. Pad to [N, T, C] and append an LSTM operator with block.append_op.",
+        "dynamic_gru": f"{_LOD}. Pad to [N, T, C] and append a GRU operator with block.append_op.",
+        "create_array": f"{_ONCE}. Keep a Python list, or concatenate in a while_loop.",
+        "array_read": f"{_ONCE}. Keep a Python list, or gather from a stacked tensor.",
+        "array_write": f"{_ONCE}. Keep a Python list, or concatenate in a while_loop.",
+        "array_length": f"{_ONCE}. Keep a Python list.",
+    },
+)
+globals().update(_REFUSED)

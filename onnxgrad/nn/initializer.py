@@ -1,5 +1,7 @@
 """paddle.nn.initializer: the initial values of parameters."""
 
+# Tests: tests/typing/test_names.py.
+
 from onnxgrad.tensor.initializer import (
     Assign,
     Bilinear,
