@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from onnxgrad.core.runtime.places import cuda_is_available, get_device, is_compiled_with_cuda, set_device
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.refusals import says_why_absent
@@ -65,5 +63,4 @@ def is_compiled_with_custom_device(device_type: str) -> bool:
     return False
 
 
-if not TYPE_CHECKING:  # which would take every name for one
-    __getattr__ = says_why_absent(__name__)
+globals().update(__getattr__=says_why_absent(__name__))

@@ -1,6 +1,6 @@
 """Names that Paddle keeps under incubate."""
 
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
@@ -39,5 +39,4 @@ def identity_loss(x: _T, reduction: Literal["sum", "mean", "none", 0, 1, 2] = "n
     return cast(_T, layer.result(form, x) if form == "Identity" else layer.result(form, x, keepdims=0))
 
 
-if not TYPE_CHECKING:  # which would take every name for one
-    __getattr__ = says_why_absent(__name__)
+globals().update(__getattr__=says_why_absent(__name__))

@@ -3,9 +3,7 @@
 Tests: tests/nn/test_functional.py.
 """
 
-from typing import TYPE_CHECKING, Any
-
-from onnxgrad.internal.refusals import REFUSED, absent, refusals
+from onnxgrad.internal.refusals import REFUSED, refusals, says_why_absent
 from onnxgrad.nn.functional.activation import (
     celu,
     elu,
@@ -175,7 +173,4 @@ def __dir__() -> list[str]:
 
 globals().update(refusals("paddle.nn.functional", REFUSED["paddle.nn.functional"]))
 
-if not TYPE_CHECKING:  # so that a checker knows which names there are
-
-    def __getattr__(name: str) -> Any:
-        raise absent(__name__, name)
+globals().update(__getattr__=says_why_absent(__name__))
