@@ -9,7 +9,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.nn.functional.common import dropout
+from onnxgrad.nn.functional import common
 from onnxgrad.tensor.common import known_dim
 from onnxgrad.tensor.layer import open_layer, present_operands
 
@@ -64,7 +64,7 @@ def scaled_dot_product_attention(
             scores = op.Add(scores, attn_mask)
     weights = op.Softmax(scores, axis=-1)
     if dropout_p > 0.0:
-        weights = dropout(weights, dropout_p, training=training)
+        weights = common.dropout(weights, dropout_p, training=training)
     return layer.result("Transpose", op.MatMul(weights, v), perm=[0, 2, 1, 3])
 
 
