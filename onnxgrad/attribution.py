@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from onnx import ModelProto
 
 from onnxgrad import func
@@ -19,6 +20,7 @@ from onnxgrad.core.ir.traverse import dependent_operators, substitute
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.errors import ArgumentError, UnknownName
 from onnxgrad.internal.arguments import checked
 from onnxgrad.training.surgery.activations import Activation
@@ -140,7 +142,7 @@ class _Score:
 @checked
 def saliency(
     model: _Model,
-    feeds: dict[str, Any],
+    feeds: GivenByName,
     about: str | Variable,
     *,
     label: int | None = None,
@@ -177,10 +179,10 @@ def saliency(
 @checked
 def integrated_gradients(
     model: _Model,
-    feeds: dict[str, Any],
+    feeds: GivenByName,
     about: str | Variable,
     *,
-    baseline: Any = 0.0,
+    baseline: npt.ArrayLike = 0.0,
     steps: int = 32,
     label: int | None = None,
     output: str | Variable | None = None,
@@ -225,7 +227,7 @@ def integrated_gradients(
 @checked
 def grad_cam(
     model: _Model,
-    feeds: dict[str, Any],
+    feeds: GivenByName,
     *,
     layer: str | Variable | None = None,
     label: int | None = None,
@@ -259,6 +261,10 @@ def grad_cam(
 def token_table(program: Program, ids: str = "input_ids") -> str:
     """The tensor that holds the vectors of tokens: what the first Gather makes of the ids.
 
+    Args:
+        program: of a language model.
+        ids: name of the input that holds the tokens.
+
     Raises:
         ArgumentError: if no Gather of a table reads them.
     """
@@ -272,7 +278,12 @@ def token_table(program: Program, ids: str = "input_ids") -> str:
 
 
 def _begin(
-    model: _Model, feeds: dict[str, Any], about: str | Variable, label: int | None, output: str | Variable | None, position: int
+    model: _Model,
+    feeds: GivenByName,
+    about: str | Variable,
+    label: int | None,
+    output: str | Variable | None,
+    position: int,
 ) -> tuple[_Score, dict[str, _Array], _Array, list[int], _Array]:
     score = _Score(model, about, output, position)
     arrays = {name: np.asarray(array) for name, array in feeds.items()}
@@ -285,7 +296,7 @@ def _of(scores: _Array, labels: list[int]) -> list[float]:
     return [float(row[label]) for row, label in zip(scores, labels, strict=True)]
 
 
-def _last_maps(program: Program, feeds: dict[str, Any], output: str | None) -> str:
+def _last_maps(program: Program, feeds: GivenByName, output: str | None) -> str:
     """The result of the last convolution with maps larger than 1 x 1, behind what keeps its shape"""
     operators = program.global_block().ops
     feature_maps = [op.outputs[0] for op in operators if op.type in _MAPS and op.outputs[0] is not None]

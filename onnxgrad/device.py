@@ -59,7 +59,11 @@ def is_compiled_with_distribute() -> bool:
 
 @checked
 def is_compiled_with_custom_device(device_type: str) -> bool:
-    """False: Paddle's plugins of devices are not read."""
+    """False: Paddle's plugins of devices are not read.
+
+    Args:
+        device_type: any name.
+    """
     return False
 
 

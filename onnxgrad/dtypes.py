@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from onnxgrad.errors import ArgumentTypeError, UnknownDType
 from onnxgrad.internal.arguments import checked
@@ -34,6 +35,12 @@ DTypeLike: TypeAlias = "DTypeName | DType | np.dtype[Any] | type[Any]"
 class DType:
     """Element type of a tensor; equal to its name, its numpy dtype and its ONNX number's other views.
 
+    Args:
+        name: what users write.
+        number: of ONNX.
+        numpy: the dtype of arrays.
+        is_float: whether it holds floating-point numbers.
+
     Example:
         >>> dtype_of("float32") == np.float32
         True
@@ -41,7 +48,7 @@ class DType:
 
     __slots__ = ("is_float", "name", "number", "numpy")
 
-    def __init__(self, name: str, number: int, numpy: Any, is_float: builtins.bool) -> None:
+    def __init__(self, name: str, number: int, numpy: npt.DTypeLike, is_float: builtins.bool) -> None:
         self.name = name
         self.number = number
         self.numpy = np.dtype(numpy)
@@ -57,7 +64,7 @@ class DType:
         if isinstance(other, DType):
             return self.number == other.number
         try:
-            return self.number == dtype_of(other).number
+            return self.number == dtype_of(other).number  # type: ignore[arg-type]
         except ArgumentTypeError:
             return NotImplemented
 
@@ -120,15 +127,22 @@ _BY_NUMPY = {entry.numpy: entry for entry in _TABLE}
 
 @checked
 def from_onnx_number(number: int) -> DType:
-    """Element type for a value of ``TensorProto.DataType``."""
+    """Element type for a value of ``TensorProto.DataType``.
+
+    Args:
+        number: of ``TensorProto.DataType``.
+    """
     try:
         return _BY_NUMBER[number]
     except KeyError:
         raise ArgumentTypeError(f"ONNX element type {number} is not known; the known ones are 1 to 28.") from None
 
 
-def dtype_of(value: Any) -> DType:
+def dtype_of(value: str | DType | np.dtype[Any] | type[Any]) -> DType:
     """Element type for a name (``"float32"``), a numpy dtype or type, or a DType.
+
+    Args:
+        value: a name, a DType, or a dtype or type of numpy.
 
     Raises:
         UnknownDType: if there is no ONNX element type for it.

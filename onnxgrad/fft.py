@@ -31,6 +31,11 @@ _T = TypeVar("_T", bound=Variable)
 def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """The frequencies of a transform of ``n`` samples at distances ``d``.
 
+    Args:
+        n: how many samples.
+        d: their distance.
+        dtype: element type; the default floating-point type unless given.
+
     Example:
         >>> paddle.fft.fftfreq(5, 0.5).shape
         [5]
@@ -40,7 +45,13 @@ def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, name: str | 
 
 @checked
 def rfftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
-    """The frequencies of a transform of ``n`` real samples at distances ``d``."""
+    """The frequencies of a transform of ``n`` real samples at distances ``d``.
+
+    Args:
+        n: how many samples.
+        d: their distance.
+        dtype: element type; the default floating-point type unless given.
+    """
     return _frequencies(np.fft.rfftfreq(n, d), dtype)
 
 
@@ -53,6 +64,10 @@ def _frequencies(values: np.ndarray[Any, Any], dtype: DTypeLike | None) -> Varia
 def fftshift(x: _T, axes: Axes = None, name: str | None = None) -> _T:
     """The frequency 0 moved to the middle of the axes, whose sizes must be known.
 
+    Args:
+        x: variable of any shape.
+        axes: one axis, several, or None for all.
+
     Example:
         >>> paddle.fft.fftshift(static.data("x", [5, 4])).shape
         (5, 4)
@@ -63,7 +78,12 @@ def fftshift(x: _T, axes: Axes = None, name: str | None = None) -> _T:
 
 @checked
 def ifftshift(x: _T, axes: Axes = None, name: str | None = None) -> _T:
-    """The opposite of ``fftshift``."""
+    """The opposite of ``fftshift``.
+
+    Args:
+        x: variable of any shape.
+        axes: one axis, several, or None for all.
+    """
     along = axes_of(axes) or list(range(max(x.ndim, 1)))
     return cast(_T, roll(x, [-(known_dim(x, a, "ifftshift") // 2) for a in along], along, name))
 

@@ -8,12 +8,11 @@ Under the same names at the top of the package stand the functions that append t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from onnx import ModelProto
 
 from onnxgrad.core.autodiff import transforms
@@ -25,6 +24,7 @@ from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, FeedError, UnknownName
 
 __all__ = [
@@ -86,8 +86,12 @@ class NumpyFunction(Generic[_Result]):
             self._model = to_onnx(self.program, self._fetches)
         return self._model
 
-    def __call__(self, feeds: Mapping[str, ArrayLike], directions: Mapping[str, ArrayLike] | None = None) -> _Result:
+    def __call__(self, feeds: GivenByName, directions: GivenByName | None = None) -> _Result:
         """Evaluate on arrays by name.
+
+        Args:
+            feeds: arrays by input name.
+            directions: cotangents, tangents or vectors by name, of a function that takes them.
 
         Raises:
             FeedError: if a name is unknown or missing, or an array does not fit.

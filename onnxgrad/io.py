@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,18 +36,26 @@ def __dir__() -> list[str]:
     return __all__
 
 
-Set = TypeVar("Set", bound="Samples")
+if TYPE_CHECKING:
+    # Only those of typing_extensions have defaults, which stand for a data set whose samples are of any kind.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    Sample = TypeVarWithDefault("Sample", default=Any, covariant=True)
+else:
+    Sample = TypeVar("Sample", covariant=True)
+
+Set = TypeVar("Set", bound="Samples[Any] | IterableDataset[Any]")
 
 
-class Samples(Protocol):
+class Samples(Protocol[Sample]):
     """Samples by number: a Dataset, a list, an array."""
 
-    def __getitem__(self, idx: Any, /) -> Any: ...
+    def __getitem__(self, idx: Any, /) -> Sample: ...
 
     def __len__(self) -> int: ...
 
 
-class Dataset:
+class Dataset(Generic[Sample]):
     """Samples by number: write ``__getitem__`` and ``__len__``.
 
     Example:
@@ -60,14 +68,14 @@ class Dataset:
         [0, 1, 4]
     """
 
-    def __getitem__(self, idx: int) -> Any:
+    def __getitem__(self, idx: int, /) -> Sample:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__.")
 
     def __len__(self) -> int:
         raise NotImplementedError(f"{type(self).__name__} has no __len__.")
 
 
-class IterableDataset(Dataset):
+class IterableDataset(Dataset[Sample]):
     """Samples one after another: write ``__iter__``.
 
     Example:
@@ -78,10 +86,10 @@ class IterableDataset(Dataset):
         [[0, 1], [4]]
     """
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Sample]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__.")
 
-    def __getitem__(self, idx: int) -> Any:
+    def __getitem__(self, idx: int, /) -> Sample:
         raise RuntimeError("an IterableDataset has no samples by number.")
 
     def __len__(self) -> int:
@@ -92,7 +100,7 @@ class _NoLength(RuntimeError, TypeError):
     """As Paddle raises it, and as Python expects it of what has no length."""
 
 
-class TensorDataset(Dataset):
+class TensorDataset(Dataset[tuple[Any, ...]]):
     """Take rows of tensors, or arrays, with a first axis of one size.
 
     Args:
@@ -114,14 +122,14 @@ class TensorDataset(Dataset):
             raise ArgumentError("TensorDataset: the tensors do not have the same first dimension.")
         self.tensors = tensors
 
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
+    def __getitem__(self, index: int, /) -> tuple[Any, ...]:
         return tuple(tensor[index] for tensor in self.tensors)
 
     def __len__(self) -> int:
         return int(self.tensors[0].shape[0])
 
 
-class ComposeDataset(Dataset):
+class ComposeDataset(Dataset[tuple[Any, ...]]):
     """Put the fields of several data sets of one length side by side.
 
     Args:
@@ -145,11 +153,11 @@ class ComposeDataset(Dataset):
     def __len__(self) -> int:
         return len(self.datasets[0])
 
-    def __getitem__(self, idx: int) -> tuple[Any, ...]:
+    def __getitem__(self, idx: int, /) -> tuple[Any, ...]:
         return tuple(field for one in self.datasets for field in _fields(one[idx]))
 
 
-class ConcatDataset(Dataset):
+class ConcatDataset(Dataset[Sample]):
     """Put data sets one behind another.
 
     Args:
@@ -165,7 +173,7 @@ class ConcatDataset(Dataset):
         6
     """
 
-    def __init__(self, datasets: Iterable[Samples]) -> None:
+    def __init__(self, datasets: Iterable[Samples[Sample]]) -> None:
         self.datasets = _datasets(self, datasets)
         if not self.datasets:
             raise ArgumentError("ConcatDataset takes at least one data set.")
@@ -174,7 +182,7 @@ class ConcatDataset(Dataset):
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
 
-    def __getitem__(self, idx: int) -> Any:
+    def __getitem__(self, idx: int, /) -> Sample:
         if not -len(self) <= idx < len(self):
             raise ValueError(f"index {idx} lies outside the {len(self)} samples.")
         idx %= len(self)
@@ -182,7 +190,7 @@ class ConcatDataset(Dataset):
         return self.datasets[at][idx - (self.cumulative_sizes[at - 1] if at else 0)]
 
 
-class ChainDataset(IterableDataset):
+class ChainDataset(IterableDataset[Sample]):
     """Put IterableDatasets one behind another.
 
     Args:
@@ -199,14 +207,14 @@ class ChainDataset(IterableDataset):
         [0, 1, 4, 0, 1, 4]
     """
 
-    def __init__(self, datasets: Iterable[IterableDataset]) -> None:
+    def __init__(self, datasets: Iterable[IterableDataset[Sample]]) -> None:
         self.datasets = _datasets(self, datasets)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Sample]:
         return itertools.chain.from_iterable(self.datasets)
 
 
-class Subset(Dataset):
+class Subset(Dataset[Sample]):
     """Take some samples of a data set.
 
     Args:
@@ -221,14 +229,14 @@ class Subset(Dataset):
         [7, 2]
     """
 
-    def __init__(self, dataset: Samples, indices: Sequence[int]) -> None:
+    def __init__(self, dataset: Samples[Sample], indices: Sequence[int]) -> None:
         if not hasattr(dataset, "__getitem__"):
             raise wrong_kind(self, "dataset", "a Dataset, or samples by number", dataset)
         if isinstance(indices, str) or not hasattr(indices, "__getitem__"):
             raise wrong_kind(self, "indices", "a list of numbers", indices)
         self.dataset, self.indices = dataset, indices
 
-    def __getitem__(self, idx: int) -> Any:
+    def __getitem__(self, idx: int, /) -> Sample:
         return self.dataset[self.indices[idx]]
 
     def __len__(self) -> int:
@@ -243,7 +251,9 @@ def _datasets(owner: object, datasets: Iterable[Set]) -> list[Set]:
 
 
 @checked
-def random_split(dataset: Samples, lengths: Sequence[float], generator: np.random.Generator | None = None) -> list[Subset]:
+def random_split(
+    dataset: Samples[Sample], lengths: Sequence[float], generator: np.random.Generator | None = None
+) -> list[Subset[Sample]]:
     """Divide a data set at random.
 
     Args:
@@ -493,7 +503,7 @@ class BatchSampler(Sampler):
         self.sampler: Any = sampler
         self.batch_size, self.drop_last = batch_size, drop_last
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[list[int]]:  # type: ignore[override]
         batch: list[int] = []
         for number in self.sampler:
             batch.append(number)
@@ -593,7 +603,7 @@ class DataLoader:
         feed_list: Sequence[Variable] | None = None,
         places: Place | Sequence[Place] | None = None,
         return_list: bool = True,
-        batch_sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Sequence[int]] | None = None,
         batch_size: int | None = 1,
         shuffle: bool = False,
         drop_last: bool = False,

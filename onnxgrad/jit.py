@@ -137,13 +137,21 @@ def not_to_static(func: None = None) -> Callable[[_F], _F]: ...
 @overload
 def not_to_static(func: _F) -> _F: ...
 def not_to_static(func: Any = None) -> Any:
-    """The function itself; tracing goes through every function."""
+    """The function itself; tracing goes through every function.
+
+    Args:
+        func: a function; None to use this as a decorator.
+    """
     return func if func is not None else not_to_static
 
 
 @checked
 def ignore_module(modules: Sequence[object]) -> None:
-    """Nothing: tracing goes through every function."""
+    """Nothing: tracing goes through every function.
+
+    Args:
+        modules: of no effect.
+    """
 
 
 def traced(function: Any, input_spec: Sequence[Any] | None) -> tuple[Program, list[Variable]]:
@@ -193,7 +201,7 @@ def _input_names(call: Any, owner: Any) -> list[str]:
 
 @checked
 def save(
-    layer: Layer | Callable[..., object], path: str, input_spec: Sequence[InputSpec | Tensor] | None = None, **configs: Any
+    layer: Layer | Callable[..., object], path: str, input_spec: Sequence[InputSpec | Tensor] | None = None, **configs: object
 ) -> None:
     """Write ``<path>.onnx``: the program of a Layer's ``forward``, or of a function, with its weights.
 
@@ -211,7 +219,7 @@ def save(
     program, outputs = traced(layer, input_spec)
     file = _file(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    chosen = configs.get("output_spec")
+    chosen: Any = configs.get("output_spec")
     save_onnx(program, file, outputs if chosen is None else [outputs[at] for at in range(len(outputs)) if at < len(chosen)])
 
 
@@ -221,7 +229,12 @@ def _file(path: Any) -> Path:
 
 @checked
 def load(path: str, **configs: object) -> TranslatedLayer:
-    """A Layer that computes what an .onnx file does, and trains: ``<path>.onnx``, by ``save`` or any exporter."""
+    """A Layer that computes what an .onnx file does, and trains: ``<path>.onnx``, by ``save`` or any exporter.
+
+    Args:
+        path: a file, with or without ``.onnx``.
+        configs: accepted for compatibility.
+    """
     return TranslatedLayer(from_onnx(_file(path)))
 
 
@@ -230,6 +243,9 @@ class TranslatedLayer(Layer):
     last.
 
     Dropout and BatchNormalization compute as in inference; ``program()`` gives the Program, whose ``train()`` says otherwise.
+
+    Args:
+        program: whose inputs, weights and outputs are taken.
     """
 
     def __init__(self, program: Program) -> None:
@@ -245,7 +261,11 @@ class TranslatedLayer(Layer):
         self._signature = Signature("Program", "", {}, output_kinds, fragment)
 
     def program(self, method_name: str = "forward") -> Program:
-        """The program."""
+        """The program.
+
+        Args:
+            method_name: accepted for compatibility.
+        """
         return self._program
 
     def forward(self, *inputs: Any) -> Any:

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import leaf
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import as_int, as_text, as_word, wrong_kind
@@ -55,20 +57,30 @@ class Metric:
         """Forget all batches."""
         raise NotImplementedError(f"{type(self).__name__} has no reset().")
 
-    def update(self, *args: Any) -> Any:
-        """Count a batch."""
+    def update(self, *args: Any, **kwargs: Any) -> Any:
+        """Count a batch.
+
+        Args:
+            args: what ``compute`` gave.
+            kwargs: likewise, by name.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no update().")
 
-    def accumulate(self) -> Any:
+    def accumulate(self) -> float | Sequence[float]:
         """The value over all batches."""
         raise NotImplementedError(f"{type(self).__name__} has no accumulate().")
 
-    def name(self) -> Any:
+    def name(self) -> str | list[str]:
         """Return the name of the metric."""
         return self._name
 
-    def compute(self, *args: Any) -> Any:
-        """Compute the arguments of ``update`` from predictions and labels."""
+    def compute(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the arguments of ``update`` from predictions and labels.
+
+        Args:
+            args: tensors of a batch, such as predictions and labels.
+            kwargs: likewise, by name.
+        """
         return args
 
 
@@ -102,8 +114,14 @@ class Accuracy(Metric):
     def reset(self) -> None:
         self.total, self.count = [0.0] * len(self.topk), [0] * len(self.topk)
 
-    def compute(self, pred: Any, label: Any, *args: Any) -> Any:
-        """Return [rows, k]: whether the k-th best class is the label, which is a class or one-hot."""
+    def compute(self, pred: Variable, label: Variable, *args: object) -> Variable:
+        """Return [rows, k]: whether the k-th best class is the label, which is a class or one-hot.
+
+        Args:
+            pred: scores [rows, classes].
+            label: classes [rows] or [rows, 1], or one-hot [rows, classes].
+            args: ignored.
+        """
         best = argsort(pred, descending=True)[:, : self.maxk]
         if label.ndim == 1:
             label = label.reshape([-1, 1])
@@ -111,7 +129,7 @@ class Accuracy(Metric):
             label = label.argmax(axis=-1, keepdim=True)
         return (best == label.astype(best.dtype)).astype("float32")
 
-    def update(self, correct: Any, *args: Any) -> Any:
+    def update(self, correct: ArrayLike | Variable, *args: object) -> float | list[float]:
         correct = np.asarray(correct)
         rows = int(np.prod(correct.shape[:-1]))
         accuracies = []
@@ -122,11 +140,11 @@ class Accuracy(Metric):
             accuracies.append(right / rows)
         return accuracies[0] if len(self.topk) == 1 else accuracies
 
-    def accumulate(self) -> Any:
+    def accumulate(self) -> float | list[float]:
         accuracies = [total / count if count else 0.0 for total, count in zip(self.total, self.count, strict=True)]
         return accuracies[0] if len(self.topk) == 1 else accuracies
 
-    def name(self) -> Any:
+    def name(self) -> list[str]:
         return [self._name] if tuple(self.topk) == (1,) else [f"{self._name}_top{k}" for k in self.topk]
 
 
@@ -136,7 +154,7 @@ class _Counted(Metric):
     def reset(self) -> None:
         self.right = self.all = 0
 
-    def update(self, preds: Any, labels: Any) -> None:
+    def update(self, preds: ArrayLike | Variable, labels: ArrayLike | Variable) -> None:
         chosen, true = np.asarray(preds).reshape(-1) > 0.5, np.asarray(labels).reshape(-1) == 1
         self.right += int((chosen & true).sum())
         self.all += int(self._rows(chosen, true).sum())
@@ -217,7 +235,7 @@ class Auc(Metric):
     def reset(self) -> None:
         self._counts = np.zeros((2, self._bins + 1), np.int64)
 
-    def update(self, preds: Any, labels: Any) -> None:
+    def update(self, preds: ArrayLike | Variable, labels: ArrayLike | Variable) -> None:
         scores, true = np.asarray(preds)[:, 1], np.asarray(labels).reshape(-1).astype(bool)
         at = np.clip((scores * self._bins).astype(np.int64), 0, self._bins)
         for row, chosen in enumerate((~true, true)):

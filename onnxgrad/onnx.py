@@ -6,7 +6,6 @@ Tests: tests/paddle_suite/test_programs.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.internal.arguments import checked
@@ -27,7 +26,7 @@ def export(
     path: str,
     input_spec: Sequence[InputSpec | Tensor] | None = None,
     opset_version: int = 9,
-    **configs: Any,
+    **configs: object,
 ) -> None:
     """Write ``<path>.onnx``, as ``jit.save`` does.
 

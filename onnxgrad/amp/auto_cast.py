@@ -5,7 +5,7 @@ Tests: tests/amp/test_eager.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 from onnxgrad.autograd.modes import _Switch
@@ -76,8 +76,14 @@ class auto_cast(_Switch):  # noqa: N801
     def __exit__(self, *error: Any) -> None:
         state.leave_guard()
 
-    def cast(self, op_type: str, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The arguments of an operator in the type that it is to compute in."""
+    def cast(self, op_type: str, args: Sequence[object], kwargs: dict[str, object]) -> tuple[Sequence[object], dict[str, object]]:
+        """The arguments of an operator in the type that it is to compute in.
+
+        Args:
+            op_type: of ONNX.
+            args: operands.
+            kwargs: operands by name.
+        """
         present = [item for item in (*args, *kwargs.values()) if isinstance(item, Tensor) and item._node.kind.is_float]
         wanted = self._type_of(op_type, {item.dtype for item in present})
         if wanted is None:
@@ -173,11 +179,19 @@ def decorate(
 
 @checked
 def is_float16_supported(device: str | None = None) -> bool:
-    """Whether float16 computes; on the CPU it does, between Casts, and is not faster."""
+    """Whether float16 computes; on the CPU it does, between Casts, and is not faster.
+
+    Args:
+        device: changes nothing: eager tensors are computed on the CPU.
+    """
     return True
 
 
 @checked
 def is_bfloat16_supported(device: str | None = None) -> bool:
-    """Whether eager tensors compute in bfloat16, which onnxruntime's CPU provider does not."""
+    """Whether eager tensors compute in bfloat16, which onnxruntime's CPU provider does not.
+
+    Args:
+        device: changes nothing: eager tensors are computed on the CPU.
+    """
     return False

@@ -79,6 +79,9 @@ class GradScaler:
     def scale(self, var: Variable) -> Tensor:
         """The loss times the scale.
 
+        Args:
+            var: a loss.
+
         Raises:
             NotAVariable: if it is not a tensor.
         """
@@ -92,6 +95,9 @@ class GradScaler:
 
     def unscale_(self, optimizer: Optimizer) -> None:
         """Divide the gradients of an optimizer's parameters by the scale, to clip or look at them before ``step``.
+
+        Args:
+            optimizer: the gradients of whose parameters are divided.
 
         Raises:
             ArgumentError: (a RuntimeError) if that was done already since the last ``update``.
@@ -114,6 +120,9 @@ class GradScaler:
     def step(self, optimizer: Optimizer) -> None:
         """``optimizer.step()`` with unscaled gradients, or nothing if one of them is infinite or NaN.
 
+        Args:
+            optimizer: whose step is taken unless a gradient has overflowed.
+
         Raises:
             ArgumentError: (a RuntimeError) if it is the second since the last ``update``.
         """
@@ -135,7 +144,13 @@ class GradScaler:
         self._unscaled, self._stepped, self._overflowed = set(), set(), set()
 
     def minimize(self, optimizer: Optimizer, *args: object, **kwargs: object) -> None:
-        """``step`` and ``update``; what would go to ``optimizer.minimize`` is not needed."""
+        """``step`` and ``update``; what would go to ``optimizer.minimize`` is not needed.
+
+        Args:
+            optimizer: of the parameters.
+            args: accepted for compatibility, as the optimizer's ``minimize`` has them.
+            kwargs: likewise.
+        """
         self.step(optimizer)
         self.update()
 
@@ -159,7 +174,11 @@ class GradScaler:
         return self._initial
 
     def set_init_loss_scaling(self, new_init_loss_scaling: float) -> None:
-        """Start again from this scale."""
+        """Start again from this scale.
+
+        Args:
+            new_init_loss_scaling: the scale.
+        """
         self._initial: float = as_number(self, "init_loss_scaling", new_init_loss_scaling)
         self._scale = self._initial
 
@@ -167,7 +186,11 @@ class GradScaler:
         return self._incr_ratio
 
     def set_incr_ratio(self, new_incr_ratio: float) -> None:
-        """The factor above 1 by which the scale grows."""
+        """The factor above 1 by which the scale grows.
+
+        Args:
+            new_incr_ratio: the factor by which the scale rises, above 1.
+        """
         ratio = as_number(self, "incr_ratio", new_incr_ratio)
         if ratio <= 1:
             raise Mismatch(f"incr_ratio is above 1, not {new_incr_ratio}.")
@@ -177,7 +200,11 @@ class GradScaler:
         return self._decr_ratio
 
     def set_decr_ratio(self, new_decr_ratio: float) -> None:
-        """The factor below 1 by which the scale shrinks."""
+        """The factor below 1 by which the scale shrinks.
+
+        Args:
+            new_decr_ratio: the factor by which the scale falls, between 0 and 1.
+        """
         ratio = as_number(self, "decr_ratio", new_decr_ratio)
         if not 0 < ratio < 1:
             raise Mismatch(f"decr_ratio is between 0 and 1, not {new_decr_ratio}.")
@@ -187,14 +214,22 @@ class GradScaler:
         return self._incr_every
 
     def set_incr_every_n_steps(self, new_incr_every_n_steps: int) -> None:
-        """After how many finite steps the scale grows."""
+        """After how many finite steps the scale grows.
+
+        Args:
+            new_incr_every_n_steps: how many steps in a row without overflow make the scale rise.
+        """
         self._incr_every = as_int(self, "incr_every_n_steps", new_incr_every_n_steps)
 
     def get_decr_every_n_nan_or_inf(self) -> int:
         return self._decr_every
 
     def set_decr_every_n_nan_or_inf(self, new_decr_every_n_nan_or_inf: int) -> None:
-        """After how many overflows it shrinks."""
+        """After how many overflows it shrinks.
+
+        Args:
+            new_decr_every_n_nan_or_inf: how many steps in a row must overflow before the scale falls.
+        """
         self._decr_every = as_int(self, "decr_every_n_nan_or_inf", new_decr_every_n_nan_or_inf)
 
     def state_dict(self) -> dict[str, Any]:
@@ -214,6 +249,9 @@ class GradScaler:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from what ``state_dict`` gave.
+
+        Args:
+            state_dict: what ``state_dict`` gave.
 
         Raises:
             ArgumentError: (a RuntimeError) if it is empty, while scaling is on.

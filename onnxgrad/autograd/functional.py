@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
 from onnxgrad.autograd.backward_mode import grad
+from onnxgrad.core.ir.arithmetic import Index
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor, full_like, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
@@ -24,7 +25,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-Function = Callable[..., Any]
+Function: TypeAlias = Callable[..., "Tensor | Sequence[Tensor]"]
 _Outputs = TypeVar("_Outputs")
 
 
@@ -230,12 +231,17 @@ class Jacobian:
         """``[outputs, inputs]``, with the batch first if there is one."""
         return list(self._matrix.shape)
 
-    def __getitem__(self, item: Any) -> Tensor:
+    def __getitem__(self, item: Index) -> Tensor:
         return self._matrix[item]
 
 
 class Hessian(Jacobian):
     """The Hessian of a function of one output, as one matrix.
+
+    Args:
+        func: a function of tensors that gives one number (per example).
+        xs: where to evaluate it.
+        is_batched: keep the first axis, which counts independent examples.
 
     Example:
         >>> H = paddle.incubate.autograd.Hessian(lambda x: paddle.sum(x * x), paddle.to_tensor([1.0, 2.0]))

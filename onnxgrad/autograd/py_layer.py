@@ -6,7 +6,7 @@ Tests: tests/eager/test_backward.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import Call, Signature, TapeNode
@@ -52,8 +52,12 @@ class PyLayerContext:
         self._apart: list[Tensor] = []
         self.materialize_grads = True
 
-    def save_for_backward(self, *tensors: Any) -> None:
-        """Keep tensors for ``saved_tensor``; once per forward."""
+    def save_for_backward(self, *tensors: Tensor) -> None:
+        """Keep tensors for ``saved_tensor``; once per forward.
+
+        Args:
+            tensors: of any shapes.
+        """
         hooks = saved_tensors_hooks.active[-1] if saved_tensors_hooks.active else None
         if hooks is None:
             self._saved = tensors
@@ -61,7 +65,7 @@ class PyLayerContext:
             self._saved = tuple(hooks.pack_hook(item) for item in tensors)
             self._unpack = hooks.unpack_hook
 
-    def saved_tensor(self) -> tuple[Any, ...]:
+    def saved_tensor(self) -> tuple[Tensor, ...]:
         """The tensors that ``save_for_backward`` kept."""
         return self._saved if self._unpack is None else tuple(self._unpack(item) for item in self._saved)
 
@@ -69,16 +73,45 @@ class PyLayerContext:
         """Let the result be another tensor where the forward function returns one of these as it is.
 
         Without the mark, a tensor that it was given and returns counts as changed in place.
+
+        Args:
+            tensors: what the forward function was given.
         """
         self._apart.extend(tensors)
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Let gradients stop at these outputs."""
+        """Let gradients stop at these outputs.
+
+        Args:
+            tensors: outputs of the forward function.
+        """
         self._fixed.extend(tensors)
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether the backward function gets zeros, rather than None, for outputs that received no gradient."""
+        """Whether the backward function gets zeros, rather than None, for outputs that received no gradient.
+
+        Args:
+            value: True for zeros.
+        """
         self.materialize_grads = bool(value)
+
+
+P = ParamSpec("P")
+Result = TypeVar("Result", covariant=True)
+
+
+class _HasForward(Protocol[P, Result]):
+    """A PyLayer, as a checker sees it."""
+
+    @property
+    def forward(self) -> Callable[Concatenate[PyLayerContext, P], Result]: ...
+
+
+class _Applied:
+    """``apply`` of a PyLayer, as a checker sees it: what ``forward`` is, without the context."""
+
+    def __get__(self, instance: object, owner: type[_HasForward[P, Result]]) -> Callable[P, Result]:
+        raise NotImplementedError("only checkers read this")
 
 
 class PyLayer:
@@ -105,40 +138,63 @@ class PyLayer:
 
     @staticmethod
     def forward(ctx: PyLayerContext, *args: Any, **kwargs: Any) -> Any:
-        """Compute the outputs: a tensor, or a tuple that holds at least one."""
+        """Compute the outputs: a tensor, or a tuple that holds at least one.
+
+        Args:
+            ctx: carries what ``backward`` needs.
+            args: the arguments of ``apply``.
+            kwargs: those that it was given by name.
+        """
         raise NotImplementedError("a PyLayer needs a static method forward(ctx, ...).")
 
     @staticmethod
-    def backward(ctx: PyLayerContext, *args: Any) -> Any:
-        """Compute the gradients of the tensors that ``forward`` took from those of its outputs."""
+    def backward(ctx: PyLayerContext, *args: Any, **kwargs: Any) -> Any:
+        """Compute the gradients of the tensors that ``forward`` took from those of its outputs.
+
+        Args:
+            ctx: what ``forward`` had.
+            args: one gradient for each tensor that ``forward`` returned.
+            kwargs: none.
+        """
         raise NotImplementedError("a PyLayer needs a static method backward(ctx, *gradients).")
 
-    @classmethod
-    def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Run ``forward`` and record it for backward passes.
+    if TYPE_CHECKING:
+        apply = _Applied()
+        """Run ``forward`` and record it for backward passes; takes and gives what ``forward`` does, but for the context."""
+    else:
 
-        Raises:
-            ArgumentError: if ``forward`` returns no tensor.
-            InPlaceOnLeaf: if it returns a leaf that it was given, and that is not marked as not in place.
-        """
-        ctx = PyLayerContext()
-        with state.guard(gradients=False):
-            returned = cls.forward(ctx, *args, **kwargs)
-        outputs = list(returned) if isinstance(returned, (list, tuple)) else [returned]
-        tensors = [item for item in outputs if isinstance(item, Tensor)]
-        if not tensors:
-            raise ArgumentError(f"{cls.__name__}.forward returns no Tensor, but {type(returned).__name__}.")
-        taken = [item for item in [*args, *kwargs.values()] if isinstance(item, Tensor)]
-        if state.current.gradients and any(not item.stop_gradient for item in taken):
-            call = _recorded(cls, ctx, taken, tensors)
-            nodes = [
-                TapeNode(item._node.kind, item._node.array, call, at, _is_in(ctx._fixed, item)) for at, item in enumerate(tensors)
-            ]
-            results = [wrap(node) for node in nodes]
-            kept = [_is_in(taken, item) and not _is_in(ctx._apart, item) for item in tensors]
-            replaced = iter([old.become(new) if same else new for old, new, same in zip(tensors, results, kept, strict=True)])
-            outputs = [next(replaced) if isinstance(item, Tensor) else item for item in outputs]
-        return type(returned)(outputs) if isinstance(returned, (list, tuple)) else outputs[0]
+        @classmethod
+        def apply(cls, *args: Any, **kwargs: Any) -> Any:
+            """Run ``forward`` and record it for backward passes.
+
+            Args:
+                args: the arguments of ``forward``, without the context.
+                kwargs: likewise, by name.
+
+            Raises:
+                ArgumentError: if ``forward`` returns no tensor.
+                InPlaceOnLeaf: if it returns a leaf that it was given, and that is not marked as not in place.
+            """
+            return _applied(cls, args, kwargs)
+
+
+def _applied(cls: type[PyLayer], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    ctx = PyLayerContext()
+    with state.guard(gradients=False):
+        returned = cls.forward(ctx, *args, **kwargs)
+    outputs = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+    tensors = [item for item in outputs if isinstance(item, Tensor)]
+    if not tensors:
+        raise ArgumentError(f"{cls.__name__}.forward returns no Tensor, but {type(returned).__name__}.")
+    taken = [item for item in [*args, *kwargs.values()] if isinstance(item, Tensor)]
+    if state.current.gradients and any(not item.stop_gradient for item in taken):
+        call = _recorded(cls, ctx, taken, tensors)
+        nodes = [TapeNode(item._node.kind, item._node.array, call, at, _is_in(ctx._fixed, item)) for at, item in enumerate(tensors)]
+        results = [wrap(node) for node in nodes]
+        kept = [_is_in(taken, item) and not _is_in(ctx._apart, item) for item in tensors]
+        replaced = iter([old.become(new) if same else new for old, new, same in zip(tensors, results, kept, strict=True)])
+        outputs = [next(replaced) if isinstance(item, Tensor) else item for item in outputs]
+    return type(returned)(outputs) if isinstance(returned, (list, tuple)) else outputs[0]
 
 
 def _is_in(tensors: list[Tensor], tensor: Tensor) -> bool:

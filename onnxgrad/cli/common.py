@@ -21,19 +21,38 @@ from onnxgrad.internal.files import read_arrays
 from onnxgrad.training.data.derived_inputs import DerivedInputs
 
 __all__ = [
+    "SETTINGS",
     "assumed_sizes",
     "feeds_for",
     "human",
     "load",
     "print_json",
+    "print_notes",
     "shape_text",
     "sizes_of",
 ]
 
 Array = np.ndarray[Any, Any]
 
+SETTINGS = "settings.json"
+"""What makes a folder that of a run."""
+_NOTES = 3
+"""Lines of notes, unless all are asked for."""
+
 
 def load(options: argparse.Namespace) -> Program:
+    """The program of an .onnx file, or what ``export --inference`` writes of a run's best checkpoint.
+
+    Raises:
+        ArgumentError: if --expand is given with a run.
+    """
+    if (Path(options.model) / SETTINGS).is_file():
+        # Late: only a run needs the Trainer.
+        from onnxgrad.cli.evaluate import run_of
+
+        if getattr(options, "expand", None):
+            raise ArgumentError("a run was started with or without --expand. Leave it out.")
+        return run_of(options.model, "best")[0].to_inference()
     return from_onnx(options.model, expand=options.expand)
 
 
@@ -147,6 +166,16 @@ def human(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     raise AssertionError
+
+
+def print_notes(notes: Sequence[object], everything: bool) -> None:
+    """Print each note once; the first three, unless all are wanted."""
+    lines = list(dict.fromkeys(map(str, notes)))
+    shown = lines if everything or len(lines) <= _NOTES else lines[: _NOTES - 1]
+    for line in shown:
+        print(f"note: {line}")
+    if len(lines) > len(shown):
+        print(f"note: {len(lines) - len(shown)} more on how model and data are understood (--explain)")
 
 
 def print_json(value: Any) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onnxgrad.cli.common import print_json
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
+from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.interop.required_operators import required_operators
 from onnxgrad.core.step.split import files_of
 from onnxgrad.errors import ArgumentError
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write_step(trainer: Trainer, path: Path, lowering: str | None, operators: str | None) -> list[str]:
+def _write_step(trainer: Trainer, path: Path, lowering: Lowering | None, operators: str | None) -> list[str]:
     model, manifest = trainer.to_training_step(lowering=lowering)
     write_whole(path, model.SerializeToString())
     described = path.with_suffix(".json")

@@ -120,8 +120,8 @@ def _print(facts: dict[str, Any], everything: bool) -> None:
             print(f"{section[:-1]:<7} {v['name']}: {v['type']}{losses}")
     parameters = facts["parameters"]
     print(
-        f"weights {parameters['count']} ({parameters['trainable']} trainable), "
-        f"{parameters['elements']:,} elements, {human(parameters['bytes'])}"
+        f"{parameters['elements']:,} parameters in {parameters['count']} tensors ({parameters['trainable']} trainable), "
+        f"{human(parameters['bytes'])}"
     )
     weights = parameters["weights"] if everything else parameters["weights"][:SHOWN]
     for w in weights:
@@ -140,7 +140,7 @@ def _print(facts: dict[str, Any], everything: bool) -> None:
     frozen = [w["name"] for w in parameters["weights"] if not w["trainable"]]
     if frozen:
         named = ", ".join(frozen[:3]) + (f" and {len(frozen) - 3} more" if len(frozen) > 3 else "")
-        print(f"training freezes {len(frozen)} of {parameters['count']} weights: {named}")
+        print(f"training freezes {len(frozen)} of {parameters['count']} tensors: {named}")
     if facts["keeps_statistics"]:
         print("training keeps the statistics of BatchNormalization that the file holds, unless --batch-norm train is given")
     print(f"operators that training changes: {modes or 'none'}")

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, OnnxGradError, UnknownName, escaped
 from onnxgrad.version import __version__
@@ -28,9 +30,44 @@ _COMMANDS = (
 )
 
 
-def parser(chosen: str | None) -> argparse.ArgumentParser:
-    """Build the parser of all commands; only the chosen one gets its arguments."""
-    main_parser = argparse.ArgumentParser(
+_CONFIG = "--config"
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line: what is wrong, the nearest option, and where help is.
+
+    Attributes:
+        command: the parser of the command that was chosen.
+    """
+
+    command: _Parser | None = None
+
+    def error(self, message: str) -> NoReturn:
+        unknown = re.fullmatch(r"unrecognized arguments: (--[\w-]+).*", message)
+        options = [option for action in self._actions for option in action.option_strings]
+        nearest = get_close_matches(unknown[1], options, n=1) if unknown is not None else []
+        hint = f" Did you mean {nearest[0]}?" if nearest else ""
+        self.exit(2, escaped(f"error: {message}.{hint} See {self.prog} --help.") + "\n")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, and let the chosen command's own parser name what it does not know."""
+        options, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            (self.command or self).error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options
+
+
+def parser(chosen: str | None, words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Build the parser of all commands; only the chosen one gets its arguments.
+
+    Args:
+        chosen: name of the command.
+        words: of the command line, whose --config sets defaults.
+
+    Raises:
+        ArgumentError: if that file is not sound.
+    """
+    main_parser = _Parser(
         prog="onnxgrad",
         description="Inspect, differentiate, train and export .onnx files.",
         epilog="onnxgrad COMMAND --help shows examples. Exit codes: 0 success, 1 check or command failed, 2 wrong usage.",
@@ -50,6 +87,12 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
             command.epilog = (module.__doc__ or "").partition("\n\n")[2].strip()
             module.add_arguments(command)
             command.add_argument("--debug", action="store_true", help="show where an error comes from")
+            if any(word == _CONFIG or word.startswith(f"{_CONFIG}=") for word in words):
+                # Late: --help reads no file.
+                from onnxgrad.cli.config import set_defaults
+
+                set_defaults(command, words)
+            main_parser.command = command
     return main_parser
 
 
@@ -66,7 +109,10 @@ def _summary(command: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    options: Any = parser(next((word for word in words if not word.startswith("-")), None)).parse_args(words)
+    try:
+        options: Any = parser(next((word for word in words if not word.startswith("-")), None), words).parse_args(words)
+    except ArgumentError as error:
+        return _say(error, 2)
     # Late: --help and wrong usage compute nothing.
     command: Any = import_module(f"onnxgrad.cli.{_stem(options.command)}")
     warnings.simplefilter("ignore", UserWarning)

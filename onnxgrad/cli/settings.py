@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from onnxgrad.cli.common import sizes_of
+from onnxgrad.cli.common import SETTINGS, sizes_of
 from onnxgrad.cli.data import data_named, opened_inputs
 from onnxgrad.cli.options.train import LARGE, MANY
 from onnxgrad.core.interop.onnx_import import from_onnx
@@ -37,7 +37,7 @@ from onnxgrad.training.trainer import Trainer
 
 __all__ = ["checkpoint_of", "data_of", "loss_terms", "make_trainer", "read_settings", "write_settings"]
 
-SETTINGS, MODEL = "settings.json", "model.onnx"
+MODEL = "model.onnx"
 _EXAMPLES = 1024
 _LAID_OUT = ("ctc", "cross_entropy")
 

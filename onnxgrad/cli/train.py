@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli import quantized_run
-from onnxgrad.cli.common import human
+from onnxgrad.cli.common import human, print_notes
 from onnxgrad.cli.data import resolve_paths
 from onnxgrad.cli.options.train import add_arguments
 from onnxgrad.cli.settings import data_of, make_trainer, read_settings, write_settings
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.text import Text
+from onnxgrad.training.report.preview import write_preview
 from onnxgrad.training.report.report import Report
+from onnxgrad.training.run.callbacks import Callback
 from onnxgrad.training.run.folder import LAST
 from onnxgrad.training.run.loggers import loggers
 from onnxgrad.training.run.plan import check_fit_options
@@ -34,7 +36,10 @@ from onnxgrad.training.trainer import Trainer
 _STAGES = {"pipeline", "micro_batches", "cuts"}
 """What may be another with --resume, as ranks may be more or fewer."""
 
-_NOT_SETTINGS = (*("command", "find_lr", "resume", "json", "log", "more_epochs", "accept_changed_data", "rank_timeout"),)
+_NOT_SETTINGS = (
+    "command", "config", "explain", "find_lr", "preview", "resume", "json", "log", "more_epochs", "accept_changed_data",
+    "rank_timeout",
+)  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,20 +63,28 @@ def run(options: argparse.Namespace) -> int:
             quantized_run.measured(trainer, data[1], settings, folder)
     if not options.json and is_first:
         read = [note for source in data if isinstance(source, Text) for note in source.remarks]
-        for remark in [*trainer.remarks, *dict.fromkeys(read), *(warning.message for warning in caught)]:
-            print(f"note: {remark}")
+        print_notes([*(warning.message for warning in caught), *read, *trainer.remarks], options.explain)
         count = sum(p.get_value().size for p in trainer.trained)
         plan = trainer.program.memory_plan
         if plan is not None:
             recomputed = f"{plan.recomputed} of {plan.operators} operators are recomputed"
             peak, without = human(plan.peak), human(plan.peak_without)
             print(f"activations and gradients take about {peak}, {without} without recomputation; {recomputed}")
-        print(f"training {len(trainer.trained)} of {len(trainer.program.parameters)} weights, {count:,} elements")
+        print(f"training {count:,} parameters in {len(trainer.trained)} of {len(trainer.program.parameters)} tensors")
+    if options.preview is not None:
+        shown = write_preview(trainer, data[0], options.preview, settings["batch_size"])
+        print(
+            json.dumps({"event": "preview", "file": options.preview, "examples": shown})
+            if options.json
+            else f"wrote {options.preview}: {shown} examples"
+        )
+        return 0
     if options.find_lr is not None:
         return _find_rate(trainer, data[0], settings, options)
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_: print(f"note: {message}", file=sys.stderr) if is_first else None
+        said: set[str] = set()
+        warnings.showwarning = lambda message, *_: _say_once(str(message), said) if is_first else None
         report = None if settings.get("no_report") else Report(shlex.join(["onnxgrad", *sys.argv[1:]]))
         history = _fit(trainer, data, settings, folder, options, report)
     if settings.get("qat") and not trainer.interrupt.stops:
@@ -84,6 +97,12 @@ def run(options: argparse.Namespace) -> int:
     if not options.json and history and is_first:
         print(f"the run is in {folder}; write the model with: onnxgrad export {folder} --inference FILE.onnx")
     return 0
+
+
+def _say_once(note: str, said: set[str]) -> None:
+    if note not in said:
+        said.add(note)
+        print(f"note: {note}", file=sys.stderr)
 
 
 def _find_rate(trainer: Trainer, data: Any, settings: dict[str, Any], options: argparse.Namespace) -> int:
@@ -104,7 +123,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         stages = _changed_options(options) & _STAGES
         others = (
             _changed_options(options)
-            - {"resume", "epochs", "more_epochs", "accept_changed_data", "json", "log", "rank_timeout"}
+            - {"resume", "epochs", "more_epochs", "accept_changed_data", "explain", "json", "log", "rank_timeout"}
             - stages
         )
         if others:
@@ -127,7 +146,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     if options.term and (options.loss is not None or options.of is not None):
         raise ArgumentError("--term replaces --loss, --output and --target. Give one or the other.")
     for name in ("model", "data", "loss", "out"):
-        spared = (name == "loss" and options.term) or (name == "out" and options.find_lr is not None)
+        spared = (name == "loss" and options.term) or (name == "out" and (options.find_lr, options.preview) != (None, None))
         if getattr(options, name) is None and not spared:
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
     device = {"bf16": "openvino", "fast": "cpu"}.get(options.precision, options.device)
@@ -149,18 +168,30 @@ def _changed_options(options: argparse.Namespace) -> set[str]:
     return {name for name, default in vars(parser.parse_args([])).items() if getattr(options, name) != default}
 
 
+class _Rows(Callback):
+    """Prints the row of each epoch, and what validation gave before the first one."""
+
+    def __init__(self, epochs: int, as_json: bool) -> None:
+        self._epochs, self._json = epochs, as_json
+
+    def on_evaluate(self, trainer: Trainer, row: dict[str, Any]) -> None:
+        if row["epoch"] == 0:
+            self._print("before", "before training", row)
+
+    def on_epoch(self, trainer: Trainer, row: dict[str, Any]) -> None:
+        self._print("epoch", f"epoch {row['epoch']}/{self._epochs}", row)
+
+    def _print(self, event: str, title: str, row: dict[str, Any]) -> None:
+        if self._json:
+            print(json.dumps({"event": event, **row}), flush=True)
+        elif not (sys.stderr.isatty() and sys.stdout.isatty() and find_spec("tqdm")):  # where the progress prints it
+            values = "  ".join(f"{name} {value:.4g}" for name, value in row.items() if name not in ("epoch", "step"))
+            print(f"{title}  {values}", flush=True)
+
+
 def _fit(
     trainer: Trainer, data: Sequence[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace, report: Report | None
 ) -> list[dict[str, Any]]:
-    def show(_: Trainer, row: dict[str, Any]) -> None:
-        if sys.stderr.isatty() and sys.stdout.isatty() and not options.json and find_spec("tqdm"):
-            return  # the bar says it
-        values = "  ".join(f"{name} {value:.4g}" for name, value in row.items() if name not in ("epoch", "step"))
-        print(
-            json.dumps({"event": "epoch", **row}) if options.json else f"epoch {row['epoch']}/{settings['epochs']}  {values}",
-            flush=True,
-        )
-
     with trainer.ranks.folder(folder, settings["keep"]) as run:
         if options.resume is None and run is not None and trainer.ranks.is_first:
             settings["classes"] = {name: list(class_names) for name, class_names in data[0].classes.items()}
@@ -180,8 +211,9 @@ def _fit(
             evaluate_every=settings.get("evaluate_every"),
             checkpoint_every=settings["checkpoint_every"],
             curves=settings["curves"],
+            before=data[1] is not None,
             callbacks=[
-                show,
+                _Rows(settings["epochs"], options.json),
                 *loggers(options.log, folder),
                 *([] if report is None else [report]),
             ],

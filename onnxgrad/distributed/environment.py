@@ -9,12 +9,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from onnxgrad.distributed.mpi import MpiTransport
-from onnxgrad.distributed.transport import Alone, Transport
+from onnxgrad.distributed.transport import Alone, Operation, Transport
 from onnxgrad.distributed.watch import Watch, WatchedTransport
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
@@ -96,7 +96,11 @@ def current() -> Transport:
 @checked
 @contextmanager
 def using(transport: Transport) -> Iterator[None]:
-    """Use another transport in this thread, inside a ``with`` block."""
+    """Use another transport in this thread, inside a ``with`` block.
+
+    Args:
+        transport: what connects the ranks.
+    """
     token = _OF_THREAD.set(transport)
     try:
         yield
@@ -135,8 +139,12 @@ def barrier() -> None:
 
 
 @checked
-def all_reduce(value: _Value, op: Literal["sum", "max", "min"] = "sum") -> _Value:
+def all_reduce(value: _Value, op: Operation = "sum") -> _Value:
     """Replace an array, or an eager tensor, by the sum (``"max"``, ``"min"``) over all ranks; returns it.
+
+    Args:
+        value: an array or a tensor, of one shape and type on all ranks.
+        op: "sum", "max" or "min".
 
     Raises:
         ArgumentError: if an array cannot be written to in place, or the operation is unknown.
@@ -151,6 +159,10 @@ def all_reduce(value: _Value, op: Literal["sum", "max", "min"] = "sum") -> _Valu
 @checked
 def broadcast(value: _Value, root: int = 0) -> _Value:
     """Replace an array, or an eager tensor, by the array of a rank; returns it.
+
+    Args:
+        value: an array or a tensor, of one shape and type on all ranks.
+        root: the rank whose value all get.
 
     Raises:
         ArgumentError: if an array cannot be written to in place.

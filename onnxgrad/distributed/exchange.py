@@ -55,6 +55,12 @@ Array = np.ndarray[Any, Any]
 class Part:
     """Which examples of the whole batch a rank has.
 
+    Args:
+        first: how many examples of the whole batch lie before it.
+        count: how many it has.
+        counts: whether they count, or stand for a rank that has none.
+        rows: a number that says which rows the whole batch has; None if that is not known.
+
     Attributes:
         first: how many lie before them.
         count: how many it is fed.

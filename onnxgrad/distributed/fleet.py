@@ -5,7 +5,7 @@ Tests: tests/distributed/test_programs.py.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from onnxgrad.core.passes.modes import take_parts
 from onnxgrad.distributed.environment import barrier, current, init as join, rank, world_size
@@ -13,6 +13,10 @@ from onnxgrad.distributed.exchange import distribute
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
+
+if TYPE_CHECKING:
+    from onnxgrad.optimizer.optimizer import Optimizer
+
 
 __all__ = [
     "DistributedStrategy", "barrier_worker", "distributed_optimizer", "init", "is_first_worker", "worker_index", "worker_num",
@@ -24,6 +28,7 @@ def __dir__() -> list[str]:
 
 
 DistributedStrategy = Strategy
+AnyOptimizer = TypeVar("AnyOptimizer", bound="Optimizer")
 _CHOSEN: list[Strategy] = []
 
 
@@ -84,7 +89,7 @@ class _Distributed:
         return getattr(self.__dict__["_optimizer"], name)
 
 
-def distributed_optimizer(optimizer: Any, strategy: Strategy | None = None) -> Any:
+def distributed_optimizer(optimizer: AnyOptimizer, strategy: Strategy | None = None) -> AnyOptimizer:
     """An optimizer whose ``minimize(loss)`` lets ranks exchange the gradients of the program, each of which feeds its part.
 
     What is fetched as the loss is that of the whole batch.
@@ -93,4 +98,4 @@ def distributed_optimizer(optimizer: Any, strategy: Strategy | None = None) -> A
         >>> paddle.distributed.fleet.init()
         >>> optimizer = paddle.distributed.fleet.distributed_optimizer(paddle.optimizer.SGD(0.1))
     """
-    return _Distributed(optimizer, strategy or (_CHOSEN[0] if _CHOSEN else Strategy()))
+    return cast(AnyOptimizer, _Distributed(optimizer, strategy or (_CHOSEN[0] if _CHOSEN else Strategy())))

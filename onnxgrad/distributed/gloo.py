@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.distributed.transport import writable_buffer
+from onnxgrad.distributed.transport import Operation, writable_buffer
 from onnxgrad.errors import ProviderError
 
 __all__ = ["GlooTransport"]
@@ -41,7 +41,7 @@ class GlooTransport:
         operations = distributed.ReduceOp
         self._operations = {"sum": operations.SUM, "max": operations.MAX, "min": operations.MIN}
 
-    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: Operation = "sum") -> None:
         self._engine.all_reduce(self._tensor(writable_buffer(buffer, op)), self._operations[op], group=self._group)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxgrad.distributed.gloo import GlooTransport
 from onnxgrad.distributed.mpi import MpiTransport
-from onnxgrad.distributed.transport import Alone, LocalTransport, PointToPoint, Transport
+from onnxgrad.distributed.transport import Alone, LocalTransport, Operation, PointToPoint, Transport
 from onnxgrad.distributed.watch import WatchedTransport
 from onnxgrad.errors import ArgumentError
 
@@ -98,7 +98,7 @@ def group_of(transport: Transport, groups: list[list[int]]) -> Transport:
 class _WatchedGroup(WatchedTransport):
     """Not counted, as groups exchange in different numbers: who dies or raises ends all here too, who hangs does not."""
 
-    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: Operation = "sum") -> None:
         self.transport.all_reduce_(buffer, op)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from onnxgrad.distributed.transport import OPERATIONS, writable_buffer
+from onnxgrad.distributed.transport import OPERATIONS, Operation, writable_buffer
 from onnxgrad.errors import ArgumentError, ProviderError
 
 __all__ = ["MpiTransport"]
@@ -37,7 +37,7 @@ class MpiTransport:
         self._sent: list[tuple[Any, Any]] = []
         self._operations: dict[Any, Any] = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 
-    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: Operation = "sum") -> None:
         sent = _sendable(writable_buffer(buffer, op))
         operation = self._half(op, buffer.dtype) if buffer.dtype in _HALVES else self._operations[op]
         self.communicator.Allreduce(self._mpi.IN_PLACE, sent, operation)
@@ -68,7 +68,7 @@ class MpiTransport:
         """End all ranks."""
         self._mpi.COMM_WORLD.Abort(code)
 
-    def _half(self, op: str, dtype: np.dtype[Any]) -> Any:
+    def _half(self, op: Operation, dtype: np.dtype[Any]) -> Any:
         """The operation on 16-bit numbers, which MPI has no type for."""
         if (op, dtype) not in self._operations:
             operation = OPERATIONS[op]

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
@@ -19,13 +20,14 @@ from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.runner import OpenPhase
 from onnxgrad.core.runtime.scope_state import ScopeState
 from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, own_array
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.core.step.make import StepTarget, applied_phases, make_exchanged, step_of
 from onnxgrad.core.step.pipeline_plan import Cuts, plan_pipeline
 from onnxgrad.core.step.shards import Shards, make_shards
-from onnxgrad.core.step.split import check_batch_norm
+from onnxgrad.core.step.split import Statistics, check_batch_norm
 from onnxgrad.core.step.step import Step, phase_of
 from onnxgrad.core.step.synchronise import Synchronised
 from onnxgrad.distributed.agreement import StepCheck, check_step
@@ -111,8 +113,8 @@ class PipelineStep:
         scope: Scope | None = None,
         fetch: Sequence[Variable | str] = (),
         loss_weight: Variable | str | None = None,
-        batch_norm: str | None = None,
-        lowering: str | None = "cpu",
+        batch_norm: Statistics | None = None,
+        lowering: Lowering | None = "cpu",
         place: Place | None = None,
         threads: int | None = None,
         in_scope: bool = False,
@@ -189,7 +191,7 @@ class PipelineStep:
 
     # One step --------------------------------------------------------------------------------------------------------
 
-    def run(self, feed: Mapping[str, Any]) -> float:
+    def run(self, feed: GivenByName) -> float:
         """Take a step; gives the loss of the whole batch, on every rank.
 
         Args:
@@ -205,7 +207,7 @@ class PipelineStep:
             self.apply()
         return float(results[self._plan.names[0]])
 
-    def compute(self, feed: Mapping[str, Any], part: Part | None = None) -> dict[str, Array]:
+    def compute(self, feed: GivenByName, part: Part | None = None) -> dict[str, Array]:
         """The first half of ``run``: gradients of this row's part of the batch; running statistics are replaced.
 
         Args:
@@ -447,6 +449,10 @@ class PipelineStep:
         """Write the state of all ranks to a scope on each; called by all. A rank that shall hold nothing more passes None.
 
         ``only`` names what is wanted, if not all is.
+
+        Args:
+            scope: where the state is; the program's own unless given.
+            only: the rank that gets it; all unless given.
         """
         self._shared().gather(self._scope, scope, only)
 

@@ -76,5 +76,9 @@ class DistributedBatchSampler:
         return len(self._borders()) - 1
 
     def set_epoch(self, epoch: int) -> None:
-        """Shuffle anew, on all ranks alike."""
+        """Shuffle anew, on all ranks alike.
+
+        Args:
+            epoch: its number, from 0.
+        """
         self.epoch = epoch

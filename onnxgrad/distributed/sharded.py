@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,11 +15,12 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, copy_state
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.core.step.loss_terms import loss_of
 from onnxgrad.core.step.shards import Shards
-from onnxgrad.core.step.split import Fetch
+from onnxgrad.core.step.split import Fetch, Statistics
 from onnxgrad.core.step.step import Step
 from onnxgrad.distributed.exchange import GradientExchange, StateExchange, distribute
 from onnxgrad.distributed.strategy import Strategy
@@ -92,7 +93,7 @@ class ShardedStep:
         *,
         loss: Variable | str | None = None,
         loss_weight: Variable | str | None = None,
-        batch_norm: Literal["local", "sync", "frozen"] | None = None,
+        batch_norm: Statistics | None = None,
         shards: Literal["state", "gradients"] | None = "state",
         place: Place | None = None,
         threads: int | None = None,
@@ -135,7 +136,7 @@ class ShardedStep:
 
     # One step --------------------------------------------------------------------------------------------------------
 
-    def run(self, feed: Mapping[str, Any]) -> dict[str, Array]:
+    def run(self, feed: GivenByName) -> dict[str, Array]:
         """Take a step on this rank's part of the batch; where gradients are added up, every so many-th ``run`` applies them.
 
         Args:

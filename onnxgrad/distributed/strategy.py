@@ -63,7 +63,7 @@ def refuse(name: str, other: str) -> ArgumentError:
 class Strategy:
     """How ranks exchange gradients. All ranks have the same.
 
-    Attributes:
+    Args:
         bucket_megabytes: how much travels at a time (10^6 bytes).
         compress: ``"bfloat16"`` or ``"float16"`` to send 16-bit numbers, ``"top-k"`` to send the largest elements of each bucket
             alone. What is lost is added to the gradient of the next step. Statistics, losses and
@@ -134,7 +134,11 @@ class Strategy:
             raise ArgumentError(f"bucket_megabytes is more than 0, not {self.bucket_megabytes}.")
 
     def attach(self, loss: Variable) -> None:
-        """Let ranks exchange the gradients of a loss: what ``append_backward(loss, distop_context=strategy)`` calls."""
+        """Let ranks exchange the gradients of a loss: what ``append_backward(loss, distop_context=strategy)`` calls.
+
+        Args:
+            loss: a scalar of the program.
+        """
         from onnxgrad.distributed.environment import current
         from onnxgrad.distributed.exchange import distribute
 

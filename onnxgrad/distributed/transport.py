@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ __all__ = [
     "OPERATIONS",
     "Alone",
     "LocalTransport",
+    "Operation",
     "PointToPoint",
     "ReduceOp",
     "Transport",
@@ -31,14 +32,17 @@ __all__ = [
 
 T = TypeVar("T")
 
-OPERATIONS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+Operation: TypeAlias = Literal["sum", "max", "min"]
+OPERATIONS: dict[Operation, np.ufunc] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 """What may be done with the buffers of all ranks, element by element."""
 
 
 class ReduceOp:
     """Paddle's names of the operations."""
 
-    SUM, MAX, MIN = "sum", "max", "min"
+    SUM: Literal["sum"] = "sum"
+    MAX: Literal["max"] = "max"
+    MIN: Literal["min"] = "min"
 
 
 class Transport(Protocol):
@@ -54,7 +58,7 @@ class Transport(Protocol):
     rank: int
     world_size: int
 
-    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: Operation = "sum") -> None:
         """Replace a buffer, in place, by the sum (``"max"``, ``"min"``) over all ranks; all get the same bits.
 
         Args:
@@ -62,7 +66,12 @@ class Transport(Protocol):
         """
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
-        """Replace a buffer, in place, by that of the rank ``root``."""
+        """Replace a buffer, in place, by that of the rank ``root``.
+
+        Args:
+            buffer: flat and contiguous; of one length and dtype on all ranks.
+            root: the rank whose buffer all get.
+        """
 
     def barrier(self) -> None:
         """Return when all ranks have called."""
@@ -79,10 +88,15 @@ class PointToPoint(Transport, Protocol):
         """
 
     def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
-        """Replace a buffer, in place, by the next one that the rank ``source`` has sent here, of the same length and dtype."""
+        """Replace a buffer, in place, by the next one that the rank ``source`` has sent here, of the same length and dtype.
+
+        Args:
+            buffer: flat and contiguous, of the length and dtype that is sent.
+            source: the rank that sends it.
+        """
 
 
-def writable_buffer(buffer: np.ndarray[Any, Any], op: str = "sum") -> np.ndarray[Any, Any]:
+def writable_buffer(buffer: np.ndarray[Any, Any], op: Operation = "sum") -> np.ndarray[Any, Any]:
     """A buffer that a transport may write to.
 
     Raises:
@@ -150,10 +164,18 @@ class Alone:
 
     rank, world_size = 0, 1
 
-    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: Operation = "sum") -> None:
+        """Replace a buffer, in place, by the result over all ranks.
+
+        Args: as for ``Transport.all_reduce_``.
+        """
         writable_buffer(buffer, op)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
+        """Replace a buffer, in place, by that of one rank.
+
+        Args: as for ``Transport.broadcast_``.
+        """
         writable_buffer(buffer)
 
     def barrier(self) -> None:
@@ -213,14 +235,23 @@ class _Group:
 
 
 class LocalTransport:
-    """Ranks that are threads of one process, for tests: see ``run_local``."""
+    """Ranks that are threads of one process, for tests: see ``run_local``.
+
+    Args:
+        rank: of this thread.
+        group: what the threads share.
+    """
 
     @checked
     def __init__(self, rank: int, group: _Group) -> None:
         self.rank, self.world_size, self._group = rank, len(group.buffers), group
         self._groups: dict[tuple[int, ...], int] = {}
 
-    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: Operation = "sum") -> None:
+        """Replace a buffer, in place, by the result over all ranks.
+
+        Args: as for ``Transport.all_reduce_``.
+        """
         operation = OPERATIONS.get(op, np.add)
         self._group.buffers[self.rank] = writable_buffer(buffer, op)
         self._group.meet()
@@ -234,6 +265,10 @@ class LocalTransport:
         buffer[...] = total
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
+        """Replace a buffer, in place, by that of one rank.
+
+        Args: as for ``Transport.broadcast_``.
+        """
         self._group.buffers[self.rank] = writable_buffer(buffer)
         self._group.meet()
         sent = self._group.buffers[root].copy()
@@ -244,15 +279,27 @@ class LocalTransport:
         self._group.meet()
 
     def group(self, ranks: list[int]) -> LocalTransport:
-        """The transport between some ranks, of which this is one; all of them call it."""
+        """The transport between some ranks, of which this is one; all of them call it.
+
+        Args:
+            ranks: the members, in ascending order.
+        """
         key = tuple(ranks)
         self._groups[key] = self._groups.get(key, -1) + 1
         return LocalTransport(ranks.index(self.rank), self._group.group(key, self._groups[key]))
 
     def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
+        """Send a buffer to another rank.
+
+        Args: as for ``PointToPoint.send``.
+        """
         self._group.mail[self.rank, to].put(writable_buffer(buffer).copy())
 
     def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
+        """Replace a buffer, in place, by what another rank sends.
+
+        Args: as for ``PointToPoint.receive_``.
+        """
         sent = self._group.next(source, self.rank)
         if sent.shape != writable_buffer(buffer).shape or sent.dtype != buffer.dtype:
             raise ArgumentError(

@@ -22,7 +22,7 @@ import numpy as np
 
 from onnxgrad.distributed import monitor
 from onnxgrad.distributed.monitor import BEAT, BYE, CLOSED, FAILED, HELLO, MESSAGE
-from onnxgrad.distributed.transport import Transport, hosts
+from onnxgrad.distributed.transport import Operation, Transport, hosts
 from onnxgrad.errors import ArgumentError, TrainingError
 
 __all__ = ["Watch", "WatchedTransport"]
@@ -151,7 +151,7 @@ class WatchedTransport:
         self.transport, self.watch = transport, watch
         self.any_thread: bool = getattr(transport, "any_thread", True)
 
-    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: str = "sum") -> None:
+    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: Operation = "sum") -> None:
         self.watch.enter()
         self.transport.all_reduce_(buffer, op)
         self.watch.exit()

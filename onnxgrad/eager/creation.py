@@ -13,7 +13,7 @@ import numpy as np
 from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import Place
-from onnxgrad.core.state.inputs import FEED, as_array, converted
+from onnxgrad.core.state.inputs import FEED, Given, as_array, converted
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor, leaf
@@ -25,7 +25,7 @@ __all__ = ["is_tensor", "to_tensor"]
 
 
 @checked
-def to_tensor(data: Any, dtype: DTypeLike | None = None, place: Place | None = None, stop_gradient: bool = True) -> Tensor:
+def to_tensor(data: Given, dtype: DTypeLike | None = None, place: Place | None = None, stop_gradient: bool = True) -> Tensor:
     """A tensor with the value of ``data``, which is copied.
 
     Args:
@@ -107,6 +107,10 @@ def _without_tensors(data: Any) -> Any:
     return [_without_tensors(item) for item in data] if isinstance(data, (list, tuple)) else data
 
 
-def is_tensor(x: Any) -> bool:
-    """Whether ``x`` is a tensor, eager or static."""
+def is_tensor(x: object) -> bool:
+    """Whether ``x`` is a tensor, eager or static.
+
+    Args:
+        x: anything.
+    """
     return isinstance(x, Variable)

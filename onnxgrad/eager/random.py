@@ -50,7 +50,7 @@ def _uniform(args: Any, kwargs: dict[str, Any]) -> Any:
     low, high = float(kwargs.get("low", 0.0)), float(kwargs.get("high", 1.0))
     sampled = np.asarray(_source(kwargs).uniform(low, high, _dims(args, kwargs)))
     # Rounding to a shorter type may reach the bound that the interval leaves out.
-    return leaf(np.minimum(sampled, np.nextafter(dtype.numpy.type(high), dtype.numpy.type(low))), dtype)
+    return leaf(np.minimum(sampled, np.nextafter(*np.array([high, low], dtype.numpy))), dtype)
 
 
 def _bernoulli(args: Any, kwargs: dict[str, Any]) -> Any:

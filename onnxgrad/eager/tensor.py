@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from onnxgrad.core.ir.tensor import TensorValue as Array
 from onnxgrad.core.ir.types import Entries, TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
-from onnxgrad.core.state.inputs import Door, as_array, converted
-from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.core.state.inputs import Door, Given, as_array, converted
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.eager.entering import enter
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import HookHandle, Meta, TapeNode, kind_of_array
@@ -58,6 +59,12 @@ class Tensor(Variable):
     Operators on it are recorded, and computed together by onnxruntime when a value is read: by ``numpy``, printing,
     ``bool``, ``float``, ``item`` or ``backward``. Make one with ``to_tensor``.
 
+    Args:
+        value: a number, nested lists, an array or a tensor; no elements unless given.
+        dtype: element type; that of the value unless given.
+        place: accepted for compatibility.
+        stop_gradient: set False to compute gradients with respect to it.
+
     Example:
         >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]], stop_gradient=False)
         >>> (x * x).backward()
@@ -78,7 +85,13 @@ class Tensor(Variable):
     metadata = None
     place: Place = CPUPlace()
 
-    def __init__(self, value: Any = None, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> None:
+    def __init__(
+        self,
+        value: Given | Variable | None = None,
+        dtype: DTypeLike | None = None,
+        place: Place | None = None,
+        stop_gradient: bool = True,
+    ) -> None:
         self._node = _leaf_node(np.zeros(0, np.float32) if value is None else value, dtype)
         self._own()
         self._node.stop = bool(stop_gradient)
@@ -89,8 +102,8 @@ class Tensor(Variable):
     # What a Variable has ---------------------------------------------------------------------------------------------
 
     @property
-    def type(self) -> Any:  # type: ignore[override]
-        return self._node.kind.type
+    def type(self) -> TensorType:  # type: ignore[override]
+        return self._node.kind.type  # type: ignore[return-value]
 
     @property
     def dtype(self) -> DType:
@@ -98,12 +111,12 @@ class Tensor(Variable):
         return self._node.kind.type.dtype  # type: ignore[union-attr]
 
     @property
-    def dims(self) -> Any:
+    def dims(self) -> tuple[int, ...]:
         type = self._node.kind.type
-        return type.dims if isinstance(type, TensorType) else None
+        return type.dims if isinstance(type, TensorType) else None  # type: ignore[return-value]
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> list[int]:  # type: ignore[override]
         """Dimensions as a list."""
         return Shape(self.dims)
 
@@ -227,7 +240,11 @@ class Tensor(Variable):
         return None if self.grad is None else self.grad.numpy()
 
     def clear_gradient(self, set_to_zero: bool = True) -> None:
-        """Fill the gradient with zeros, or with ``set_to_zero=False`` forget it."""
+        """Fill the gradient with zeros, or with ``set_to_zero=False`` forget it.
+
+        Args:
+            set_to_zero: whether zeros remain, or None.
+        """
         meta = self._holder()
         if meta is None or meta.grad is None:
             return
@@ -253,6 +270,9 @@ class Tensor(Variable):
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
         """Call ``hook`` with the gradient of this tensor in each backward pass; what it returns replaces the gradient.
+
+        Args:
+            hook: takes the gradient; gives another in its place, or None.
 
         Raises:
             HookOnStopped: if gradients stop at this tensor.
@@ -294,6 +314,9 @@ class Tensor(Variable):
         """Add this tensor to a static program: a parameter with its value, one for all uses, if it is persistable, as
         the parameters of layers are; else a constant.
 
+        Args:
+            program: where it is added.
+
         Raises:
             ArgumentTypeError: if it is not persistable, but trained.
         """
@@ -308,7 +331,11 @@ class Tensor(Variable):
         return node.array  # type: ignore[return-value]
 
     def numpy(self, blocking: bool = True) -> np.ndarray[Any, Any]:
-        """The elements, as an array of their own."""
+        """The elements, as an array of their own.
+
+        Args:
+            blocking: accepted for compatibility.
+        """
         return np.array(self._array())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -316,7 +343,11 @@ class Tensor(Variable):
         return array if dtype is None else array.astype(dtype)
 
     def item(self, *args: int) -> Any:
-        """One element as a Python number: the only one, or the one at an index."""
+        """One element as a Python number: the only one, or the one at an index.
+
+        Args:
+            args: the index: one number into the flattened tensor, or one for each axis.
+        """
         array = self._array()
         if not args and array.size != 1:
             raise ArgumentError(f"item() needs a tensor of one element, or an index; this one has shape {self.shape}.")
@@ -326,7 +357,7 @@ class Tensor(Variable):
         """The elements as nested lists."""
         return self._array().tolist()
 
-    def get_value(self, scope: Any = None) -> Any:
+    def get_value(self, scope: Scope | None = None) -> np.ndarray[Any, Any]:
         return self.numpy()
 
     def numel(self, name: str | None = None) -> Tensor:
@@ -415,8 +446,12 @@ class Tensor(Variable):
 
     # Changing --------------------------------------------------------------------------------------------------------
 
-    def set_value(self, value: Any, scope: Any = None) -> None:
+    def set_value(self, value: Given, scope: Scope | None = None) -> None:
         """Take another value of the same shape and element type.
+
+        Args:
+            value: an array, a number, nested lists or a tensor.
+            scope: accepted for compatibility.
 
         Raises:
             ArgumentError: if the shape or element type differs.
@@ -424,8 +459,12 @@ class Tensor(Variable):
         """
         self.hold(self.fitting(value))
 
-    def fitting(self, value: Any) -> np.ndarray[Any, Any]:
-        """What ``set_value`` takes, as an array; raises what it raises."""
+    def fitting(self, value: Given) -> np.ndarray[Any, Any]:
+        """What ``set_value`` takes, as an array; raises what it raises.
+
+        Args:
+            value: an array, a number, nested lists or a tensor.
+        """
         array: np.ndarray[Any, Any] = value.numpy() if isinstance(value, Tensor) else as_array(value, self.name, _VALUE)
         if not isinstance(value, (Tensor, np.ndarray)):
             array = converted(array, self.dtype, self.name, _VALUE)
@@ -437,16 +476,28 @@ class Tensor(Variable):
         return array
 
     def hold(self, array: np.ndarray[Any, Any]) -> None:
-        """Take a value of any shape and element type."""
+        """Take a value of any shape and element type.
+
+        Args:
+            array: of any shape and element type.
+        """
         self._replace(TapeNode(kind_of_array(array), np.array(array, order="C"), stop=self.stop_gradient))
 
     def copy_(self, other: Tensor, blocking: bool = True) -> Tensor:
-        """Take the value of another tensor."""
+        """Take the value of another tensor.
+
+        Args:
+            other: of this tensor's shape and element type.
+            blocking: accepted for compatibility.
+        """
         self.set_value(other)
         return self
 
     def apply(self, func: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply a Python function to the array of this tensor.
+
+        Args:
+            func: takes this tensor and gives another.
 
         Raises:
             UnsupportedGradient: if gradients are recorded for it.
@@ -458,11 +509,19 @@ class Tensor(Variable):
         return func(self)
 
     def apply_(self, func: Callable[[Tensor], Tensor]) -> Tensor:
-        """Take what a function of Python makes of this tensor, as ``apply``."""
+        """Take what a function of Python makes of this tensor, as ``apply``.
+
+        Args:
+            func: takes this tensor and gives one of its shape.
+        """
         return self.become(self.apply(func))
 
     def become(self, result: Tensor, reshapes: bool = False) -> Tensor:
         """Turn into the result of an operator, in place; its shape may differ where the operator ``reshapes``.
+
+        Args:
+            result: the tensor.
+            reshapes: whether it may have another shape.
 
         Raises:
             InPlaceOnLeaf: if this is a leaf that gradients are recorded for.
@@ -512,15 +571,23 @@ class Tensor(Variable):
         """This tensor, which is in main memory already."""
         return self
 
-    def cuda(self, device_id: Any = None, blocking: bool = False) -> Tensor:
+    def cuda(self, device_id: int | None = None, blocking: bool = False) -> Tensor:
         """Refused: eager tensors live in main memory.
+
+        Args:
+            device_id: of no effect.
+            blocking: of no effect.
 
         Raises:
             ProviderError: always. Run a program with ``Executor(CUDAPlace(0))`` instead.
         """
         raise ProviderError("eager tensors live in main memory. Run a program with Executor(CUDAPlace(0)) instead.")
 
-    def to(self, *args: Any, **kwargs: Any) -> Tensor:
+    def to(
+        self,
+        *args: DTypeLike | Place | Tensor | Literal["cpu"] | bool | None,
+        **kwargs: DTypeLike | Place | Tensor | Literal["cpu"] | bool | None,
+    ) -> Tensor:
         """This tensor in another element type; it is on the CPU always.
 
         Args:
@@ -537,7 +604,7 @@ class Tensor(Variable):
                 item = item.dtype
             if isinstance(item, CUDAPlace) or (isinstance(item, str) and item.startswith(("gpu", "cuda"))):
                 return self.cuda()
-            result = result.astype(item)
+            result = result.astype(item)  # type: ignore[arg-type]
         return result
 
     def is_contiguous(self) -> bool:

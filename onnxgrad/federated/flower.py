@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -13,10 +13,23 @@ from onnxgrad.federated.worker import Array, Columns, Worker
 from onnxgrad.internal.arguments import checked
 from onnxgrad.training.trainer import Trainer
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flwr.app import Context
+    from flwr.clientapp import ClientApp
+    from flwr.clientapp.typing import Mod
+    from flwr.serverapp import Grid
+    from flwr.serverapp.strategy import FedAvg, Strategy
+
+    from onnxgrad.core.ir.variable import Variable
+    from onnxgrad.federated.worker import Source
+
+
 __all__ = ["client", "run", "run_secure", "strategy"]
 
 Row: TypeAlias = "dict[str, float]"
-Data: TypeAlias = "Columns | tuple[Columns, Columns] | Callable[[Any], Any]"
+Data: TypeAlias = "Columns | tuple[Columns, Columns] | Callable[[Context], Columns | tuple[Columns, Columns]]"
 
 _KEPT = "optimizer"
 
@@ -34,8 +47,14 @@ def _flower() -> Any:
 
 @checked
 def client(
-    step: Any, data: Data, *, loss: Any = None, optimizer: str = "reset", secure: bool = False, mods: tuple[Any, ...] = ()
-) -> Any:
+    step: Source | Callable[[Context], Source | Worker],
+    data: Data,
+    *,
+    loss: Variable | str | None = None,
+    optimizer: Literal["reset", "kept"] = "reset",
+    secure: bool = False,
+    mods: tuple[Mod, ...] = (),
+) -> ClientApp:
     """A Flower ClientApp that trains and evaluates on its own data.
 
     From the server's configuration it reads ``epochs`` (1), ``batch-size`` (32), ``sampling`` (``"shuffle"``; see ``Worker.fit``),
@@ -157,7 +176,7 @@ class _Node:
         worker.set(arrays)
         columns = self.columns(context)[1]
         if _is_private(worker):
-            return {"examples": len(next(iter(columns.values())))}
+            return {"examples": len(np.asarray(next(iter(columns.values()))))}
         row: Row = worker.evaluate(columns)
         return row
 
@@ -173,7 +192,7 @@ def _sent(worker: Any, row: Row) -> Row:
 
 
 @checked
-def strategy(clients: int, *, proximal: float = 0.0, fraction: float = 1.0, evaluate: bool = False, **more: Any) -> Any:
+def strategy(clients: int, *, proximal: float = 0.0, fraction: float = 1.0, evaluate: bool = False, **more: Any) -> FedAvg:
     """FedAvg, weighted by examples, or with ``proximal`` FedProx: Flower's own, which its wrappers for differential privacy take.
 
     Args:
@@ -207,7 +226,13 @@ def strategy(clients: int, *, proximal: float = 0.0, fraction: float = 1.0, eval
 
 @checked
 def run(
-    grid: Any, worker: Worker, chosen: Any, *, rounds: int, data: Columns | None = None, config: Mapping[str, Any] | None = None
+    grid: Grid,
+    worker: Worker,
+    chosen: Strategy,
+    *,
+    rounds: int,
+    data: Columns | None = None,
+    config: Mapping[str, float | str] | None = None,
 ) -> list[Row]:
     """Run all rounds, from the weights of ``worker``, which has the weights of the last round afterwards.
 
@@ -252,14 +277,14 @@ def run(
 
 @checked
 def run_secure(
-    grid: Any,
-    context: Any,
+    grid: Grid,
+    context: Context,
     worker: Worker,
     clients: int,
     *,
     rounds: int,
     data: Columns | None = None,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, float | str] | None = None,
     shares: float = 1.0,
     threshold: float = 0.6,
     clipping_range: float = 8.0,

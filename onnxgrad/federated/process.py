@@ -15,7 +15,7 @@ import numpy as np
 
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ExecutionError, OnnxGradError, TrainingError
-from onnxgrad.federated.worker import Array, Columns, Worker
+from onnxgrad.federated.worker import Array, Columns, Exported, Source, Worker
 from onnxgrad.internal.arguments import checked
 
 __all__ = ["ProcessWorker"]
@@ -40,7 +40,9 @@ class ProcessWorker:
     """
 
     @checked
-    def __init__(self, command: Sequence[str], step: Any, *, evaluation: Any = None, folder: str | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], step: Source, *, evaluation: Exported | None = None, folder: str | None = None
+    ) -> None:
         self.command, self.folder = [str(part) for part in command], folder
         self._here = Worker(step, evaluation=evaluation)
         self.names = self._here.names
@@ -56,12 +58,20 @@ class ProcessWorker:
         raise OnnxGradError("a ProcessWorker resets its optimizer in each call of fit. Use optimizer='reset'.")
 
     def set_local_state(self, state: Mapping[str, Array] | None) -> None:
-        """Nothing, for None; else as ``local_state``."""
+        """Nothing, for None; else as ``local_state``.
+
+        Args:
+            state: None, or what ``local_state`` would give.
+        """
         if state:
             self.local_state()
 
-    def fit(self, data: Columns, **options: Any) -> dict[str, float]:
+    def fit(self, data: Columns, **options: float | str | None) -> dict[str, float]:
         """Train in the program from the present weights; arguments and result are as for ``Worker.fit``.
+
+        Args:
+            data: arrays by column.
+            options: the arguments of ``Worker.fit`` by name.
 
         Raises:
             ExecutionError: if the program cannot be started, or ends without an answer.

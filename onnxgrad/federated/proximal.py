@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.step.cut import exchanged_gradients, is_applied
-from onnxgrad.core.step.export import Fetch, save_training_step
+from onnxgrad.core.step.export import Fetch, Manifest, save_training_step
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
 
@@ -86,7 +86,7 @@ def _gradients(program: Program, applied: list[Variable], trained: list[Paramete
 
 
 @checked
-def save_step(program: Program, path: str | Path, fetch: Fetch, *, lowering: str | None = None) -> dict[str, Any]:
+def save_step(program: Program, path: str | Path, fetch: Fetch, *, lowering: Lowering | None = None) -> Manifest:
     """``save_training_step`` of the program with the proximal term, for participants that know files only.
 
     Args:

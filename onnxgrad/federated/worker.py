@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from onnx import ModelProto
@@ -15,8 +15,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import DROPOUT_SEED
 from onnxgrad.core.runtime.exported_step import WrittenStep
 from onnxgrad.core.runtime.places import Place, place_of
-from onnxgrad.core.state.inputs import COLUMN, as_input
-from onnxgrad.core.step.export import to_training_step
+from onnxgrad.core.state.inputs import COLUMN, GivenByName, as_input
+from onnxgrad.core.step.export import Manifest, to_training_step
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, TrainingError
 from onnxgrad.federated.privacy import SEED as NOISE_SEED
@@ -27,7 +27,12 @@ from onnxgrad.training.trainer import Trainer
 __all__ = ["Array", "Columns", "Worker"]
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-Columns: TypeAlias = Mapping[str, Any]
+Columns: TypeAlias = "GivenByName"
+
+
+Exported: TypeAlias = "str | Path | tuple[ModelProto, Manifest]"
+"""A step as ``save_step`` wrote it, or as ``to_training_step`` gives it."""
+Source: TypeAlias = "Exported | Trainer | Program"
 
 
 class Worker:
@@ -60,10 +65,10 @@ class Worker:
     @checked
     def __init__(
         self,
-        step: Any,
+        step: Source,
         *,
         loss: Variable | str | None = None,
-        evaluation: Any = None,
+        evaluation: Exported | None = None,
         proximal: bool = False,
         threads: int | None = None,
         place: Place | None = None,
@@ -102,6 +107,9 @@ class Worker:
     def set(self, arrays: Sequence[Array]) -> None:
         """Take over weights and statistics; they are converted to the types of the step.
 
+        Args:
+            arrays: weights and statistics, in the order of ``names``.
+
         Raises:
             DataError: if their number or a shape differs, or one is not finite, of another kind or too large for its type.
         """
@@ -124,6 +132,9 @@ class Worker:
     def set_local_state(self, state: Mapping[str, Array] | None) -> None:
         """Load the state that ``local_state`` returned; None for the state of a new run.
 
+        Args:
+            state: what ``local_state`` gave; None for that of the step.
+
         Raises:
             DataError: if it holds what is no state of this step; nothing is changed then.
         """
@@ -140,7 +151,7 @@ class Worker:
         *,
         epochs: int = 1,
         batch_size: int = 32,
-        sampling: str = "shuffle",
+        sampling: Literal["shuffle", "poisson"] = "shuffle",
         seed: int | None = None,
         proximal: float = 0.0,
         learning_rate: float | None = None,
@@ -193,13 +204,17 @@ class Worker:
     def evaluate(self, data: Columns, *, batch_size: int = 256) -> dict[str, float]:
         """Mean loss and metrics of the present weights in inference mode, and ``examples``.
 
+        Args:
+            data: arrays by column.
+            batch_size: examples at a time.
+
         Raises:
             ArgumentError: if the step came from files without ``evaluation``.
         """
         if self.trainer is not None:
             self.trainer.program.set_state_dict(dict(zip(self.names, self.get(), strict=True)))
             metrics = self.trainer.evaluate(dict(data), batch_size=batch_size)
-            return {"examples": len(next(iter(data.values()))), **metrics}
+            return {"examples": len(np.asarray(next(iter(data.values())))), **metrics}
         if self._evaluation is None:
             raise ArgumentError("a step in files does not say how to evaluate. Pass evaluation=, the manifest of such a step.")
         step = self._evaluation
@@ -215,6 +230,9 @@ class Worker:
 
     def columns(self, data: Columns) -> tuple[dict[str, Array], int]:
         """The columns that the step takes, in its element types, and their length.
+
+        Args:
+            data: arrays by column.
 
         Raises:
             DataError: if one is missing, of another kind, shape or range, or lengths differ.

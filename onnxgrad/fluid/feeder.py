@@ -13,6 +13,7 @@ import numpy as np
 from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.state.inputs import Given
 from onnxgrad.errors import ArgumentError
 
 __all__ = ["DataFeeder"]
@@ -33,12 +34,15 @@ class DataFeeder:
         ((2, 2), (2, 1))
     """
 
-    def __init__(self, feed_list: Sequence[Variable | str], place: Any = None, program: Program | None = None) -> None:
+    def __init__(self, feed_list: Sequence[Variable | str], place: object = None, program: Program | None = None) -> None:
         program = program or default_main_program()
         self._inputs = [program.find(item) if isinstance(item, str) else item for item in feed_list]
 
-    def feed(self, iterable: Iterable[Sequence[Any]]) -> dict[str, np.ndarray[Any, Any]]:
+    def feed(self, iterable: Iterable[Sequence[Given]]) -> dict[str, np.ndarray[Any, Any]]:
         """Arrays by input name.
+
+        Args:
+            iterable: one sequence for each example, with a value for each variable.
 
         Raises:
             ArgumentError: if a sample has another number of entries.

@@ -56,9 +56,9 @@ from onnxgrad.static.nn import (
 )
 from onnxgrad.static.nn.common import Attr
 from onnxgrad.tensor import creation, elementwise, joining, linalg, logic, manipulation, math, search
-from onnxgrad.tensor.common import Axes, Shape, axes_of
+from onnxgrad.tensor.common import Axes, Number, Shape, axes_of
 from onnxgrad.tensor.joining import slice, stack
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import ActivationName, LayerHelper
 from onnxgrad.tensor.logic import logical_not
 from onnxgrad.tensor.manipulation import cast, transpose
 from onnxgrad.tensor.math import abs, ceil, cos, exp, floor, log, reciprocal, rsqrt, scale, sign, sin, sqrt, square, tanh
@@ -92,18 +92,18 @@ def __dir__() -> list[str]:
 
 
 def fill_constant(
-    shape: Shape, dtype: Any, value: Any, force_cpu: bool = False, out: None = None, name: str | None = None
+    shape: Shape, dtype: DTypeLike, value: Number, force_cpu: bool = False, out: None = None, name: str | None = None
 ) -> Variable:
     """A tensor of one value; ``force_cpu`` and ``out`` are accepted for compatibility."""
     return creation.full(shape, value, dtype, name)
 
 
-def zeros(shape: Shape, dtype: Any, force_cpu: bool = False, name: str | None = None) -> Variable:
+def zeros(shape: Shape, dtype: DTypeLike, force_cpu: bool = False, name: str | None = None) -> Variable:
     """A tensor of zeros."""
     return creation.zeros(shape, dtype, name)
 
 
-def ones(shape: Shape, dtype: Any, force_cpu: bool = False) -> Variable:
+def ones(shape: Shape, dtype: DTypeLike, force_cpu: bool = False) -> Variable:
     """A tensor of ones."""
     return creation.ones(shape, dtype)
 
@@ -113,7 +113,7 @@ def round(x: Variable, name: str | None = None) -> Variable:
     return math.round(x, name=name)
 
 
-def clip(x: Variable, min: Any, max: Any, name: str | None = None) -> Variable:
+def clip(x: Variable, min: Number, max: Number, name: str | None = None) -> Variable:
     """Elements limited to [min, max]; the gradient passes at the limits."""
     return math.clip(x, min, max, name)
 
@@ -188,7 +188,7 @@ def logical_xor(x: Variable, y: Variable, cond: None = None, name: str | None = 
     return logic.logical_xor(x, y, name=name)
 
 
-def concat(input: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
+def concat(input: Sequence[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
     """Several tensors joined along ``axis``."""
     return joining.concat(input, axis, name)
 
@@ -236,7 +236,7 @@ def fc(
     num_flatten_dims: int = 1,
     param_attr: Attr = None,
     bias_attr: Attr = None,
-    act: str | None = None,
+    act: ActivationName | None = None,
     name: str | None = None,
 ) -> Variable:
     """``static.nn.fc`` under its old argument names.
@@ -280,7 +280,7 @@ def _aligned(
     x: Variable,
     y: Variable,
     axis: int,
-    act: str | None,
+    act: ActivationName | None,
     name: str | None,
 ) -> Variable:
     """A function of two operands, one of which is aligned with some axes of the other"""
@@ -298,47 +298,65 @@ def _plain(op_type: str) -> Callable[..., Variable]:
     return lambda x, y, name: LayerHelper("", x, y, name=name).result(op_type, x, y)
 
 
-def elementwise_add(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_add(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
     """x + y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
     return _aligned("elementwise_add", elementwise.add, x, y, axis, act, name)
 
 
-def elementwise_sub(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_sub(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
     """x - y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
     return _aligned("elementwise_sub", elementwise.subtract, x, y, axis, act, name)
 
 
-def elementwise_mul(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_mul(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
     """x * y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
     return _aligned("elementwise_mul", elementwise.multiply, x, y, axis, act, name)
 
 
-def elementwise_div(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_div(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
     """x / y, without the fraction for integers; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
     return _aligned("elementwise_div", _plain("Div"), x, y, axis, act, name)
 
 
-def elementwise_floordiv(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_floordiv(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
     """x / y for integers, without the fraction; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
     return _aligned("elementwise_floordiv", _plain("Div"), x, y, axis, act, name)
 
 
-def elementwise_max(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_max(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
     """The larger of x and y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
     return _aligned("elementwise_max", elementwise.maximum, x, y, axis, act, name)
 
 
-def elementwise_min(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_min(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
     """The smaller of x and y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
     return _aligned("elementwise_min", elementwise.minimum, x, y, axis, act, name)
 
 
-def elementwise_mod(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_mod(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
     """The remainder of x / y, with the sign of y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
     return _aligned("elementwise_mod", elementwise.remainder, x, y, axis, act, name)
 
 
-def elementwise_pow(x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+def elementwise_pow(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
     """x to the power y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
     return _aligned("elementwise_pow", _plain("Pow"), x, y, axis, act, name)
 
@@ -350,7 +368,7 @@ def data(
     name: str,
     shape: Sequence[int],
     append_batch_size: bool = True,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     lod_level: int = 0,
     type: Any = None,
     stop_gradient: bool = True,
@@ -436,8 +454,8 @@ def embedding(
     is_sparse: bool = False,
     is_distributed: bool = False,
     padding_idx: int | None = None,
-    param_attr: Any = None,
-    dtype: Any = "float32",
+    param_attr: Attr = None,
+    dtype: DTypeLike = "float32",
 ) -> Variable:
     """Rows of a new embedding. The last axis of ``input`` is 1 and is taken off; ``fluid.embedding`` keeps all axes.
 
@@ -571,7 +589,13 @@ def smooth_l1(
 
 
 def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Variable:
-    """1 at each index and 0 elsewhere; a last axis of size 1 is replaced. Indices outside are all zeros."""
+    """1 at each index and 0 elsewhere; a last axis of size 1 is replaced. Indices outside are all zeros.
+
+    Args:
+        input: integers of any shape.
+        depth: how many classes.
+        allow_out_of_range: accepted for compatibility.
+    """
     layer = LayerHelper("one_hot", input)
     op = layer.op
     index = op.Squeeze(input, [-1]) if input.ndim > 1 and input.shape[-1] == 1 else input
@@ -580,7 +604,7 @@ def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Va
 
 
 def label_smooth(
-    label: Variable, prior_dist: Variable | None = None, epsilon: float = 0.1, dtype: Any = "float32", name: str | None = None
+    label: Variable, prior_dist: Variable | None = None, epsilon: float = 0.1, dtype: DTypeLike = "float32", name: str | None = None
 ) -> Variable:
     """(1 - epsilon) * label + epsilon * prior, the uniform distribution unless given."""
     layer = LayerHelper("label_smooth", label, name=name)
@@ -614,7 +638,7 @@ def reshape(
     x: Variable,
     shape: Sequence[int] | Variable,
     actual_shape: Variable | None = None,
-    act: str | None = None,
+    act: ActivationName | None = None,
     inplace: bool = False,
     name: str | None = None,
 ) -> Variable:

@@ -13,6 +13,7 @@ from onnxgrad import static
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.fluid.layers import dropout, pool2d, reshape
 from onnxgrad.internal.refusals import refused
+from onnxgrad.tensor.layer import ActivationName
 
 __all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "sequence_conv_pool", "simple_img_conv_pool"]
 
@@ -41,7 +42,7 @@ def simple_img_conv_pool(
     conv_groups: int = 1,
     param_attr: Any = None,
     bias_attr: Any = None,
-    act: str | None = None,
+    act: ActivationName | None = None,
     use_cudnn: bool = True,
 ) -> Variable:
     """A convolution, an activation and a pooling.
@@ -63,7 +64,7 @@ def img_conv_group(
     pool_size: int | Sequence[int],
     conv_padding: int | Sequence[int] = 1,
     conv_filter_size: int | Sequence[int] = 3,
-    conv_act: str | None = None,
+    conv_act: ActivationName | None = None,
     param_attr: Any = None,
     conv_with_batchnorm: bool | Sequence[bool] = False,
     conv_batchnorm_drop_rate: float | Sequence[float] = 0.0,

@@ -8,8 +8,9 @@ Tests: tests/paddle_suite/test_data_and_files.py.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,9 +23,13 @@ from onnxgrad.internal.tensor_file import read_tensors, write_tensors
 
 __all__ = ["load", "save"]
 
+Plain: TypeAlias = "Variable | np.ndarray[Any, Any] | np.generic | float | str | None"
+Saved: TypeAlias = "Plain | Mapping[str, Saved] | Mapping[int, Saved] | Sequence[Saved]"
+"""Tensors, arrays, numbers and strings, in dicts, lists and tuples of any depth."""
+
 
 @checked
-def save(obj: Any, path: str | Path, protocol: int = 4, **configs: Any) -> None:
+def save(obj: Saved, path: str | Path, protocol: int = 4, **configs: object) -> None:
     """Write tensors, arrays, numbers and strings in nested dicts, lists and tuples, such as a ``state_dict``.
 
     Args:
@@ -65,8 +70,13 @@ def _described(item: Any, arrays: dict[str, np.ndarray[Any, Any]], at: str) -> A
 
 
 @checked
-def load(path: str | Path, return_numpy: bool = False, **configs: Any) -> Any:
+def load(path: str | Path, return_numpy: bool = False, **configs: object) -> Any:
     """Load the object that ``save`` wrote; tensors are eager, or arrays with ``return_numpy``.
+
+    Args:
+        path: of the file.
+        return_numpy: whether tensors become arrays.
+        configs: accepted for compatibility.
 
     Raises:
         ModelError: if it is another file, or a damaged one.

@@ -214,8 +214,12 @@ def enable_static() -> None:
     current.static_mode = True
 
 
-def disable_static(place: Any = None) -> None:
-    """Let functions without tensor arguments compute eagerly, which is how it starts; on the CPU, whatever ``place`` says."""
+def disable_static(place: object = None) -> None:
+    """Let functions without tensor arguments compute eagerly, which is how it starts; on the CPU, whatever ``place`` says.
+
+    Args:
+        place: accepted for compatibility.
+    """
     current.static_mode = False
 
 
@@ -226,6 +230,10 @@ def in_dynamic_mode() -> bool:
 
 @checked
 def seed(value: int) -> None:
-    """Make the initial values of parameters, and the random numbers of eager functions, reproducible from now on."""
+    """Make the initial values of parameters, and the random numbers of eager functions, reproducible from now on.
+
+    Args:
+        value: the seed, an int.
+    """
     current.seed = int(value)
     current.generator = None

@@ -140,7 +140,7 @@ class Sequential(_Listed[Layer]):
         [1, 3]
     """
 
-    def __init__(self, *layers: Layer | tuple[str, Layer] | list[Any]) -> None:
+    def __init__(self, *layers: Layer | tuple[str, Layer] | list[Layer] | list[tuple[str, Layer]]) -> None:
         super().__init__()
         listed: Iterable[Any] = layers[0] if len(layers) == 1 and isinstance(layers[0], list) else layers
         for at, item in enumerate(listed):

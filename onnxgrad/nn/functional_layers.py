@@ -2782,7 +2782,7 @@ class Flatten(FunctionLayer):
         """Apply ``flatten``.
 
         Args:
-            x: a tensor of any shape.
+            x: variable of any shape.
 
         Raises:
             ArgumentError: if there is no such axis, or they stand in the wrong order.
@@ -2824,7 +2824,7 @@ class Unflatten(FunctionLayer):
         """Apply ``unflatten``.
 
         Args:
-            x: a tensor of any shape.
+            x: variable of any shape.
         """
         return tensor.unflatten(x, axis=self.axis, shape=self.shape, name=self._user_name)
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import numpy as np
 
 from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.node import HookHandle
 from onnxgrad.eager.parameter import EagerParameter
@@ -29,6 +30,8 @@ __all__ = ["Layer"]
 
 P = ParamSpec("P")
 Result = TypeVar("Result", covariant=True)
+AnyParameter = TypeVar("AnyParameter", bound=EagerParameter | None)
+AnyLayer = TypeVar("AnyLayer", bound="Layer | None")
 
 
 class _Forward(Protocol[P, Result]):
@@ -76,7 +79,12 @@ class Layer:
         own["_full_name"] = state.generate_name(name_scope or _in_snake_case(type(self).__name__))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Compute the result of the layer."""
+        """Compute the result of the layer.
+
+        Args:
+            inputs: what the layer takes.
+            kwargs: likewise, by name.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no forward().")
 
     def __call__(self: _Forward[P, Result], *inputs: P.args, **kwargs: P.kwargs) -> Result:
@@ -92,7 +100,7 @@ class Layer:
             result = result if changed is None else changed
         return cast(Result, result)
 
-    def register_forward_pre_hook(self, hook: Callable[[Any, Any], Any]) -> HookHandle:
+    def register_forward_pre_hook(self, hook: Callable[[Self, tuple[Any, ...]], object]) -> HookHandle:
         """Call a function before each ``forward``.
 
         Args:
@@ -103,7 +111,7 @@ class Layer:
         """
         return HookHandle(self._pre_hooks, hook)
 
-    def register_forward_post_hook(self, hook: Callable[[Any, Any, Any], Any]) -> HookHandle:
+    def register_forward_post_hook(self, hook: Callable[[Self, tuple[Any, ...], Any], object]) -> HookHandle:
         """Call a function after each ``forward``.
 
         Args:
@@ -213,7 +221,7 @@ class Layer:
 
     create_variable = create_tensor
 
-    def add_parameter(self, name: str, parameter: EagerParameter | None) -> EagerParameter | None:
+    def add_parameter(self, name: str, parameter: AnyParameter) -> AnyParameter:
         """Hold a parameter under a name.
 
         Args:
@@ -230,7 +238,7 @@ class Layer:
         self._hold(name, parameter, self._parameters, EagerParameter, "add_parameter takes a parameter")
         return parameter
 
-    def add_sublayer(self, name: str, sublayer: Layer | None) -> Layer | None:
+    def add_sublayer(self, name: str, sublayer: AnyLayer) -> AnyLayer:
         """Hold a layer under a name.
 
         Args:
@@ -383,7 +391,7 @@ class Layer:
 
     to_static_state_dict = state_dict
 
-    def set_state_dict(self, state_dict: Mapping[str, Any], use_structured_name: bool = True) -> tuple[list[str], list[str]]:
+    def set_state_dict(self, state_dict: GivenByName, use_structured_name: bool = True) -> tuple[list[str], list[str]]:
         """Set parameters and buffers.
 
         Args:
@@ -428,7 +436,7 @@ class Layer:
             layer.__dict__["training"] = training
         return self
 
-    def apply(self, fn: Callable[[Layer], Any]) -> Self:
+    def apply(self, fn: Callable[[Layer], object]) -> Self:
         """Call a function on each layer inside, then on this one.
 
         Args:
@@ -483,11 +491,19 @@ class Layer:
         return self._cast("float32", excluded_layers)
 
     def float16(self, excluded_layers: type[Layer] | Sequence[type[Layer]] | None = None) -> Self:
-        """As ``float``, in float16."""
+        """As ``float``, in float16.
+
+        Args:
+            excluded_layers: classes of layers that stay as they are.
+        """
         return self._cast("float16", excluded_layers)
 
     def bfloat16(self, excluded_layers: type[Layer] | Sequence[type[Layer]] | None = None) -> Self:
-        """As ``float``, in bfloat16."""
+        """As ``float``, in bfloat16.
+
+        Args:
+            excluded_layers: classes of layers that stay as they are.
+        """
         return self._cast("bfloat16", excluded_layers)
 
     def _cast(self, dtype: Any, excluded: Any = None, only_floats: bool = True) -> Self:

@@ -5,7 +5,7 @@ Tests: tests/paddle_suite/test_layers.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from onnxgrad.errors import Mismatch
 from onnxgrad.internal.arguments import checked_with_words
@@ -93,7 +93,7 @@ class Identity(Layer):
         [1.0, 1.0]
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__()
 
     def forward(self, input: Anything) -> Anything:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,10 @@ from onnxgrad.tensor.search import where
 __all__ = ["GRU", "LSTM", "RNN", "BiRNN", "GRUCell", "LSTMCell", "RNNCellBase", "SimpleRNN", "SimpleRNNCell"]
 
 
+StateShape: TypeAlias = "Sequence[int] | Sequence[Sequence[int]]"
+"""The sizes of a state without the batch, or those of several."""
+
+
 class RNNCellBase(Layer):
     """Base of cells: ``cell(inputs, states)`` gives the outputs of a step and the states after it.
 
@@ -44,13 +48,13 @@ class RNNCellBase(Layer):
         [[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]]
     """
 
-    state_shape: Any = None
+    state_shape: StateShape | None = None
     """The shape of a state without the batch, or a tuple of such shapes."""
 
     def get_initial_states(
         self,
-        batch_ref: Variable | Sequence[Any],
-        shape: Sequence[Any] | None = None,
+        batch_ref: Variable | Sequence[Variable],
+        shape: StateShape | None = None,
         dtype: DTypeLike | None = None,
         init_value: float = 0.0,
         batch_dim_idx: int = 0,
@@ -70,7 +74,7 @@ class RNNCellBase(Layer):
         while isinstance(batch_ref, (list, tuple)):
             batch_ref = batch_ref[0]
         assert isinstance(batch_ref, Variable)
-        shapes = self.state_shape if shape is None else shape
+        shapes: Any = self.state_shape if shape is None else shape
         if isinstance(shapes, (list, tuple)) and shapes and isinstance(shapes[0], (list, tuple)):
             return tuple(self.get_initial_states(batch_ref, one, dtype, init_value, batch_dim_idx) for one in shapes)
         size = batch_ref.shape[batch_dim_idx]
@@ -107,7 +111,7 @@ class _Cell(RNNCellBase):
         self.bias_hh = self.create_parameter([rows], bias_hh_attr, is_bias=True, default_initializer=bound)
 
     @property
-    def state_shape(self) -> Any:
+    def state_shape(self) -> StateShape:  # type: ignore[override]
         """The shape of a state without the batch."""
         return (self.hidden_size,)
 
@@ -218,7 +222,7 @@ class LSTMCell(_Cell):
         self._make(input_size, hidden_size, weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
 
     @property
-    def state_shape(self) -> Any:
+    def state_shape(self) -> StateShape:  # type: ignore[override]
         """The shapes of the two states without the batch."""
         return ((self.hidden_size,), (self.hidden_size,))
 

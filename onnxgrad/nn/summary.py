@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from onnxgrad.autograd.modes import no_grad
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal.text_table import SummaryTable
@@ -15,10 +16,24 @@ from onnxgrad.nn.container import LayerList, Sequential
 from onnxgrad.nn.layer import Layer
 from onnxgrad.tensor.creation import zeros
 
+if TYPE_CHECKING:
+    from onnxgrad.static.input import InputSpec
+
+
 __all__ = ["summary", "tensors_in"]
 
 
-def summary(net: Layer, input_size: Any = None, dtypes: Any = None, input: Any = None) -> dict[str, int]:
+Size: TypeAlias = "Sequence[int | None] | InputSpec"
+InputSizes: TypeAlias = "int | Size | Sequence[Size]"
+Inputs: TypeAlias = "Variable | Sequence[Variable] | Mapping[str, Variable]"
+
+
+def summary(
+    net: Layer,
+    input_size: InputSizes | None = None,
+    dtypes: DTypeLike | Sequence[DTypeLike] | None = None,
+    input: Inputs | None = None,
+) -> dict[str, int]:
     """Print a table of the layers of a network in the order in which they are called; it computes once, in inference.
 
     Args:

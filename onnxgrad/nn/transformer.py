@@ -6,7 +6,7 @@ Tests: tests/nn/test_layers_as_paddle.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, overload
 
 import numpy as np
 
@@ -90,6 +90,15 @@ class MultiHeadAttention(Layer):
     def _heads(self, x: Variable) -> Variable:
         return transpose(reshape(x, [0, 0, self.num_heads, self.head_dim]), [0, 2, 1, 3])
 
+    @overload
+    def gen_cache(self, key: Variable, value: Variable | None = None, type: type[Cache] = Cache) -> Cache: ...
+
+    @overload
+    def gen_cache(self, key: Variable, value: Variable | None, type: type[StaticCache]) -> StaticCache: ...
+
+    @overload
+    def gen_cache(self, key: Variable, value: Variable | None = None, *, type: type[StaticCache]) -> StaticCache: ...
+
     def gen_cache(
         self, key: Variable, value: Variable | None = None, type: type[Cache] | type[StaticCache] = Cache
     ) -> Cache | StaticCache:
@@ -124,8 +133,19 @@ class MultiHeadAttention(Layer):
         key: Variable | None = None,
         value: Variable | None = None,
         attn_mask: Variable | None = None,
-        cache: Cache | StaticCache | None = None,
-    ) -> Any: ...
+        *,
+        cache: Cache | StaticCache,
+    ) -> tuple[Any, ...]: ...
+
+    @overload
+    def forward(
+        self,
+        query: AnyTensor,
+        key: Variable | None,
+        value: Variable | None,
+        attn_mask: Variable | None,
+        cache: Cache | StaticCache,
+    ) -> tuple[Any, ...]: ...
 
     def forward(
         self,
@@ -185,6 +205,11 @@ def _each(attr: Any, count: int) -> list[Any]:
     """Attributes of ``count`` parts: one for all, or a list; a list of one holds for all."""
     listed = list(attr) if isinstance(attr, (list, tuple)) else [attr]
     return listed * count if len(listed) == 1 else listed
+
+
+AnyCache: TypeAlias = MultiHeadAttention.Cache | MultiHeadAttention.StaticCache
+DecoderCache: TypeAlias = tuple[MultiHeadAttention.Cache, MultiHeadAttention.StaticCache]
+"""Keys and values of earlier steps, and those of what the encoder gave."""
 
 
 class _Block(Layer):
@@ -312,15 +337,19 @@ class TransformerEncoderLayer(_Block):
             [batch, length, d_model]; with a cache, a tuple of this and the cache after these steps.
         """
         mask = _added(src_mask, src.dtype)
-        src, more = self._residual(self.norm1, self.dropout1, src, lambda x: self.self_attn(x, x, x, mask, cache))
+        src, more = self._residual(self.norm1, self.dropout1, src, lambda x: self.self_attn(x, x, x, mask, cache=cache))
         src, _ = self._residual(self.norm2, self.dropout2, src, self._feed_forward)
         return src if cache is None else (src, more[-1])
 
     if TYPE_CHECKING:
         __call__ = forward  # type: ignore[assignment]
 
-    def gen_cache(self, src: Variable) -> Any:
-        """Make an empty cache for this layer, for the batch of ``src``: [batch, length, d_model]."""
+    def gen_cache(self, src: Variable) -> MultiHeadAttention.Cache:
+        """Make an empty cache for this layer, for the batch of ``src``: [batch, length, d_model].
+
+        Args:
+            src: floats [batch, length, d_model].
+        """
         return self.self_attn.gen_cache(src)
 
 
@@ -430,6 +459,8 @@ class TransformerDecoderLayer(_Block):
         Returns:
             [batch, length, d_model]; with a cache, a tuple of this and the cache after these steps.
         """
+        own: Any
+        fixed: Any
         own, fixed = (None, None) if cache is None else cache
         tgt_mask, memory_mask = _added(tgt_mask, tgt.dtype), _added(memory_mask, memory.dtype)
         tgt, more = self._residual(self.norm1, self.dropout1, tgt, lambda x: self.self_attn(x, x, x, tgt_mask, own))
@@ -441,8 +472,12 @@ class TransformerDecoderLayer(_Block):
     if TYPE_CHECKING:
         __call__ = forward  # type: ignore[assignment]
 
-    def gen_cache(self, memory: Variable) -> tuple[Any, Any]:
-        """Make an empty cache for self-attention, and project ``memory``: [batch, length of memory, d_model]."""
+    def gen_cache(self, memory: Variable) -> tuple[MultiHeadAttention.Cache, MultiHeadAttention.StaticCache]:
+        """Make an empty cache for self-attention, and project ``memory``: [batch, length of memory, d_model].
+
+        Args:
+            memory: the encoder's result, [batch, length of memory, d_model].
+        """
         return self.self_attn.gen_cache(memory), self.cross_attn.gen_cache(memory, memory, MultiHeadAttention.StaticCache)
 
 
@@ -495,9 +530,13 @@ class TransformerEncoder(_Stack):
     def forward(self, src: AnyTensor, src_mask: Variable | None = None, cache: None = None) -> AnyTensor: ...
 
     @overload
-    def forward(self, src: AnyTensor, src_mask: Variable | None = None, *, cache: Sequence[Any]) -> tuple[AnyTensor, list[Any]]: ...
+    def forward(
+        self, src: AnyTensor, src_mask: Variable | None = None, *, cache: Sequence[MultiHeadAttention.Cache]
+    ) -> tuple[AnyTensor, list[MultiHeadAttention.Cache]]: ...
 
-    def forward(self, src: AnyTensor, src_mask: Variable | None = None, cache: Sequence[Any] | None = None) -> Any:
+    def forward(
+        self, src: AnyTensor, src_mask: Variable | None = None, cache: Sequence[MultiHeadAttention.Cache] | None = None
+    ) -> Any:
         """Apply the layers.
 
         Args:
@@ -513,8 +552,12 @@ class TransformerEncoder(_Stack):
     if TYPE_CHECKING:
         __call__ = forward  # type: ignore[assignment]
 
-    def gen_cache(self, src: Variable) -> list[Any]:
-        """Make an empty cache for each layer, for the batch of ``src``: [batch, length, d_model]."""
+    def gen_cache(self, src: Variable) -> list[MultiHeadAttention.Cache]:
+        """Make an empty cache for each layer, for the batch of ``src``: [batch, length, d_model].
+
+        Args:
+            src: floats [batch, length, d_model].
+        """
         return [layer.gen_cache(src) for layer in self.layers]
 
 
@@ -558,8 +601,8 @@ class TransformerDecoder(_Stack):
         tgt_mask: Variable | None = None,
         memory_mask: Variable | None = None,
         *,
-        cache: Sequence[Any],
-    ) -> tuple[AnyTensor, list[Any]]: ...
+        cache: Sequence[DecoderCache],
+    ) -> tuple[AnyTensor, list[DecoderCache]]: ...
 
     def forward(
         self,
@@ -567,7 +610,7 @@ class TransformerDecoder(_Stack):
         memory: Variable,
         tgt_mask: Variable | None = None,
         memory_mask: Variable | None = None,
-        cache: Sequence[Any] | None = None,
+        cache: Sequence[DecoderCache] | None = None,
     ) -> Any:
         """Apply the layers.
 
@@ -586,7 +629,7 @@ class TransformerDecoder(_Stack):
     if TYPE_CHECKING:
         __call__ = forward  # type: ignore[assignment]
 
-    def gen_cache(self, memory: Variable, do_zip: bool = False) -> list[Any]:
+    def gen_cache(self, memory: Variable, do_zip: bool = False) -> list[DecoderCache] | list[tuple[AnyCache, ...]]:
         """Make a cache for each layer.
 
         Args:

@@ -1048,7 +1048,11 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, layer: AnyLayer) -> AnyLayer:
-        """Return the layer itself: an eager layer lives in one process."""
+        """Return the layer itself: an eager layer lives in one process.
+
+        Args:
+            layer: any layer.
+        """
         return layer
 
 
@@ -1330,8 +1334,8 @@ class SpectralNorm(Layer):
         vectors = (self.weight_u, self.weight_v)
         y, u, v = divided_by_spectral_norm(x, *vectors, self._dim, self._power_iters, self._epsilon)
         if self._power_iters and x.is_eager:
-            self.weight_u.set_value(u.detach())
-            self.weight_v.set_value(v.detach())
+            self.weight_u.set_value(cast(Tensor, u.detach()))
+            self.weight_v.set_value(cast(Tensor, v.detach()))
         return cast(AnyTensor, y)
 
     if TYPE_CHECKING:

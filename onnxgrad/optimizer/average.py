@@ -121,13 +121,20 @@ class ExponentialMovingAverage:
         return _Applied(self, need_restore)
 
     def restore(self, executor: Executor | None = None) -> None:
-        """Put the parameters back."""
+        """Put the parameters back.
+
+        Args:
+            executor: accepted for compatibility.
+        """
         if self._kept is not None:
             set_values((p, self._kept.weights[p]) for p in self._kept.weights)
             self._kept = None
 
     def averaged(self, scope: Scope) -> Scope:
         """A copy of a scope with the averages in place of the parameters; no other memory is copied.
+
+        Args:
+            scope: where the averages are; the program's own unless given.
 
         Raises:
             ArgumentError: if ``update`` was not called.

@@ -47,6 +47,11 @@ class GradientClip:
     """
 
     def __call__(self, params_grads: Pairs) -> Pairs:
+        """Clip gradients; pairs without one stay as they are.
+
+        Args:
+            params_grads: (parameter, gradient) for each.
+        """
         pairs = [(p, g) for p, g in params_grads if g is not None]
         if not pairs:
             return list(params_grads)
@@ -54,9 +59,21 @@ class GradientClip:
         return [(p, clipped.get(p, g)) for p, g in params_grads]
 
     def apply(self, op: Builder, pairs: Pairs) -> Pairs:
+        """Append the clipping of gradients; those of parameters with ``need_clip=False`` stay as they are.
+
+        Args:
+            op: builder of operators.
+            pairs: (parameter, gradient) for each.
+        """
         return [(p, self.clip(op, g) if clips(p) else g) for p, g in pairs]
 
     def clip(self, op: Builder, g: Variable) -> Variable:
+        """Append the clipping of one gradient.
+
+        Args:
+            op: builder of operators.
+            g: the gradient, of any shape.
+        """
         raise NotImplementedError
 
 

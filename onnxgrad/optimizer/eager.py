@@ -45,7 +45,11 @@ class EagerSteps:
             self._updates.run(ready)
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
-        """Fill the gradients of all parameters with zeros, or with ``set_to_zero=False`` forget them."""
+        """Fill the gradients of all parameters with zeros, or with ``set_to_zero=False`` forget them.
+
+        Args:
+            set_to_zero: whether zeros remain, or None.
+        """
         for p in self._eager_parameters():
             p.clear_gradient(set_to_zero)
 

@@ -167,6 +167,9 @@ class LBFGS(Optimizer):
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from what ``state_dict`` gave.
 
+        Args:
+            state_dict: what ``state_dict`` gave.
+
         Raises:
             ArgumentError: if an entry is missing; then nothing is set.
         """

@@ -71,7 +71,11 @@ class LRScheduler:
         return self.last_lr
 
     def step(self, epoch: int | None = None) -> None:
-        """Move to the next step, or to a given one."""
+        """Move to the next step, or to a given one.
+
+        Args:
+            epoch: the number of the step; the next one unless given.
+        """
         attributes = vars(self)
         before = attributes.copy()
         try:
@@ -84,7 +88,11 @@ class LRScheduler:
             print(f"Epoch {self.last_epoch}: {type(self).__name__} set learning rate to {self.last_lr}.")
 
     def moved(self, *arguments: Any) -> list[tuple[LRScheduler, dict[str, Any]]]:
-        """The attributes that ``step`` would leave here and in schedules within, all of which stay as they are."""
+        """The attributes that ``step`` would leave here and in schedules within, all of which stay as they are.
+
+        Args:
+            arguments: those of ``step``.
+        """
         copies: dict[LRScheduler, LRScheduler] = {}
         _copy(self, copies).step(*arguments)
         originals = {id(other): scheduler for scheduler, other in copies.items()}
@@ -104,6 +112,9 @@ class LRScheduler:
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from what ``state_dict`` gave.
 
+        Args:
+            state_dict: what ``state_dict`` gave.
+
         Raises:
             ArgumentError: if an entry is missing.
         """
@@ -113,7 +124,11 @@ class LRScheduler:
     set_dict = set_state_dict
 
     def attributes_of(self, state_dict: dict[str, Any]) -> list[tuple[LRScheduler, dict[str, Any]]]:
-        """What ``set_state_dict`` sets, here and in schedules within, once all of it is there"""
+        """What ``set_state_dict`` sets, here and in schedules within, once all of it is there
+
+        Args:
+            state_dict: what ``state_dict`` gave.
+        """
         for key in self._keys:
             if key not in state_dict:
                 raise ArgumentError(f"the state of {type(self).__name__} lacks {key!r}. Give what its state_dict gave.")
@@ -577,6 +592,10 @@ class ReduceOnPlateau(LRScheduler):
         self, metrics: float | np.generic | np.ndarray[Any, Any] | Tensor, epoch: int | None = None
     ) -> None:
         """Tell the metric of a step, a number or an array of one element.
+
+        Args:
+            metrics: what should fall (or rise, with mode 'max'): a number, or a tensor or array of one element.
+            epoch: the number of the step; the next one unless given.
 
         Raises:
             ArgumentTypeError: if it is something else.

@@ -143,6 +143,9 @@ class Optimizer(EagerSteps):
     def set_lr(self, value: float) -> None:
         """Change the learning rate of the next runs; no session is rebuilt.
 
+        Args:
+            value: the rate.
+
         Raises:
             ArgumentError: if a scheduler decides it.
         """
@@ -154,6 +157,9 @@ class Optimizer(EagerSteps):
 
     def set_lr_scheduler(self, scheduler: LRScheduler) -> None:
         """Let a scheduler decide the learning rate of the next runs.
+
+        Args:
+            scheduler: that gives the rate from now on.
 
         Raises:
             ArgumentTypeError: if it is not one.
@@ -226,13 +232,24 @@ class Optimizer(EagerSteps):
         startup_program: Program | None = None,
         parameters: Sequence[Variable | str] | None = None,
         no_grad_set: Names = None,
-        callbacks: Sequence[Callable[..., Any]] | None = None,
+        callbacks: Sequence[Callable[..., object]] | None = None,
         *,
         checkpoints: Checkpoints = None,
         memory_budget: int | None = None,
         sizes: SizesGiven = None,
     ) -> Pairs:
-        """The pairs of parameter and gradient, without an update."""
+        """The pairs of parameter and gradient, without an update.
+
+        Args:
+            loss: of one element.
+            startup_program: accepted for compatibility.
+            parameters: variables or names; those of the optimizer unless given.
+            no_grad_set: variables or names that gradients do not flow through.
+            callbacks: functions ``(block, context)``, called with each operator that is appended.
+            checkpoints: as for ``append_backward``.
+            memory_budget: bytes, as for ``append_backward``.
+            sizes: of open dimensions, as for ``append_backward``.
+        """
         if not isinstance(loss, Variable):
             raise NotAVariable(f"minimize needs a Variable as loss, not {type(loss).__name__}.")
         if loss.static_shape is None or int(np.prod(loss.static_shape)) != 1:
@@ -243,6 +260,10 @@ class Optimizer(EagerSteps):
 
     def apply_gradients(self, params_grads: Pairs, startup_program: Program | None = None) -> list[Operator]:
         """Append clipping, decay and the update for these pairs; returns the appended operators.
+
+        Args:
+            params_grads: (parameter, gradient) for each.
+            startup_program: that initialises the state; the default one unless given.
 
         Raises:
             ArgumentError: if there are no pairs, or one is of a variable that is no state.
@@ -379,6 +400,9 @@ class Optimizer(EagerSteps):
         """Set the accumulators that ``state_dict`` names, and the schedule.
 
         Accumulators that do not exist yet, as before the first step, begin with these values when they are made.
+
+        Args:
+            state_dict: what ``state_dict`` gave.
 
         Raises:
             ArgumentError: if a value does not have the accumulator's shape, or the schedule's state lacks an entry; then nothing is

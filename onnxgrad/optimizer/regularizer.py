@@ -39,7 +39,13 @@ class WeightDecay:
         self.coeff = as_number(self, "coeff", coeff)
 
     def apply(self, op: Builder, p: Variable, g: Variable) -> Variable:
-        """The gradient ``g`` of ``p`` with the penalty's added."""
+        """The gradient ``g`` of ``p`` with the penalty's added.
+
+        Args:
+            op: builder of operators.
+            p: the parameter.
+            g: its gradient, of its shape.
+        """
         raise NotImplementedError
 
 

@@ -125,19 +125,18 @@ function table(rows, head = null) {
 
 const { history, steps, examples } = data, last = history.at(-1);
 document.querySelector("h1").textContent = `Run ${data.name}`;
-const judge = history.some((row) => "val_loss" in row) ? "val_loss" : "loss";
-const best = history.reduce((a, b) => (a === null || b[judge] < a[judge] ? b : a), null);
+const best = history.find((row) => row.epoch === data.kept);
 document.getElementById("said").textContent = last
-  ? `${history.length} of ${data.epochs} epochs, ${last.step.toLocaleString("en")} steps in ${clock(data.seconds)}; the lowest ${judge} is that of epoch ${best.epoch}.`
+  ? `${history.length} of ${data.epochs} epochs, ${last.step.toLocaleString("en")} steps in ${clock(data.seconds)}; epoch ${best.epoch} is the best and is what export writes.`
   : "no epoch has ended yet.";
 if (last) {
   const shown = Object.keys(last).filter((name) => !["epoch", "step", "learning_rate"].includes(name));
-  parts.append(make("div", { class: "tiles" }, ...shown.map((name) => make("div", { class: "tile" }, make("span", { class: "faint" }, name), make("b", {}, short(last[name])), make("span", { class: "faint" }, `epoch ${best.epoch}: ${short(best[name])}`)))));
+  parts.append(make("div", { class: "tiles" }, ...shown.map((name) => make("div", { class: "tile" }, make("span", { class: "faint" }, name), make("b", {}, short(best[name])), make("span", { class: "faint" }, [data.before && name in data.before ? `before: ${short(data.before[name])}` : "", best === last ? "" : `last epoch: ${short(last[name])}`].filter(Boolean).join(", "))))));
 }
 
 {
   const names = [...new Set(history.flatMap((row) => Object.keys(row)))].filter((name) => !["epoch", "step", "learning_rate"].includes(name) && !name.startsWith("val_"));
-  const judged = [...history, ...data.evaluations].sort((a, b) => a.step - b.step);
+  const judged = [...(data.before ? [data.before] : []), ...history, ...data.evaluations].sort((a, b) => a.step - b.step);
   const charts = names.map((name) => chart(name, [
     { name: "training", points: history.filter((row) => name in row).map((row) => [row.step, row[name]]), colour: COLOURS[0] },
     { name: "validation", points: judged.filter((row) => `val_${name}` in row).map((row) => [row.step, row[`val_${name}`]]), colour: COLOURS[1] },
@@ -175,7 +174,7 @@ function confusion({ classes, counts, right, of }) {
   const body = counts.map((row, r) => make("tr", {}, make("th", {}, String(classes[r])), ...row.map((n, c) => {
     const cell = make("td", {}, n ? n.toLocaleString("en") : "");
     cell.style.background = shade(n ? 0.12 + 0.6 * Math.sqrt(n / most) : 0, r === c ? "var(--c2)" : "var(--c1)");
-    cell.title = `${n} of class ${classes[r]} were taken for ${classes[c]}`;
+    cell.title = `${n} of class ${classes[r]} are predicted as ${classes[c]}`;
     return cell;
   })));
   return make("div", {}, make("p", {}, `${right.toLocaleString("en")} of ${of.toLocaleString("en")} are right (${short(100 * right / Math.max(1, of))} %). Rows are the true classes, columns the predicted ones.`),
@@ -197,7 +196,7 @@ function residuals({ pairs, counts, edges, r2 }) {
 }
 
 function example(entry) {
-  const said = make("div", {}, make("b", {}, entry.predicted), ` for ${entry.target}`, make("div", { class: "faint" }, `loss ${short(entry.loss)}, example ${entry.number}`));
+  const said = make("div", {}, "predicted ", make("b", {}, entry.predicted), `, is ${entry.target}`, make("div", { class: "faint" }, `loss ${short(entry.loss)}, example ${entry.number}`));
   if (entry.picture) return make("div", { class: "example" }, make("img", { src: entry.picture, alt: `example ${entry.number}` }), said);
   return make("div", { class: "example rows" }, said, ...entry.row.map(([name, text]) => make("div", { class: "code" }, `${name}: ${text}`)));
 }
@@ -206,14 +205,14 @@ if (examples?.why) section("Validation examples", make("p", { class: "faint" }, 
 if (examples?.confusion) section("Confusion", confusion(examples.confusion));
 if (examples?.residuals) section("Residuals", residuals(examples.residuals));
 if (examples?.worst) {
-  section("Validation examples", make("p", { class: "faint" }, `of the first ${examples.count.toLocaleString("en")}; predicted for true`),
+  section("Validation examples", make("p", { class: "faint" }, `of the first ${examples.count.toLocaleString("en")}`),
     make("h3", {}, "Worst"), make("div", { class: "examples" }, ...examples.worst.map(example)),
     make("h3", {}, "Best"), make("div", { class: "examples" }, ...examples.best.map(example)));
 }
 
 {
   const size = (entry) => entry.shape.reduce((a, b) => a * b, 1), sum = (list) => list.reduce((a, entry) => a + size(entry), 0).toLocaleString("en");
-  const listed = (list, row, head) => make("details", { open: list.length <= 12 }, make("summary", {}, `${list.length} weights, ${sum(list)} elements`), table(list.slice(0, 500).map(row), head), list.length > 500 ? make("p", { class: "faint" }, `and ${list.length - 500} more`) : null);
+  const listed = (list, row, head) => make("details", { open: list.length <= 12 }, make("summary", {}, `${sum(list)} parameters in ${list.length} tensors`), table(list.slice(0, 500).map(row), head), list.length > 500 ? make("p", { class: "faint" }, `and ${list.length - 500} more`) : null);
   section("What trains", make("h3", {}, "Trained"), listed(data.trained, (p) => [p.name, p.shape.join(" × ")], ["weight", "shape"]),
     make("h3", {}, "Frozen"), data.frozen.length ? listed(data.frozen, (p) => [p.name, p.shape.join(" × "), p.why], ["weight", "shape", "why"]) : make("p", { class: "faint" }, "nothing"),
     ...(data.remarks.length ? [make("h3", {}, "Found out"), make("ul", {}, ...data.remarks.map((text) => make("li", {}, text)))] : []));

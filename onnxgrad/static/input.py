@@ -6,7 +6,7 @@ Tests: tests/static/test_static.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -48,8 +48,8 @@ def create_parameter(
         Parameter(table: float32[2, 3])
     """
     with state.guard(static_mode=True):
-        created: Parameter = parameter.create_parameter(shape, dtype, name, attr, is_bias, default_initializer)
-    return created
+        created: Any = parameter.create_parameter(shape, dtype, name, attr, is_bias, default_initializer)
+    return cast(Parameter, created)
 
 
 @checked
@@ -127,16 +127,30 @@ class InputSpec:
 
     @classmethod
     def from_tensor(cls, tensor: Variable, name: str | None = None) -> InputSpec:
-        """The description of a Variable or Tensor."""
+        """The description of a Variable or Tensor.
+
+        Args:
+            tensor: of any shape.
+            name: of the input.
+        """
         return cls(list(tensor.shape), tensor.dtype, name if name is not None else tensor.name)
 
     @classmethod
     def from_numpy(cls, ndarray: np.ndarray[Any, Any], name: str | None = None) -> InputSpec:
-        """The description of an array."""
+        """The description of an array.
+
+        Args:
+            ndarray: of any shape.
+            name: of the input.
+        """
         return cls(list(ndarray.shape), ndarray.dtype, name)
 
     def batch(self, batch_size: int) -> InputSpec:
-        """Put an axis of this size in front; returns itself."""
+        """Put an axis of this size in front; returns itself.
+
+        Args:
+            batch_size: the size of the new first axis.
+        """
         if not isinstance(batch_size, int):
             raise ArgumentTypeError(f"InputSpec.batch takes an int, not {type(batch_size).__name__}.")
         self.shape = (batch_size, *self.shape)

@@ -39,7 +39,7 @@ __all__ = [
 
 
 @checked
-def save(program: Program, model_path: str, protocol: int = 4, **configs: Any) -> None:
+def save(program: Program, model_path: str, protocol: int = 4, **configs: object) -> None:
     """Write ``<model_path>.pdparams``, ``.pdopt`` (accumulators, learning rates, statistics) and ``.pdmodel`` (the program).
 
     Args:
@@ -52,9 +52,9 @@ def save(program: Program, model_path: str, protocol: int = 4, **configs: Any) -
         NotInitialized: if a parameter has no value yet.
     """
     _check_prefix("save", model_path)
-    protocol = configs.get("pickle_protocol", protocol)
-    if not isinstance(protocol, int) or not 2 <= protocol <= 4:
-        raise ArgumentError(f"save: the protocol is 2, 3 or 4, not {protocol!r}.")
+    chosen = configs.get("pickle_protocol", protocol)
+    if not isinstance(chosen, int) or not 2 <= chosen <= 4:
+        raise ArgumentError(f"save: the protocol is 2, 3 or 4, not {chosen!r}.")
     parameters = {p.name: p for p in program.all_parameters()}
     others = {v.name: v for v in _persistable(program) if not isinstance(v, Parameter)}
     scope = program.active_scope()
@@ -104,7 +104,12 @@ def load(program: Program, model_path: str, executor: Executor | None = None, va
 
 @checked
 def load_program_state(model_path: str, var_list: Sequence[Variable] | None = None) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of the files that ``save`` wrote, by name."""
+    """The arrays of the files that ``save`` wrote, by name.
+
+    Args:
+        model_path: what ``save`` was given, or one of its files.
+        var_list: the variables that are wanted; all unless given.
+    """
     prefix = model_path.removesuffix(".pdparams").removesuffix(".pdopt").removesuffix(".pdmodel")
     values = _read_arrays(Path(prefix + ".pdparams"))
     if Path(prefix + ".pdopt").is_file():
@@ -117,6 +122,10 @@ def load_program_state(model_path: str, var_list: Sequence[Variable] | None = No
 
 def set_program_state(program: Program, state_dict: dict[str, np.ndarray[Any, Any]]) -> None:
     """Set the variables that a dictionary names; names the program does not have are ignored.
+
+    Args:
+        program: whose variables are set.
+        state_dict: arrays by name.
 
     Raises:
         ArgumentError: if an array does not have its variable's shape, or holds no numbers; nothing is changed then.
@@ -171,6 +180,11 @@ def normalize_program(
     program: Program, feed_vars: Variable | Sequence[Variable], fetch_vars: Variable | Sequence[Variable]
 ) -> Program:
     """A copy that computes ``fetch_vars`` from ``feed_vars`` and holds nothing else, in inference mode.
+
+    Args:
+        program: what is copied.
+        feed_vars: what the program takes, one variable or several.
+        fetch_vars: what it gives, one variable or several.
 
     Raises:
         ArgumentTypeError: if something is not a Variable.
@@ -240,6 +254,12 @@ def load_inference_model(
 ) -> tuple[Program, list[str], list[Variable]]:
     """Load what ``save_inference_model`` wrote, or any ``<path_prefix>.onnx``.
 
+    Args:
+        path_prefix: the file, with or without ``.onnx``.
+        executor: accepted for compatibility.
+        model_filename: accepted for compatibility.
+        params_filename: accepted for compatibility.
+
     Returns:
         (program, names of its inputs, its output variables).
 
@@ -269,7 +289,14 @@ def serialize_program(
     program: Program | None = None,
     legacy_format: bool = False,
 ) -> bytes:
-    """The part of a program that computes ``fetch_vars`` from ``feed_vars``, as bytes without weights."""
+    """The part of a program that computes ``fetch_vars`` from ``feed_vars``, as bytes without weights.
+
+    Args:
+        feed_vars: what the program takes, one variable or several.
+        fetch_vars: what it gives, one variable or several.
+        program: theirs unless given.
+        legacy_format: accepted for compatibility.
+    """
     fetches = _variables("fetch_vars", fetch_vars)
     program = program or (fetches[0].block.program if fetches else default_main_program())
     return write_program(normalize_program(program, feed_vars, fetch_vars))
@@ -277,6 +304,9 @@ def serialize_program(
 
 def deserialize_program(data: bytes) -> Program:
     """The program of ``serialize_program``.
+
+    Args:
+        data: the bytes.
 
     Raises:
         ModelError: if the bytes are not a program.
@@ -292,7 +322,15 @@ def serialize_persistables(
     program: Program | None = None,
     legacy_format: bool = False,
 ) -> bytes:
-    """The weights that ``fetch_vars`` need, as bytes."""
+    """The weights that ``fetch_vars`` need, as bytes.
+
+    Args:
+        feed_vars: what the program takes, one variable or several.
+        fetch_vars: what it gives, one variable or several.
+        executor: accepted for compatibility.
+        program: theirs unless given.
+        legacy_format: accepted for compatibility.
+    """
     fetches = _variables("fetch_vars", fetch_vars)
     program = program or (fetches[0].block.program if fetches else default_main_program())
     pruned = normalize_program(program, feed_vars, fetch_vars)
@@ -301,6 +339,11 @@ def serialize_persistables(
 
 def deserialize_persistables(program: Program, data: bytes, executor: Executor | None = None) -> None:
     """Set the weights of a program from the bytes of ``serialize_persistables``.
+
+    Args:
+        program: whose weights are set.
+        data: the bytes.
+        executor: accepted for compatibility.
 
     Raises:
         ModelError: if the bytes hold anything but arrays.
@@ -313,6 +356,10 @@ def deserialize_persistables(program: Program, data: bytes, executor: Executor |
 def save_to_file(path: str, content: bytes) -> None:
     """Write bytes to a file.
 
+    Args:
+        path: of the file.
+        content: the bytes.
+
     Raises:
         ArgumentTypeError: if the content is not bytes.
     """
@@ -323,5 +370,9 @@ def save_to_file(path: str, content: bytes) -> None:
 
 @checked
 def load_from_file(path: str) -> bytes:
-    """The bytes of a file."""
+    """The bytes of a file.
+
+    Args:
+        path: of the file.
+    """
     return read_whole(Path(path))

@@ -24,6 +24,9 @@ def global_scope() -> Scope:
 def scope_guard(scope: Scope) -> Iterator[None]:
     """Use another scope inside a ``with`` block.
 
+    Args:
+        scope: that is the global one within the block.
+
     Raises:
         ArgumentTypeError: if it is not a Scope.
     """

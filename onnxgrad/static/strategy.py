@@ -117,13 +117,21 @@ class CompiledProgram:
 
 @checked
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
-    """Return ``device_count`` times ``CPUPlace()``; by default the environment's ``CPU_NUM`` times, or once."""
+    """Return ``device_count`` times ``CPUPlace()``; by default the environment's ``CPU_NUM`` times, or once.
+
+    Args:
+        device_count: how many; that of the environment, or 1, unless given.
+    """
     return [CPUPlace() for _ in range(device_count or int(os.environ.get("CPU_NUM", "1")))]
 
 
 @checked
 def cuda_places(device_ids: int | Sequence[int] | None = None) -> list[CUDAPlace]:
-    """``CUDAPlace`` of these devices; of the first unless given."""
+    """``CUDAPlace`` of these devices; of the first unless given.
+
+    Args:
+        device_ids: their numbers; 0 unless given.
+    """
     ids = [0] if device_ids is None else [device_ids] if isinstance(device_ids, int) else list(device_ids)
     return [CUDAPlace(number) for number in ids]
 
@@ -132,6 +140,9 @@ def cuda_places(device_ids: int | Sequence[int] | None = None) -> list[CUDAPlace
 @contextmanager
 def name_scope(prefix: str | None = None) -> Iterator[None]:
     """Group operators under a label inside a ``with`` block. As in Paddle, names of variables do not change.
+
+    Args:
+        prefix: a str, which changes nothing.
 
     Raises:
         ArgumentTypeError: if the prefix is not a str.
@@ -145,6 +156,9 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
 @contextmanager
 def device_guard(device: str | None = None) -> Iterator[None]:
     """Accepted inside a ``with`` block; the Executor's place decides where operators run.
+
+    Args:
+        device: a word, which changes nothing.
 
     Raises:
         ArgumentError: if it is not 'cpu', 'gpu', 'gpu:0', ... or 'gpu:all'.

@@ -22,6 +22,8 @@ from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variable
 
 __all__ = [
     "Axes",
+    "Integers",
+    "Number",
     "Shape",
     "as_dtype",
     "axes_of",
@@ -47,6 +49,11 @@ __all__ = [
 
 Axes = int | Sequence[int] | None
 Shape = Sequence[int | Variable] | Variable
+Number = float | np.generic | Variable
+"""A number of Python or numpy, or a tensor of one element."""
+
+Integers = int | Sequence[int | Variable] | Variable
+"""One integer or several, known when a program is built or, as integer tensors, when it runs."""
 
 
 def unary(layer_name: str, op_type: str, x: Variable, name: str | None = None, **attrs: Any) -> Variable:

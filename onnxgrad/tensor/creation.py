@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, moved_order
-from onnxgrad.tensor.common import Shape, float_dtype, index_dtype, normal_axis, scalar, shape_of, shape_operand, sizes_of
+from onnxgrad.tensor.common import Number, Shape, float_dtype, index_dtype, normal_axis, scalar, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
 
 
 @checked
-def full(shape: Shape, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
+def full(shape: Shape, fill_value: Number, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """A tensor of one value.
 
     Args:
@@ -42,20 +43,35 @@ def full(shape: Shape, fill_value: Any, dtype: Any = None, name: str | None = No
 
 
 @checked
-def zeros(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
-    """A tensor of zeros, of the default floating-point type unless a dtype is given."""
+def zeros(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """A tensor of zeros, of the default floating-point type unless a dtype is given.
+
+    Args:
+        shape: as for ``full``.
+        dtype: element type; the default floating-point type unless given.
+    """
     return _filled("fill_constant", shape, 0, dtype, name)
 
 
 @checked
-def ones(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
-    """A tensor of ones, of the default floating-point type unless a dtype is given."""
+def ones(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """A tensor of ones, of the default floating-point type unless a dtype is given.
+
+    Args:
+        shape: as for ``full``.
+        dtype: element type; the default floating-point type unless given.
+    """
     return _filled("fill_constant", shape, 1, dtype, name)
 
 
 @checked
-def empty(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
-    """A tensor whose values do not matter: zeros."""
+def empty(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """A tensor whose values do not matter: zeros.
+
+    Args:
+        shape: as for ``full``.
+        dtype: element type; the default floating-point type unless given.
+    """
     return _filled("empty", shape, 0, dtype, name)
 
 
@@ -67,29 +83,54 @@ def _filled(layer_name: str, shape: Any, value: Any, dtype: Any, name: str | Non
     return layer.result("Expand", scalar(layer.op, value, element), shape_operand(layer.op, shape))
 
 
-def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """A tensor of one value, of the shape of ``x``, and of its dtype unless one is given."""
+@checked
+def full_like(x: Variable, fill_value: Number, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """A tensor of one value, of the shape of ``x``, and of its dtype unless one is given.
+
+    Args:
+        x: variable of any shape.
+        fill_value: a number, or a variable of one element.
+        dtype: element type; that of ``x`` unless given.
+    """
     layer = LayerHelper("full_like", x, *variables_in(fill_value), name=name)
     element: DType = x.dtype if dtype is None else dtype_of(dtype)
     return layer.result("Expand", scalar(layer.op, fill_value, element), shape_of(layer.op, x))
 
 
-def zeros_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
-    """Zeros of the shape of ``x``."""
+def zeros_like(x: Variable, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """Zeros of the shape of ``x``.
+
+    Args:
+        x: variable of any shape.
+        dtype: element type; that of ``x`` unless given.
+    """
     return full_like(x, 0, dtype, name)
 
 
-def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
-    """Ones of the shape of ``x``."""
+def ones_like(x: Variable, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """Ones of the shape of ``x``.
+
+    Args:
+        x: variable of any shape.
+        dtype: element type; that of ``x`` unless given.
+    """
     return full_like(x, 1, dtype, name)
 
 
-def empty_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
-    """A tensor of the shape of ``x`` whose values do not matter: zeros."""
+def empty_like(x: Variable, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """A tensor of the shape of ``x`` whose values do not matter: zeros.
+
+    Args:
+        x: variable of any shape.
+        dtype: element type; that of ``x`` unless given.
+    """
     return full_like(x, 0, dtype, name)
 
 
-def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None) -> Variable:
+@checked
+def arange(
+    start: Number = 0, end: Number | None = None, step: Number = 1, dtype: DTypeLike | None = None, name: str | None = None
+) -> Variable:
     """Numbers from ``start`` up to, and without, ``end``.
 
     Args:
@@ -114,20 +155,29 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, na
     return layer.result("Range", *(scalar(layer.op, item, element) for item in bounds))
 
 
-def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | None = None) -> Variable:
+@checked
+def linspace(
+    start: Number, stop: Number, num: int | np.integer[Any] | Variable, dtype: DTypeLike | None = None, name: str | None = None
+) -> Variable:
     """``num`` numbers at equal distances from ``start`` to ``stop``, both included.
+
+    Args:
+        start: a number, or a variable of one element.
+        stop: likewise.
+        num: how many, an int or an integer variable of one element.
+        dtype: a floating-point type (the default one unless given), int32 or int64.
 
     Example:
         >>> paddle.linspace(0, 1, 5).shape
         [5]
     """
-    operands = [start, stop, num]
+    operands: list[Any] = [start, stop, num]
     if any(isinstance(item, (list, tuple)) for item in operands) or isinstance(num, float):
         raise ArgumentTypeError(f"linspace: start and stop are numbers and num an int, not {start!r}, {stop!r} and {num!r}.")
     layer, op = open_layer("linspace", *variables_in(*operands), name=name)
     element = float_dtype(dtype, "linspace", or_integers=True)
     if not variables_in(*operands):
-        return layer.result("Identity", op.constant(np.linspace(start, stop, num), element))
+        return layer.result("Identity", op.constant(np.linspace(*operands), element))
     first, last = (scalar(op, item, dtype_of("float32")) for item in (start, stop))
     steps = scalar(op, num, dtype_of("int64"))
     numbers = op.Cast(op.Range(np.array(0), steps, np.array(1)), to=1)
@@ -137,8 +187,23 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any = None, name: str | Non
 
 
 @checked
-def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = None, name: str | None = None) -> Variable:
-    """``base`` to the powers of ``linspace(start, stop, num)``."""
+def logspace(
+    start: Number,
+    stop: Number,
+    num: int | np.integer[Any] | Variable,
+    base: float = 10.0,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+) -> Variable:
+    """``base`` to the powers of ``linspace(start, stop, num)``.
+
+    Args:
+        start: the first exponent, a number or a variable of one element.
+        stop: the last exponent.
+        num: how many, an int or an integer variable of one element.
+        base: the base.
+        dtype: a floating-point type (the default one unless given), int32 or int64.
+    """
     exponents = linspace(start, stop, num)
     layer, op = open_layer("logspace", exponents, name=name)
     powers = op.Pow(scalar(op, base, dtype_of("float32")), op.Cast(exponents, to=1))
@@ -146,8 +211,13 @@ def logspace(start: Any, stop: Any, num: Any, base: float = 10.0, dtype: Any = N
 
 
 @checked
-def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+def eye(num_rows: int, num_columns: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Ones on the diagonal of a matrix, zeros elsewhere.
+
+    Args:
+        num_rows: how many rows.
+        num_columns: how many columns; as many as rows unless given.
+        dtype: element type; the default floating-point type unless given.
 
     Example:
         >>> paddle.eye(2, 3).shape
@@ -161,8 +231,13 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None, name: 
     return layer.result("EyeLike", square, dtype=element.number)
 
 
-def assign(x: Any, output: Variable | None = None) -> Variable:
+@checked
+def assign(x: Variable | ArrayLike, output: Variable | None = None) -> Variable:
     """A copy of a variable, or the values of a list or an array as a variable.
+
+    Args:
+        x: a variable, a list or an array; floats of Python become float32.
+        output: must be None.
 
     Raises:
         NotOffered: if ``output`` is given: programs here never overwrite a variable.
@@ -183,19 +258,27 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
 
 
 def clone(x: Variable, name: str | None = None) -> Variable:
-    """A copy, through which gradients flow."""
+    """A copy, through which gradients flow.
+
+    Args:
+        x: variable of any shape.
+    """
     return LayerHelper("clone", x, name=name).result("Identity", x)
 
 
-def meshgrid(*args: Any, name: str | None = None) -> list[Variable]:
+def meshgrid(*args: Variable | Sequence[Variable], name: str | None = None) -> list[Variable]:
     """Each vector spread over a grid with one axis per vector.
+
+    Args:
+        args: vectors or scalars, one by one or in one list.
 
     Example:
         >>> a, b = paddle.meshgrid(static.data("x", [2]), static.data("y", [3]))
         >>> a.shape, b.shape
         ((2, 3), (2, 3))
     """
-    vectors: list[Variable] = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else list(args)
+    chosen: Any = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+    vectors: list[Variable] = list(chosen)
     layer = LayerHelper("meshgrid", *vectors, name=name)
     op, rank = layer.op, len(vectors)
     if all(v.static_shape is not None for v in vectors):
@@ -210,7 +293,11 @@ def meshgrid(*args: Any, name: str | None = None) -> list[Variable]:
 
 @checked
 def cartesian_prod(x: Sequence[Variable], name: str | None = None) -> Variable:
-    """All tuples of one element of each vector, as rows; a single vector stays as it is."""
+    """All tuples of one element of each vector, as rows; a single vector stays as it is.
+
+    Args:
+        x: vectors.
+    """
     layer = LayerHelper("cartesian_prod", *x, name=name)
     if len(x) == 1:
         return layer.result("Identity", x[0])
@@ -221,6 +308,11 @@ def cartesian_prod(x: Sequence[Variable], name: str | None = None) -> Variable:
 @checked
 def combinations(x: Variable, r: int = 2, with_replacement: bool = False, name: str | None = None) -> Variable:
     """All choices of ``r`` elements of a vector of known size, as rows.
+
+    Args:
+        x: a vector of known size.
+        r: how many elements a choice has, from 0.
+        with_replacement: whether an element may be chosen again.
 
     Example:
         >>> paddle.combinations(static.data("x", [4])).shape
@@ -241,6 +333,11 @@ def combinations(x: Variable, r: int = 2, with_replacement: bool = False, name: 
 def vander(x: Variable, n: int | None = None, increasing: bool = False, name: str | None = None) -> Variable:
     """Powers of a vector as columns, from the highest to 0, or upwards with ``increasing``.
 
+    Args:
+        x: a vector.
+        n: how many columns; the length of the vector unless given.
+        increasing: whether powers begin with 0.
+
     Example:
         >>> paddle.vander(static.data("x", [None]), 3).shape
         (-1, 3)
@@ -260,6 +357,10 @@ def vander(x: Variable, n: int | None = None, increasing: bool = False, name: st
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The lower triangle of the last two axes, up to the ``diagonal``-th diagonal; zeros above.
 
+    Args:
+        x: of shape [..., rows, columns].
+        diagonal: the last diagonal that is kept: 0 is the main one, negative ones lie below it.
+
     Example:
         >>> paddle.tril(static.data("x", [None, 4, 4])).shape
         (-1, 4, 4)
@@ -269,7 +370,12 @@ def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
 
 @checked
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
-    """The upper triangle of the last two axes, from the ``diagonal``-th diagonal on; zeros below."""
+    """The upper triangle of the last two axes, from the ``diagonal``-th diagonal on; zeros below.
+
+    Args:
+        x: of shape [..., rows, columns].
+        diagonal: the first diagonal that is kept: 0 is the main one, negative ones lie below it.
+    """
     return _cut("triu", x, diagonal, 1, name)
 
 
@@ -283,14 +389,28 @@ def _cut(layer_name: str, x: Variable, diagonal: Any, upper: int, name: str | No
 
 
 @checked
-def tril_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
-    """Row and column numbers of a lower triangle, as two rows."""
+def tril_indices(row: int, col: int | None = None, offset: int = 0, dtype: DTypeLike = "int64") -> Variable:
+    """Row and column numbers of a lower triangle, as two rows.
+
+    Args:
+        row: how many rows.
+        col: how many columns; as many as rows unless given.
+        offset: the last diagonal of the triangle; 0 is the main one.
+        dtype: int32 or int64.
+    """
     return _triangle("tril_indices", np.tril_indices, row, row if col is None else col, offset, dtype)
 
 
 @checked
-def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: Any = "int64") -> Variable:
-    """Row and column numbers of an upper triangle, as two rows."""
+def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: DTypeLike = "int64") -> Variable:
+    """Row and column numbers of an upper triangle, as two rows.
+
+    Args:
+        row: how many rows.
+        col: how many columns; as many as rows unless given.
+        offset: the first diagonal of the triangle; 0 is the main one.
+        dtype: int32 or int64.
+    """
     return _triangle("triu_indices", np.triu_indices, row, row if col is None else col, offset, dtype)
 
 
@@ -306,6 +426,12 @@ def _triangle(layer_name: str, indices: Any, row: Any, col: Any, offset: Any, dt
 @checked
 def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
     """The elements on a diagonal of two axes, as the last axis.
+
+    Args:
+        x: of two axes or more.
+        offset: the number of the diagonal: above the main one if positive, below it if negative.
+        axis1: the first of the two axes.
+        axis2: the second of the two axes.
 
     Example:
         >>> paddle.diagonal(static.data("x", [2, 3, 4]), offset=1).shape
@@ -335,6 +461,13 @@ def diagonal_scatter(
 ) -> Variable:
     """``x`` with a diagonal of two axes replaced by ``y``, whose last axis runs along it.
 
+    Args:
+        x: of two axes or more.
+        y: of the shape of that diagonal.
+        offset: the number of the diagonal: above the main one if positive, below it if negative.
+        axis1: the first of the two axes.
+        axis2: the second of the two axes.
+
     Raises:
         ArgumentError: if the sizes of the two axes are not known.
 
@@ -363,7 +496,14 @@ def diagonal_scatter(
 
 @checked
 def trace(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
-    """Sum of the elements on a diagonal of two axes."""
+    """Sum of the elements on a diagonal of two axes.
+
+    Args:
+        x: of two axes or more.
+        offset: the number of the diagonal: above the main one if positive, below it if negative.
+        axis1: the first of the two axes.
+        axis2: the second of the two axes.
+    """
     layer = LayerHelper("trace", x, name=name)
     return layer.result("ReduceSum", diagonal(x, offset, axis1, axis2), [-1], keepdims=0)
 
@@ -397,7 +537,12 @@ def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | Non
 
 @checked
 def diagflat(x: Variable, offset: int = 0, name: str | None = None) -> Variable:
-    """A matrix with the flattened ``x`` on a diagonal."""
+    """A matrix with the flattened ``x`` on a diagonal.
+
+    Args:
+        x: variable of any shape.
+        offset: the number of the diagonal: above the main one if positive, below it if negative.
+    """
     layer = LayerHelper("diagflat", x, name=name)
     return diag(layer.op.Reshape(x, np.array([-1])), offset, name=name)
 
@@ -405,6 +550,12 @@ def diagflat(x: Variable, offset: int = 0, name: str | None = None) -> Variable:
 @checked
 def diag_embed(input: Variable, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Variable:
     """Matrices in the axes ``dim1`` and ``dim2``, with the last axis of ``input`` on a diagonal.
+
+    Args:
+        input: of shape [..., n].
+        offset: the number of the diagonal: above the main one if positive, below it if negative.
+        dim1: the axis of the rows in the result.
+        dim2: the axis of the columns.
 
     Example:
         >>> paddle.diag_embed(static.data("x", [None, 3])).shape
@@ -438,6 +589,9 @@ def _on_diagonal(layer: LayerHelper, x: Variable, offset: int, padding: float) -
 @checked
 def block_diag(inputs: Sequence[Variable], name: str | None = None) -> Variable:
     """Matrices of known sizes along the diagonal of a large one.
+
+    Args:
+        inputs: matrices; a vector is a row, a scalar a matrix of one element.
 
     Example:
         >>> paddle.block_diag([static.data("a", [2, 3]), static.data("b", [1, 2])]).shape

@@ -65,7 +65,12 @@ minimum = of_two(
 
 @checked
 def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """The largest integer not above ``x / y``."""
+    """The largest integer not above ``x / y``.
+
+    Args:
+        x: variable of any shape, or a number.
+        y: of a shape that broadcasts with ``x``, or a number.
+    """
     layer, op = open_layer_for("elementwise_floordiv", x, y, name=name)
     a, b = promote_operands(op, x, y)
     if a.dtype.is_float:
@@ -75,7 +80,12 @@ def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> V
 
 @checked
 def remainder(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """``x - y * floor(x / y)``: the remainder has the sign of ``y``."""
+    """``x - y * floor(x / y)``: the remainder has the sign of ``y``.
+
+    Args:
+        x: variable of any shape, or a number.
+        y: of a shape that broadcasts with ``x``, or a number.
+    """
     layer, op = open_layer_for("elementwise_mod", x, y, name=name)
     a, b = promote_operands(op, x, y)
     if a.dtype.is_float:
@@ -104,7 +114,12 @@ fmin = of_two(
 
 @checked
 def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """0 where ``x`` is negative, 1 where it is positive, ``y`` where it is 0."""
+    """0 where ``x`` is negative, 1 where it is positive, ``y`` where it is 0.
+
+    Args:
+        x: variable of any shape.
+        y: of a shape that broadcasts with ``x``.
+    """
     require_variables("heaviside", x, y)
     if cast(Variable, y).dtype != x.dtype:
         raise ArgumentError(f"heaviside takes one element type, not {x!r} and {y!r}. Cast one.")
@@ -158,21 +173,37 @@ logaddexp = of_two(
 
 @checked
 def lerp(x: Variable, y: Variable, weight: float | Variable, name: str | None = None) -> Variable:
-    """``x + weight * (y - x)``."""
+    """``x + weight * (y - x)``.
+
+    Args:
+        x: variable of any shape.
+        y: of a shape that broadcasts with ``x``.
+        weight: a number, or a variable of a shape that broadcasts.
+    """
     layer, op = open_layer_for("lerp", x, y, weight, name=name)
     a, b, w = promote_operands(op, x, y, weight)
     return layer.result("Add", a, op.Mul(w, op.Sub(b, a)))
 
 
 def gcd(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Greatest common divisor of integers, by Euclid's steps, unrolled as often as 64 bits can need."""
+    """Greatest common divisor of integers, by Euclid's steps, unrolled as often as 64 bits can need.
+
+    Args:
+        x: integers of any shape.
+        y: integers of a shape that broadcasts with ``x``.
+    """
     layer = LayerHelper("gcd", x, y, name=name)
     a, b = _wide_integers(layer, "gcd", x, y)
     return layer.result("Cast", _gcd(layer.op, a, b), to=promote(x.dtype, y.dtype).number)
 
 
 def lcm(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """Least common multiple of integers."""
+    """Least common multiple of integers.
+
+    Args:
+        x: integers of any shape.
+        y: integers of a shape that broadcasts with ``x``.
+    """
     layer, op = open_layer("lcm", x, y, name=name)
     a, b = _wide_integers(layer, "lcm", x, y)
     divisor = op.Max(_gcd(op, a, b), 1)
@@ -203,7 +234,11 @@ def _gcd(op: Builder, a: Variable, b: Variable) -> Variable:
 
 @checked
 def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Variable:
-    """Sum of several tensors of one shape."""
+    """Sum of several tensors of one shape.
+
+    Args:
+        inputs: variables of one shape and element type, or one such.
+    """
     items = [inputs] if is_variable(inputs) else list(inputs)
     layer = LayerHelper("sum", *items, name=name)
     if items[0].is_float:
@@ -214,6 +249,10 @@ def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Var
 @checked
 def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = None) -> Variable:
     """Row i of the result is row i of ``inputs[index[i]]``.
+
+    Args:
+        inputs: variables of one shape [rows, ...].
+        index: integers [rows] or [rows, 1], numbers of ``inputs``.
 
     Example:
         >>> a, b = static.data("a", [4, 2]), static.data("b", [4, 2])

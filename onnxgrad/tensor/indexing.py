@@ -7,7 +7,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +16,18 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.common import as_dtype, extreme_of, known_value, normal_axis, open_layer_for, scalar, shape_of, shape_operand
+from onnxgrad.tensor.common import (
+    Number,
+    Shape,
+    as_dtype,
+    extreme_of,
+    known_value,
+    normal_axis,
+    open_layer_for,
+    scalar,
+    shape_of,
+    shape_operand,
+)
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 from onnxgrad.tensor.rows import summed_at, written_at
 
@@ -29,8 +40,14 @@ __all__ = [
 _END = np.iinfo(np.int64).max
 
 
-def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = None) -> Variable:
+@checked
+def gather(x: Variable, index: Variable, axis: int | Variable | None = None, name: str | None = None) -> Variable:
     """Slices of ``x`` along ``axis`` (default 0), in the order of a vector of indices.
+
+    Args:
+        x: variable of any shape.
+        index: integers [n] or [n, 1], or one integer.
+        axis: an int, or a variable whose value is known; 0 unless given.
 
     Example:
         >>> paddle.gather(static.data("x", [4, 3]), static.data("i", [2], "int64")).shape
@@ -57,7 +74,13 @@ def _position(op: Builder, index: Variable) -> Variable:
 
 @checked
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
-    """Slices of ``x`` along ``axis``, in the order of a vector of indices."""
+    """Slices of ``x`` along ``axis``, in the order of a vector of indices.
+
+    Args:
+        x: variable of any shape.
+        index: a vector of integers.
+        axis: the axis.
+    """
     layer = LayerHelper("index_select", x, index, name=name)
     if index.ndim > 1:
         raise ArgumentError(f"index_select: the index has {index.ndim} axes; it is a vector. Use gather_nd or take for others.")
@@ -66,6 +89,10 @@ def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None =
 
 def gather_nd(x: Variable, index: Variable, name: str | None = None) -> Variable:
     """Elements or slices of ``x`` at the positions in the last axis of ``index``.
+
+    Args:
+        x: variable of any shape.
+        index: integers [..., k]: each row names a place in the first k axes of ``x``.
 
     Example:
         >>> paddle.gather_nd(static.data("x", [4, 3, 2]), static.data("i", [5, 2], "int64")).shape
@@ -76,7 +103,12 @@ def gather_nd(x: Variable, index: Variable, name: str | None = None) -> Variable
 
 
 def index_sample(x: Variable, index: Variable) -> Variable:
-    """For each row of ``x``, its elements at the columns in the same row of ``index``."""
+    """For each row of ``x``, its elements at the columns in the same row of ``index``.
+
+    Args:
+        x: of shape [rows, columns].
+        index: integers [rows, chosen].
+    """
     layer = LayerHelper("index_sample", x, index)
     return layer.result("GatherElements", x, _position(layer.op, index), axis=1)
 
@@ -84,6 +116,12 @@ def index_sample(x: Variable, index: Variable) -> Variable:
 @checked
 def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool = True) -> Variable:
     """Elements of ``arr`` selected along ``axis``; the other axes broadcast.
+
+    Args:
+        arr: variable of any shape.
+        indices: integers with as many axes as ``arr``.
+        axis: the axis.
+        broadcast: whether the other axes broadcast.
 
     Example:
         >>> paddle.take_along_axis(static.data("x", [2, 4]), static.data("i", [2, 3], "int64"), 1).shape
@@ -125,7 +163,7 @@ def put_along_axis(
     indices: Variable,
     values: Variable | float,
     axis: int,
-    reduce: str = "assign",
+    reduce: Literal["assign", "add", "mul", "multiply", "mean", "amax", "amin"] = "assign",
     include_self: bool = True,
     broadcast: bool = True,
 ) -> Variable:
@@ -184,6 +222,12 @@ def _neutral(reduce: str, dtype: DType) -> Any:
 def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None) -> Variable:
     """``x`` with rows replaced by those of ``updates``: by the last one where an index repeats, without ``overwrite`` by their sum.
 
+    Args:
+        x: of shape [rows, ...].
+        index: integers [n].
+        updates: of shape [n, ...].
+        overwrite: False to set the rows to zero first and add all updates up.
+
     Example:
         >>> x, i = static.data("x", [4, 2]), static.data("i", [3], "int64")
         >>> paddle.scatter(x, i, static.data("u", [3, 2])).shape
@@ -203,13 +247,25 @@ def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = T
 
 
 def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
-    """``x`` with updates added at the positions in the last axis of ``index``; repeated positions add up."""
+    """``x`` with updates added at the positions in the last axis of ``index``; repeated positions add up.
+
+    Args:
+        x: variable of any shape.
+        index: integers [..., k]: each row names a place in the first k axes of ``x``.
+        updates: one element or slice for each row of ``index``.
+    """
     layer, op = open_layer("scatter_nd_add", x, index, updates, name=name)
     return layer.result("Add", x, summed_at(op, as_dtype(op, index, "int64"), updates, shape_of(op, x)))
 
 
-def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Variable:
+@checked
+def scatter_nd(index: Variable, updates: Variable, shape: Shape, name: str | None = None) -> Variable:
     """Zeros of ``shape`` with updates added at the positions in the last axis of ``index``.
+
+    Args:
+        index: integers [..., k].
+        updates: one element or slice for each row of ``index``.
+        shape: of the result.
 
     Example:
         >>> i, u = static.data("i", [3, 1], "int64"), static.data("u", [3, 2])
@@ -222,7 +278,14 @@ def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None 
 
 @checked
 def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: str | None = None) -> Variable:
-    """``x`` with the slices of ``value`` added along ``axis`` at a vector of indices."""
+    """``x`` with the slices of ``value`` added along ``axis`` at a vector of indices.
+
+    Args:
+        x: variable of any shape.
+        index: a vector of integers.
+        axis: the axis.
+        value: of the shape of the selected slices.
+    """
     layer = LayerHelper("index_add", x, index, value, name=name)
     axis = normal_axis(axis, x.ndim, "index_add")
     positions = _spread(layer.op, index, value, axis)
@@ -230,8 +293,15 @@ def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: st
 
 
 @checked
-def index_fill(x: Variable, index: Variable, axis: int, value: Any, name: str | None = None) -> Variable:
-    """``x`` with one value in all slices along ``axis`` at a vector of indices."""
+def index_fill(x: Variable, index: Variable, axis: int, value: Number, name: str | None = None) -> Variable:
+    """``x`` with one value in all slices along ``axis`` at a vector of indices.
+
+    Args:
+        x: variable of any shape.
+        index: a vector of integers.
+        axis: the axis.
+        value: a number, or a variable of one element.
+    """
     require_variables("index_fill", x, index)
     layer, op = open_layer_for("index_fill", x, index, value, name=name)
     axis = normal_axis(axis, x.ndim, "index_fill")
@@ -251,6 +321,12 @@ def index_put(
     x: Variable, indices: Sequence[Variable], value: Variable, accumulate: bool = False, name: str | None = None
 ) -> Variable:
     """``x[indices] = value`` as a new variable, of several values at one place the last; with ``accumulate``, they are added.
+
+    Args:
+        x: variable of any shape.
+        indices: variables of integers, one for each leading axis, that broadcast; or one of booleans.
+        value: of a shape that broadcasts with the selected places.
+        accumulate: whether values are added to those that are there.
 
     Example:
         >>> x, i = static.data("x", [4, 2]), static.data("i", [3], "int64")
@@ -296,7 +372,7 @@ def _positions(op: Builder, x: Variable, indices: Sequence[Variable]) -> tuple[A
 
 
 @checked
-def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = None) -> Variable:
+def take(x: Variable, index: Variable, mode: Literal["raise", "wrap", "clip"] = "raise", name: str | None = None) -> Variable:
     """Elements of the flattened ``x``, in the shape of ``index``.
 
     Args:
@@ -315,7 +391,15 @@ def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = N
 
 @checked
 def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Variable:
-    """Indices as one of ``nshards`` equal parts of ``index_num`` counts them; ``ignore_value`` for those of other parts."""
+    """Indices as one of ``nshards`` equal parts of ``index_num`` counts them; ``ignore_value`` for those of other parts.
+
+    Args:
+        input: integers of any shape.
+        index_num: how many indices there are.
+        nshards: into how many parts they are divided.
+        shard_id: the number of this part, from 0.
+        ignore_value: what stands for indices of other parts.
+    """
     layer, op = open_layer("shard_index", input)
     if not 0 <= shard_id < nshards:
         raise ArgumentError(f"shard_index: shard_id {shard_id} must lie in 0 to {nshards - 1}.")
@@ -329,6 +413,10 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
 
 def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Variable:
     """The elements of ``x`` where a mask is true, as a vector.
+
+    Args:
+        x: variable of any shape.
+        mask: booleans of a shape that broadcasts with ``x``.
 
     Example:
         >>> paddle.masked_select(static.data("x", [2, 3]), static.data("m", [2, 3], "bool")).shape
@@ -349,14 +437,27 @@ def _both_expanded(op: Builder, x: Variable, mask: Variable) -> tuple[Variable, 
     return op.Expand(x, both), op.Expand(mask, both)
 
 
-def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
-    """``x`` with one value where a mask is true."""
+@checked
+def masked_fill(x: Variable, mask: Variable, value: Number, name: str | None = None) -> Variable:
+    """``x`` with one value where a mask is true.
+
+    Args:
+        x: variable of any shape.
+        mask: booleans of a shape that broadcasts with ``x``.
+        value: a number, or a variable of one element.
+    """
     layer, op = open_layer_for("masked_fill", x, mask, value, name=name)
     return layer.result("Where", mask, scalar(op, value, x.dtype), x)
 
 
 def masked_scatter(x: Variable, mask: Variable, value: Variable, name: str | None = None) -> Variable:
-    """``x`` with the elements where a mask is true replaced by those of ``value``, one after the other."""
+    """``x`` with the elements where a mask is true replaced by those of ``value``, one after the other.
+
+    Args:
+        x: variable of any shape.
+        mask: booleans of a shape that broadcasts with ``x``.
+        value: of any shape, with at least as many elements as the mask selects.
+    """
     layer, op = open_layer("masked_scatter", x, mask, value, name=name)
     if mask.dtype != "bool" or x.dtype != value.dtype:
         raise Mismatch(f"masked_scatter takes a bool mask and values of one element type, not {x!r}, {mask!r}, {value!r}.")
@@ -383,7 +484,16 @@ def slice_scatter(
     strides: Sequence[int],
     name: str | None = None,
 ) -> Variable:
-    """``x`` with the elements of a strided slice replaced by ``value``."""
+    """``x`` with the elements of a strided slice replaced by ``value``.
+
+    Args:
+        x: variable of any shape.
+        value: of the shape of that slice.
+        axes: the axes that are cut.
+        starts: where the slice begins on each.
+        ends: where it ends, not included.
+        strides: the steps on each.
+    """
     items: list[Any] = [builtins.slice(None)] * x.ndim
     for axis, start, end, step in zip(axes, starts, ends, strides, strict=True):
         items[axis] = builtins.slice(start, end, step)
@@ -392,7 +502,14 @@ def slice_scatter(
 
 @checked
 def select_scatter(x: Variable, values: Variable, axis: int, index: int, name: str | None = None) -> Variable:
-    """``x`` with the slice number ``index`` along ``axis`` replaced."""
+    """``x`` with the slice number ``index`` along ``axis`` replaced.
+
+    Args:
+        x: variable of any shape.
+        values: of the shape of ``x`` without ``axis``.
+        axis: the axis.
+        index: the number of the slice.
+    """
     items: list[Any] = [builtins.slice(None)] * x.ndim
     items[axis] = index
     return setitem(x, tuple(items), values)
@@ -411,6 +528,11 @@ def getitem(x: Variable, item: Any) -> Variable:
 
 def setitem(x: Variable, item: Any, value: Any) -> Variable:
     """A copy of ``x`` in which ``x[item]`` is replaced by ``value``, a number, a variable, or an array.
+
+    Args:
+        x: variable of any shape.
+        item: what may stand in brackets behind ``x``.
+        value: of a shape that broadcasts with that place.
 
     Example:
         >>> x = static.data("x", [4, 3])

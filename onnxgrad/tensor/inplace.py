@@ -10,13 +10,15 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import ParamSpec
 
 import numpy as np
 
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor import creation, elementwise, indexing, linalg, logic, manipulation, math, random, reduction, search, special
+from onnxgrad.tensor.common import Number
 from onnxgrad.tensor.layer import in_place_result, require_variables
 
 _FORMS = {
@@ -35,7 +37,11 @@ _FORMS = {
 }
 
 
-def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+Given = ParamSpec("Given")
+"""The parameters of a function."""
+
+
+def in_place(function: Callable[Given, Variable]) -> Callable[Given, Variable]:
     """The form of a function that writes its result into its first argument."""
     name = f"{function.__name__}_"
     reshapes = function.__module__ == manipulation.__name__ or name in ("cumprod_", "cumsum_")
@@ -43,38 +49,70 @@ def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     first = next(iter(inspect.signature(function).parameters))
 
     @functools.wraps(function)
-    def form(*args: Any, **kwargs: Any) -> Any:
+    def form(*args: Given.args, **kwargs: Given.kwargs) -> Variable:
         result = function(*args, **kwargs)
         return in_place_result(name, args[0] if args else kwargs[first], result, reshapes)
 
     form.__name__ = form.__qualname__ = name
-    form.__doc__ = f"In-place form of ``{function.__name__}``."
+    form.__doc__ = f"In-place form of ``{function.__name__}``.\n\n{_arguments(function)}".rstrip()
     return form
 
 
-def where_(condition: Any, x: Any, y: Any, name: str | None = None) -> Any:
-    """In-place form of ``where``, on ``x``."""
+def _arguments(function: Callable[..., object]) -> str:
+    """The part of a docstring that lists the arguments"""
+    text = inspect.getdoc(function) or ""
+    return text[text.index("Args:") :].split("\n\n")[0] if "Args:" in text else ""
+
+
+@checked
+def where_(condition: Variable, x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+    """In-place form of ``where``, on ``x``.
+
+    Args:
+        condition: booleans of a shape that broadcasts with ``x``.
+        x: variable of any shape.
+        y: of a shape that broadcasts with ``x``, or a number.
+    """
     require_variables("where_", condition, x, y)
     return in_place_result("where_", x, search.where(condition, x, y, name))
 
 
 @checked
-def zero_(x: Any, name: str | None = None) -> Any:
-    """Zeros in place of all elements."""
+def zero_(x: Variable, name: str | None = None) -> Variable:
+    """Zeros in place of all elements.
+
+    Args:
+        x: variable of any shape.
+    """
     return in_place_result("zero_", x, creation.zeros_like(x))
 
 
 @checked
-def fill_(x: Any, value: Any, name: str | None = None) -> Any:
-    """One value in place of all elements."""
+def fill_(x: Variable, value: Number, name: str | None = None) -> Variable:
+    """One value in place of all elements.
+
+    Args:
+        x: variable of any shape.
+        value: a number, or a variable of one element.
+    """
     if isinstance(value, (list, tuple)):
         raise ArgumentTypeError(f"fill_ takes a number or a variable of one element, not {value!r}.")
     return in_place_result("fill_", x, creation.full_like(x, value))
 
 
 @checked
-def fill_diagonal_tensor(x: Any, y: Any, offset: int = 0, dim1: int = 0, dim2: int = 1, name: str | None = None) -> Any:
-    """``x`` with a diagonal replaced by ``y``; the same as ``diagonal_scatter``."""
+def fill_diagonal_tensor(
+    x: Variable, y: Variable, offset: int = 0, dim1: int = 0, dim2: int = 1, name: str | None = None
+) -> Variable:
+    """``x`` with a diagonal replaced by ``y``; the same as ``diagonal_scatter``.
+
+    Args:
+        x: of two axes or more.
+        y: of the shape of that diagonal.
+        offset: the number of the diagonal: above the main one if positive.
+        dim1: the first of the two axes.
+        dim2: the second.
+    """
     return creation.diagonal_scatter(x, y, offset, dim1, dim2, name)
 
 
@@ -82,8 +120,14 @@ fill_diagonal_tensor_ = in_place(fill_diagonal_tensor)
 
 
 @checked
-def fill_diagonal_(x: Any, value: float, offset: int = 0, wrap: bool = False, name: str | None = None) -> Any:
+def fill_diagonal_(x: Variable, value: float, offset: int = 0, wrap: bool = False, name: str | None = None) -> Variable:
     """One value in place of the elements whose indices are equal; with ``wrap``, a high matrix begins anew below each square.
+
+    Args:
+        x: a matrix, or axes of one size.
+        value: a number.
+        offset: the number of the diagonal: above the main one if positive.
+        wrap: whether a high matrix begins anew below each square.
 
     Raises:
         ArgumentError: for one axis, or for more than two of different sizes.
@@ -99,45 +143,80 @@ def fill_diagonal_(x: Any, value: float, offset: int = 0, wrap: bool = False, na
     return in_place_result("fill_diagonal_", x, indexing.setitem(x, index, value))
 
 
-def _sampled(function: str, x: Any, of_uniform: Callable[[Any], Any], seed: int = 0) -> Any:
+def _sampled(function: str, x: Variable, of_uniform: Callable[[Variable], Variable], seed: int = 0) -> Variable:
     """Replace all elements by a formula of random numbers in (0, 1)"""
     numbers = random.uniform(manipulation.shape(x), "float32", 1e-7, 1.0, seed)
     return in_place_result(function, x, manipulation.cast(of_uniform(numbers), x.dtype))
 
 
 @checked
-def uniform_(x: Any, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None) -> Any:
-    """Numbers equally likely anywhere in [min, max) in place of all elements."""
+def uniform_(x: Variable, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None) -> Variable:
+    """Numbers equally likely anywhere in [min, max) in place of all elements.
+
+    Args:
+        x: floats of any shape.
+        min: the lower bound.
+        max: the upper bound, not included.
+        seed: 0 for other numbers each time.
+    """
     return _sampled("uniform_", x, lambda u: u * (max - min) + min, seed)
 
 
 @checked
-def exponential_(x: Any, lam: float = 1.0, name: str | None = None) -> Any:
-    """Exponentially distributed numbers of mean 1 / lam in place of all elements."""
+def exponential_(x: Variable, lam: float = 1.0, name: str | None = None) -> Variable:
+    """Exponentially distributed numbers of mean 1 / lam in place of all elements.
+
+    Args:
+        x: floats of any shape.
+        lam: the rate.
+    """
     return _sampled("exponential_", x, lambda u: math.log(u) / -lam)
 
 
 @checked
-def cauchy_(x: Any, loc: float = 0.0, scale: float = 1.0, name: str | None = None) -> Any:
-    """Cauchy distributed numbers in place of all elements."""
+def cauchy_(x: Variable, loc: float = 0.0, scale: float = 1.0, name: str | None = None) -> Variable:
+    """Cauchy distributed numbers in place of all elements.
+
+    Args:
+        x: floats of any shape.
+        loc: the median.
+        scale: half of the distance between the quartiles.
+    """
     return _sampled("cauchy_", x, lambda u: math.tan((u - 0.5) * np.pi) * scale + loc)
 
 
 @checked
-def geometric_(x: Any, probs: float, name: str | None = None) -> Any:
-    """How many trials until the first success of probability ``probs``, in place of all elements: 1, 2, ..."""
+def geometric_(x: Variable, probs: float, name: str | None = None) -> Variable:
+    """How many trials until the first success of probability ``probs``, in place of all elements: 1, 2, ...
+
+    Args:
+        x: floats of any shape.
+        probs: the probability of success, between 0 and 1.
+    """
     return _sampled("geometric_", x, lambda u: math.floor(math.log(u) / float(np.log1p(-probs))) + 1.0)
 
 
 @checked
-def normal_(x: Any, mean: float = 0.0, std: float = 1.0, name: str | None = None) -> Any:
-    """Normally distributed numbers in place of all elements."""
+def normal_(x: Variable, mean: float = 0.0, std: float = 1.0, name: str | None = None) -> Variable:
+    """Normally distributed numbers in place of all elements.
+
+    Args:
+        x: floats of any shape.
+        mean: the mean.
+        std: the deviation.
+    """
     return in_place_result("normal_", x, manipulation.cast(random.gaussian(manipulation.shape(x), mean, std), x.dtype))
 
 
 @checked
-def log_normal_(x: Any, mean: float = 1.0, std: float = 2.0, name: str | None = None) -> Any:
-    """Exponentials of normally distributed numbers in place of all elements."""
+def log_normal_(x: Variable, mean: float = 1.0, std: float = 2.0, name: str | None = None) -> Variable:
+    """Exponentials of normally distributed numbers in place of all elements.
+
+    Args:
+        x: floats of any shape.
+        mean: of the logarithms.
+        std: their deviation.
+    """
     return in_place_result(
         "log_normal_", x, manipulation.cast(math.exp(random.gaussian(manipulation.shape(x), mean, std)), x.dtype)
     )

@@ -12,7 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.common import Shape, integers, known_dim, known_value, normal_axis, positive, shape_operand
+from onnxgrad.tensor.common import Integers, Shape, integers, known_dim, known_value, normal_axis, positive, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
 
@@ -23,8 +23,12 @@ __all__ = [
 
 
 @checked
-def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
+def concat(x: Sequence[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
     """Several tensors joined along ``axis``.
+
+    Args:
+        x: variables whose sizes are equal on the other axes.
+        axis: an int, or a variable whose value is known.
 
     Example:
         >>> paddle.concat([static.data("x", [None, 2]), static.data("y", [None, 3])], axis=1).shape
@@ -40,6 +44,10 @@ def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Var
 def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
     """Several tensors of one shape, joined along a new axis.
 
+    Args:
+        x: variables of one shape.
+        axis: the position of the new axis in the result.
+
     Example:
         >>> paddle.stack([static.data("x", [None, 2]), static.data("y", [None, 2])], axis=1).shape
         (-1, 2, 2)
@@ -52,14 +60,22 @@ def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Vari
 
 @checked
 def hstack(x: Sequence[Variable], name: str | None = None) -> Variable:
-    """Tensors joined along the second axis, vectors along their only one."""
+    """Tensors joined along the second axis, vectors along their only one.
+
+    Args:
+        x: tensors of equally many axes.
+    """
     items = [atleast_1d(item) for item in x]
     return concat(items, axis=0 if items[0].ndim == 1 else 1, name=name)
 
 
 @checked
 def vstack(x: Sequence[Variable], name: str | None = None) -> Variable:
-    """Tensors of at least two axes (a vector is a row) joined along the first."""
+    """Tensors of at least two axes (a vector is a row) joined along the first.
+
+    Args:
+        x: tensors; a vector is a row.
+    """
     return concat([atleast_2d(item) for item in x], axis=0, name=name)
 
 
@@ -68,19 +84,32 @@ row_stack = vstack
 
 @checked
 def dstack(x: Sequence[Variable], name: str | None = None) -> Variable:
-    """Tensors of at least three axes joined along the third."""
+    """Tensors of at least three axes joined along the third.
+
+    Args:
+        x: tensors; those of fewer axes get axes of size 1.
+    """
     return concat([atleast_3d(item) for item in x], axis=2, name=name)
 
 
 @checked
 def column_stack(x: Sequence[Variable], name: str | None = None) -> Variable:
-    """Tensors joined along the second axis; a vector is a column."""
+    """Tensors joined along the second axis; a vector is a column.
+
+    Args:
+        x: tensors of one or two axes.
+    """
     return concat([item if item.ndim > 1 else reshape(item, [-1, 1]) for item in x], axis=1, name=name)
 
 
 @checked
 def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variable = 0, name: str | None = None) -> list[Variable]:
     """Parts of ``x`` along ``axis``: a number of equal ones, or of given sizes (one may be -1).
+
+    Args:
+        x: variable of any shape.
+        num_or_sections: how many equal parts, or the sizes.
+        axis: an int, or a variable whose value is known.
 
     Raises:
         ArgumentError: if the axis is not divisible, there is no part, or a size is unknown where it is needed.
@@ -123,6 +152,11 @@ def _split_sizes(layer: LayerHelper, x: Variable, sizes: list[int], axis: int) -
 def tensor_split(x: Variable, num_or_indices: int | Sequence[int], axis: int = 0, name: str | None = None) -> list[Variable]:
     """Parts along ``axis`` as equal as possible, or cut at indices.
 
+    Args:
+        x: variable of any shape.
+        num_or_indices: into how many parts, or the indices at which to cut.
+        axis: the axis.
+
     Raises:
         ArgumentError: if there is no part, or the size of the axis is unknown.
 
@@ -150,13 +184,23 @@ def tensor_split(x: Variable, num_or_indices: int | Sequence[int], axis: int = 0
 
 @checked
 def hsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = None) -> list[Variable]:
-    """``tensor_split`` along the second axis, of a vector along its only one."""
+    """``tensor_split`` along the second axis, of a vector along its only one.
+
+    Args:
+        x: of one axis or more.
+        num_or_indices: into how many parts, or the indices at which to cut.
+    """
     return tensor_split(x, num_or_indices, 1 if x.ndim > 1 else 0, name)
 
 
 @checked
 def vsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = None) -> list[Variable]:
-    """``tensor_split`` along the first axis of two or more."""
+    """``tensor_split`` along the first axis of two or more.
+
+    Args:
+        x: of two axes or more.
+        num_or_indices: into how many parts, or the indices at which to cut.
+    """
     if x.ndim < 2:
         raise ArgumentError(f"vsplit takes two axes or more, not {x!r}. Use tensor_split.")
     return tensor_split(x, num_or_indices, 0, name)
@@ -164,19 +208,35 @@ def vsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = 
 
 @checked
 def dsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = None) -> list[Variable]:
-    """``tensor_split`` along the third axis."""
+    """``tensor_split`` along the third axis.
+
+    Args:
+        x: of three axes or more.
+        num_or_indices: into how many parts, or the indices at which to cut.
+    """
     return tensor_split(x, num_or_indices, 2, name)
 
 
 @checked
 def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> list[Variable]:
-    """``chunks`` equal parts along ``axis``."""
+    """``chunks`` equal parts along ``axis``.
+
+    Args:
+        x: variable of any shape.
+        chunks: how many parts; it divides the size.
+        axis: an int, or a variable whose value is known.
+    """
     return split(x, chunks, axis, name)
 
 
 @checked
 def unstack(x: Variable, axis: int = 0, num: int | None = None, name: str | None = None) -> list[Variable]:
     """The slices along ``axis``, without it.
+
+    Args:
+        x: variable of any shape.
+        axis: an axis of known size.
+        num: its size; read from ``x`` unless given.
 
     Example:
         >>> [part.shape for part in paddle.unstack(static.data("x", [None, 2]), axis=1)]
@@ -193,13 +253,24 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None, name: str | None
 
 @checked
 def unbind(input: Variable, axis: int = 0) -> list[Variable]:
-    """The slices along ``axis``, without it."""
+    """The slices along ``axis``, without it.
+
+    Args:
+        input: variable of any shape.
+        axis: an axis of known size.
+    """
     return unstack(input, axis)
 
 
 @checked
-def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Variable:
+def slice(input: Variable, axes: Sequence[int], starts: Integers, ends: Integers) -> Variable:
     """Elements from ``starts`` up to, and without, ``ends`` along ``axes``; negative numbers count from the end.
+
+    Args:
+        input: variable of any shape.
+        axes: the axes that are cut.
+        starts: the first index on each.
+        ends: the index on each before which it ends.
 
     Example:
         >>> paddle.slice(static.data("x", [3, 4]), [0, 1], [0, 1], [2, 3]).shape
@@ -210,16 +281,31 @@ def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Varia
 
 
 @checked
-def strided_slice(x: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any, name: str | None = None) -> Variable:
-    """``slice`` with steps, which may be negative."""
+def strided_slice(
+    x: Variable, axes: Sequence[int], starts: Integers, ends: Integers, strides: Integers, name: str | None = None
+) -> Variable:
+    """``slice`` with steps, which may be negative.
+
+    Args:
+        x: variable of any shape.
+        axes: the axes that are cut.
+        starts: the first index on each.
+        ends: the index on each before which it ends.
+        strides: the step on each.
+    """
     layer, op = open_layer("strided_slice", x, name=name)
     lower, upper, steps = (shape_operand(op, item) for item in (starts, ends, strides))
     return layer.result("Slice", x, lower, upper, list(axes), steps)
 
 
 @checked
-def crop(x: Variable, shape: Shape | None = None, offsets: Any = None, name: str | None = None) -> Variable:
+def crop(x: Variable, shape: Shape | None = None, offsets: Shape | None = None, name: str | None = None) -> Variable:
     """A block of size ``shape`` (-1: up to the end) that begins at ``offsets``.
+
+    Args:
+        x: variable of any shape.
+        shape: the sizes; all of ``x`` from the offsets on unless given.
+        offsets: where it begins on each axis; 0 unless given.
 
     Example:
         >>> paddle.crop(static.data("x", [3, 4]), [2, -1], [1, 1]).shape

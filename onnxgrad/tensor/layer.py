@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, cast, get_args
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import default_main_program, default_startup_program
@@ -32,7 +32,14 @@ if TYPE_CHECKING:
     from onnxgrad.tensor.initializer import Initializer
     from onnxgrad.tensor.param_attr import WeightNormParamAttr
 
+ActivationName: TypeAlias = Literal[
+    "abs", "elu", "exp", "gelu", "hard_sigmoid", "hard_swish", "leaky_relu", "relu", "selu", "sigmoid", "softmax", "softplus",
+    "sqrt", "tanh",
+]  # fmt: skip
+"""What layers of a static program apply to their result."""
+
 __all__ = [
+    "ActivationName",
     "LayerHelper",
     "in_place_result",
     "is_variable",
@@ -139,7 +146,7 @@ class LayerHelper:
         if activation is None:
             return x
         if activation not in _ACTIVATIONS:
-            raise ArgumentError(f"there is no activation {activation!r}. Use one of {_ACTIVATIONS}.")
+            raise ArgumentError(f"there is no activation {activation!r}. Use one of {list(_ACTIVATIONS)}.")
         return self.result(activation.title().replace("_", ""), x)
 
     def parameter(
@@ -214,7 +221,4 @@ def _initialise(program: Program, parameter: Parameter, initializer: Initializer
 
 
 # Paddle's names of operators; those of ONNX are written in capitals instead: leaky_relu is LeakyRelu.
-_ACTIVATIONS = [
-    "abs", "elu", "exp", "gelu", "hard_sigmoid", "hard_swish", "leaky_relu", "relu", "selu", "sigmoid", "softmax", "softplus",
-    "sqrt", "tanh",
-]  # fmt: skip
+_ACTIVATIONS = get_args(ActivationName)

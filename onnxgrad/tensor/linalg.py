@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -32,6 +32,8 @@ __all__ = [
     "matrix_norm", "matrix_transpose", "mm", "multi_dot", "mv", "norm", "outer", "pdist", "renorm", "tensordot", "vecdot",
     "vector_norm",
 ]  # fmt: skip
+
+DistanceMode: TypeAlias = Literal["use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"]
 
 # Products ------------------------------------------------------------------------------------------------------------
 
@@ -66,12 +68,21 @@ def transposed(layer: LayerHelper, x: Variable) -> Variable:
 
 
 def mm(input: Variable, mat2: Variable, name: str | None = None) -> Variable:
-    """Matrix product."""
+    """Matrix product.
+
+    Args:
+        input: of shape [n, k].
+        mat2: of shape [k, m].
+    """
     return LayerHelper("matmul_v2", input, mat2, name=name).result("MatMul", input, mat2)
 
 
 def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Products of two batches of matrices.
+
+    Args:
+        x: of shape [batch, n, k].
+        y: of shape [batch, k, m].
 
     Raises:
         ArgumentError: if one does not have three axes.
@@ -83,12 +94,21 @@ def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 
 def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
-    """Product of a matrix and a vector."""
+    """Product of a matrix and a vector.
+
+    Args:
+        x: of shape [n, k].
+        vec: of shape [k].
+    """
     return LayerHelper("mv", x, vec, name=name).result("MatMul", x, vec)
 
 
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Sum of products along the last axis, of vectors or of the rows of two matrices.
+
+    Args:
+        x: of shape [n] or [rows, n].
+        y: of that shape.
 
     Raises:
         ArgumentError: for more than two axes.
@@ -115,13 +135,23 @@ def _listed(axes: Any) -> Any:
 
 @checked
 def vecdot(x: Variable, y: Variable, axis: int = -1, name: str | None = None) -> Variable:
-    """Sum of products along ``axis``; the other axes broadcast."""
+    """Sum of products along ``axis``; the other axes broadcast.
+
+    Args:
+        x: variable of any shape.
+        y: of a shape that broadcasts with ``x``.
+        axis: the axis that is summed over.
+    """
     layer = LayerHelper("vecdot", x, y, name=name)
     return layer.result("ReduceSum", layer.op.Mul(*promote_operands(layer.op, x, y)), [axis], keepdims=0)
 
 
 def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """All products of an element of ``x`` and one of ``y``, both flattened, as a matrix.
+
+    Args:
+        x: variable of any shape.
+        y: of any shape.
 
     Example:
         >>> paddle.outer(static.data("x", [3]), static.data("y", [4])).shape
@@ -135,6 +165,10 @@ def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
 def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Sums of products over the last axis of both.
 
+    Args:
+        x: of shape [..., n].
+        y: of shape [..., n].
+
     Example:
         >>> paddle.inner(static.data("x", [2, 3]), static.data("y", [5, 3])).shape
         (2, 5)
@@ -145,7 +179,10 @@ def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return tensordot(x, y, ([-1], [-1]), name)
 
 
-def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) -> Variable:
+@checked
+def tensordot(
+    x: Variable, y: Variable, axes: int | Sequence[int] | Sequence[Sequence[int]] | Variable = 2, name: str | None = None
+) -> Variable:
     """Sums of products over pairs of axes; the other axes of ``x``, then those of ``y``, remain.
 
     Args:
@@ -257,7 +294,11 @@ def _spelled_out(equation: str, operands: Sequence[Variable]) -> str:
 
 @checked
 def multi_dot(x: Sequence[Variable], name: str | None = None) -> Variable:
-    """Product of several matrices, in the cheapest order when their sizes are known."""
+    """Product of several matrices, in the cheapest order when their sizes are known.
+
+    Args:
+        x: matrices; the first and the last may be vectors.
+    """
     layer = LayerHelper("multi_dot", *x, name=name)
     items = list(x)
     while len(items) > 2:
@@ -274,6 +315,10 @@ def _cheapest(items: Sequence[Variable]) -> int:
 
 def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Kronecker product: every element of ``x`` times the whole ``y``.
+
+    Args:
+        x: variable of any shape.
+        y: of any shape.
 
     Example:
         >>> paddle.kron(static.data("x", [2, 3]), static.data("y", [4, 2])).shape
@@ -293,6 +338,11 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
 @checked
 def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> Variable:
     """Vector product along an axis of size 3 (the first such one unless given, of unknown sizes too).
+
+    Args:
+        x: variable of any shape.
+        y: of a shape that broadcasts with ``x``.
+        axis: the axis of size 3.
 
     Raises:
         ArgumentError: if there is no such axis.
@@ -328,6 +378,13 @@ def _cross_terms(op: Builder, a: Variable, b: Variable, axis: int) -> tuple[Vari
 def addmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
     """``beta * input + alpha * x @ y`` for matrices.
 
+    Args:
+        input: of a shape that broadcasts to the product.
+        x: of shape [n, k].
+        y: of shape [k, m].
+        beta: the factor of ``input``.
+        alpha: the factor of the product.
+
     Raises:
         ArgumentError: if ``input`` does not fit the product.
     """
@@ -340,13 +397,25 @@ def addmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: f
 
 @checked
 def baddbmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
-    """``beta * input + alpha * x @ y`` for batches of matrices."""
+    """``beta * input + alpha * x @ y`` for batches of matrices.
+
+    Args:
+        input: of a shape that broadcasts to the products.
+        x: of shape [batch, n, k].
+        y: of shape [batch, k, m].
+        beta: the factor of ``input``.
+        alpha: the factor of the products.
+    """
     layer, op = open_layer("baddbmm", input, x, y, name=name)
     return layer.result("Add", op.Mul(input, beta), op.Mul(op.MatMul(x, y), alpha))
 
 
 def matrix_transpose(x: Variable, name: str | None = None) -> Variable:
-    """The last two axes exchanged."""
+    """The last two axes exchanged.
+
+    Args:
+        x: of two axes or more.
+    """
     layer = LayerHelper("matrix_transpose", x, name=name)
     return layer.result("Identity", transposed(layer, x))
 
@@ -355,7 +424,13 @@ def matrix_transpose(x: Variable, name: str | None = None) -> Variable:
 
 
 @checked
-def norm(x: Variable, p: Any = None, axis: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
+def norm(
+    x: Variable,
+    p: float | Literal["fro", "inf", "-inf"] | None = None,
+    axis: Axes = None,
+    keepdim: bool = False,
+    name: str | None = None,
+) -> Variable:
     """Norm of vectors, or Frobenius norm of matrices.
 
     Args:
@@ -371,9 +446,9 @@ def norm(x: Variable, p: Any = None, axis: Any = None, keepdim: bool = False, na
         >>> paddle.norm(static.data("x", [None, 4]), p=1, axis=1).shape
         (-1,)
     """
-    if p == "nuc":
+    order: Any = 2.0 if p is None or p == "fro" else p
+    if order == "nuc":
         raise NotOffered("norm: the nuclear norm needs singular values, which ONNX cannot compute.")
-    order = 2.0 if p is None or p == "fro" else p
     if isinstance(order, (bool, list, tuple)) or (isinstance(order, str) and order not in ("inf", "-inf")):
         raise ArgumentError(f"norm: p is a number, 'fro' or 'nuc', not {p!r}.")
     return vector_norm(x, float(order), axis, keepdim, name)
@@ -381,7 +456,14 @@ def norm(x: Variable, p: Any = None, axis: Any = None, keepdim: bool = False, na
 
 @checked
 def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """(sum of |x|^p)^(1/p) over ``axis``; inf gives the largest, -inf the smallest, 0 the number of elements that are not 0."""
+    """(sum of |x|^p)^(1/p) over ``axis``; inf gives the largest, -inf the smallest, 0 the number of elements that are not 0.
+
+    Args:
+        x: variable of any shape.
+        p: order of the norm; inf, -inf and 0 too.
+        axis: an axis, several, or None for all.
+        keepdim: keep the axes with size 1.
+    """
     layer, op = open_layer("p_norm", x, name=name)
     x, axes, keep = floating(op, x), axes_of(axis), int(keepdim)
     if not x.ndim:
@@ -398,9 +480,19 @@ def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = 
 
 @checked
 def matrix_norm(
-    x: Variable, p: Any = "fro", axis: Sequence[int] = (-2, -1), keepdim: bool = False, name: str | None = None
+    x: Variable,
+    p: float | Literal["fro"] = "fro",
+    axis: Sequence[int] = (-2, -1),
+    keepdim: bool = False,
+    name: str | None = None,
 ) -> Variable:
     """Norm of matrices: 'fro', or the largest or smallest sum of absolute values of rows (inf, -inf) or columns (1, -1).
+
+    Args:
+        x: of two axes or more.
+        p: 'fro', 1, -1, inf or -inf.
+        axis: the axes of rows and of columns.
+        keepdim: keep the axes with size 1.
 
     Raises:
         NotOffered: for 'nuc', 2 and -2, which need singular values.
@@ -419,23 +511,42 @@ def matrix_norm(
 
 @checked
 def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Variable:
-    """Norm of ``x - y`` over all elements."""
+    """Norm of ``x - y`` over all elements.
+
+    Args:
+        x: variable of any shape.
+        y: of a shape that broadcasts with ``x``.
+        p: order of the norm, as for ``vector_norm``.
+    """
     return vector_norm(LayerHelper("dist", x, y, name=name).op.Sub(x, y), float(p))
+
+
+def _check_mode(function: str, mode: str) -> None:
+    """Refuse a word that Paddle has not; which one it is changes nothing here."""
+    if mode not in get_args(DistanceMode):
+        raise ArgumentError(f"{function}: compute_mode is one of {get_args(DistanceMode)}, not {mode!r}.")
 
 
 @checked
 def pdist(
-    x: Variable, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary", name: str | None = None
+    x: Variable, p: float = 2.0, compute_mode: DistanceMode = "use_mm_for_euclid_dist_if_necessary", name: str | None = None
 ) -> Variable:
     """Distances between all pairs of rows of [n, m], the first with the second first: n (n - 1) / 2 numbers.
 
+    Args:
+        x: a matrix.
+        p: order of the norm.
+        compute_mode: a word of Paddle's, which changes nothing: differences are taken, not products.
+
     Raises:
+        ArgumentError: for another word.
         Mismatch: if ``x`` is not a matrix or its number of rows is not known.
 
     Example:
         >>> paddle.pdist(static.data("x", [4, 3])).shape
         (6,)
     """
+    _check_mode("pdist", compute_mode)
     if x.ndim != 2 or x.shape[0] < 0:
         raise Mismatch(f"pdist takes a matrix with a known number of rows, not {x!r}.")
     op = LayerHelper("pdist", x, name=name).op
@@ -448,22 +559,38 @@ def cdist(
     x: Variable,
     y: Variable,
     p: float = 2.0,
-    compute_mode: str = "use_mm_for_euclid_dist_if_necessary",
+    compute_mode: DistanceMode = "use_mm_for_euclid_dist_if_necessary",
     name: str | None = None,
 ) -> Variable:
     """Distance of every row of ``x`` to every row of ``y``; gradient 0 where they coincide.
+
+    Args:
+        x, y: of shape [..., rows, n] and [..., other rows, n].
+        p: order of the norm.
+        compute_mode: a word of Paddle's, which changes nothing: differences are taken, not products.
+
+    Raises:
+        ArgumentError: for another word.
 
     Example:
         >>> paddle.cdist(static.data("x", [3, 4]), static.data("y", [2, 4])).shape
         (3, 2)
     """
+    _check_mode("cdist", compute_mode)
     op = LayerHelper("cdist", x, y, name=name).op
     return vector_norm(op.Sub(op.Unsqueeze(x, [-2]), op.Unsqueeze(y, [-3])), float(p), -1)
 
 
 @checked
 def renorm(x: Variable, p: float, axis: int, max_norm: float) -> Variable:
-    """``x`` with each slice along ``axis`` scaled down to norm ``max_norm`` if it is longer."""
+    """``x`` with each slice along ``axis`` scaled down to norm ``max_norm`` if it is longer.
+
+    Args:
+        x: of two axes or more.
+        p: order of the norm, above 0.
+        axis: the axis whose slices are measured.
+        max_norm: the length that none exceeds.
+    """
     layer, op = open_layer("renorm", x)
     axis = normal_axis(axis, x.ndim, "renorm")
     return layer.result("Mul", x, shortening(op, x, p, [i for i in range(x.ndim) if i != axis], max_norm))
@@ -524,7 +651,12 @@ def cov(
 
 @checked
 def corrcoef(x: Variable, rowvar: bool = True, name: str | None = None) -> Variable:
-    """Correlations of the rows of a matrix (its columns without ``rowvar``)."""
+    """Correlations of the rows of a matrix (its columns without ``rowvar``).
+
+    Args:
+        x: a matrix, or a vector of observations of one variable.
+        rowvar: whether each row is a variable, and columns are observations.
+    """
     layer, op = open_layer("corrcoef", x, name=name)
     covariance = cov(x, rowvar)
     if not covariance.ndim:

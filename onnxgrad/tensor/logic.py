@@ -61,6 +61,10 @@ greater_equal = of_two("greater_equal", _compared("GreaterOrEqual"), "Whether ``
 def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Whether all elements are equal; false for different shapes.
 
+    Args:
+        x: variable of any shape.
+        y: of any shape.
+
     Example:
         >>> paddle.equal_all(static.data("x", [2]), static.data("y", [2])).shape
         ()
@@ -75,7 +79,15 @@ def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
 def isclose(
     x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
 ) -> Variable:
-    """Whether ``|x - y| <= atol + rtol * |y|``, element by element."""
+    """Whether ``|x - y| <= atol + rtol * |y|``, element by element.
+
+    Args:
+        x: variable of any shape.
+        y: of a shape that broadcasts with ``x``.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        equal_nan: whether NaN equals NaN.
+    """
     layer, op = open_layer("isclose", x, y, name=name)
     for what, value, types in (("rtol", rtol, (int, float)), ("atol", atol, (int, float)), ("equal_nan", equal_nan, bool)):
         if not isinstance(value, types) or (what != "equal_nan" and isinstance(value, bool)):
@@ -92,7 +104,15 @@ def isclose(
 def allclose(
     x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
 ) -> Variable:
-    """Whether all elements are close, in the sense of ``isclose``."""
+    """Whether all elements are close, in the sense of ``isclose``.
+
+    Args:
+        x: variable of any shape.
+        y: of a shape that broadcasts with ``x``.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        equal_nan: whether NaN equals NaN.
+    """
     layer = LayerHelper("allclose", x, y, name=name)
     near = layer.op.Cast(isclose(x, y, rtol, atol, equal_nan), to=6)
     return layer.result("Cast", layer.op.ReduceMin(near, keepdims=0), to=9)
@@ -100,7 +120,14 @@ def allclose(
 
 @checked
 def isin(x: Variable, test_x: Variable, assume_unique: bool = False, invert: bool = False, name: str | None = None) -> Variable:
-    """Whether each element of ``x`` occurs in ``test_x``; with ``invert``, whether it does not."""
+    """Whether each element of ``x`` occurs in ``test_x``; with ``invert``, whether it does not.
+
+    Args:
+        x: variable of any shape.
+        test_x: of any shape.
+        assume_unique: accepted for compatibility.
+        invert: whether to tell what does not occur.
+    """
     layer, op = open_layer("isin", x, test_x, name=name)
     a, b = promote_operands(op, x, test_x)
     same = op.Cast(op.Equal(op.Unsqueeze(a, [-1]), op.Reshape(b, np.array([-1]))), to=6)
@@ -133,9 +160,17 @@ isfinite = of_one("isfinite", _isfinite, "Whether elements are neither NaN nor i
 
 
 def isreal(x: Variable, name: str | None = None) -> Variable:
-    """True everywhere: there are no complex tensors here."""
+    """True everywhere: there are no complex tensors here.
+
+    Args:
+        x: variable of any shape.
+    """
     layer = LayerHelper("isreal", x, name=name)
     return layer.result("Expand", np.array(True), layer.op.Shape(x))
+
+
+_BOTH = "x, y: {}; they broadcast to one shape, and one may be a number."
+_NO_OUT = "out: must be None: nothing is overwritten."
 
 
 class _OfBits(Protocol):
@@ -161,7 +196,9 @@ def _of_bits(layer_name: str, op_type: str, logical: str, doc: str) -> _OfBits:
             raise ArgumentTypeError(f"{layer_name} takes integers or booleans, not {a.dtype.name}.")
         return layer.result(logical if a.dtype == "bool" else op_type, a, b)
 
-    return named_function(function, layer_name, doc)
+    return named_function(
+        function, layer_name, doc, _BOTH.format("integers or booleans" if op_type else "of any element type"), _NO_OUT
+    )
 
 
 def _refuse_out(layer_name: str, out: Any) -> None:
@@ -176,7 +213,9 @@ def _of_one_bit(layer_name: str, op_type: str, doc: str) -> _OfOneBit:
         y = x if op_type else as_dtype(layer.op, x, "bool")
         return layer.result("Not" if y.dtype == "bool" else op_type, y)
 
-    return named_function(function, layer_name, doc)
+    return named_function(
+        function, layer_name, doc, "x: integers or booleans." if op_type else "x: of any shape and element type.", _NO_OUT
+    )
 
 
 logical_and = _of_bits("logical_and", "", "And", "Whether both elements are true (not 0).")
@@ -191,7 +230,14 @@ bitwise_not = bitwise_invert = _of_one_bit("bitwise_not", "BitwiseNot", "The oth
 
 @checked
 def bitwise_left_shift(x: Variable, y: Variable, is_arithmetic: bool = True, out: None = None, name: str | None = None) -> Variable:
-    """``x`` with its bits shifted left by ``y``; 0 from the width of its element type on."""
+    """``x`` with its bits shifted left by ``y``; 0 from the width of its element type on.
+
+    Args:
+        x: integers.
+        y: integers of a shape that broadcasts: how many bits.
+        is_arithmetic: changes nothing here: zeros come in from the right.
+        out: must be None.
+    """
     return _shifted("bitwise_left_shift", "LEFT", x, y, name)
 
 
@@ -199,7 +245,14 @@ def bitwise_left_shift(x: Variable, y: Variable, is_arithmetic: bool = True, out
 def bitwise_right_shift(
     x: Variable, y: Variable, is_arithmetic: bool = True, out: None = None, name: str | None = None
 ) -> Variable:
-    """``x`` with its bits shifted right by ``y``: the sign comes in from the left, zeros unless ``is_arithmetic``."""
+    """``x`` with its bits shifted right by ``y``: the sign comes in from the left, zeros unless ``is_arithmetic``.
+
+    Args:
+        x: integers.
+        y: integers of a shape that broadcasts: how many bits.
+        is_arithmetic: whether the sign comes in from the left, and not zeros.
+        out: must be None.
+    """
     return _shifted("bitwise_right_shift", "RIGHT", x, y, name, is_arithmetic)
 
 
@@ -229,13 +282,20 @@ def _shifted(layer_name: str, direction: str, x: Any, y: Any, name: str | None, 
 
 
 def is_empty(x: Variable, name: str | None = None) -> Variable:
-    """Whether ``x`` has no elements."""
+    """Whether ``x`` has no elements.
+
+    Args:
+        x: variable of any shape.
+    """
     layer = LayerHelper("is_empty", x, name=name)
     return layer.result("Equal", layer.op.Size(x), np.array(0))
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x: object) -> bool:
     """Whether ``x`` is a variable.
+
+    Args:
+        x: anything.
 
     Example:
         >>> paddle.is_tensor(3.0)
@@ -245,17 +305,29 @@ def is_tensor(x: Any) -> bool:
 
 
 def is_floating_point(x: Variable) -> bool:
-    """Whether the elements are floating-point numbers."""
+    """Whether the elements are floating-point numbers.
+
+    Args:
+        x: variable of any shape.
+    """
     return x.dtype.is_float
 
 
 def is_integer(x: Variable) -> bool:
-    """Whether the elements are integers."""
+    """Whether the elements are integers.
+
+    Args:
+        x: variable of any shape.
+    """
     require_variables("is_integer", x)
     return x.dtype.is_integer
 
 
 def is_complex(x: Variable) -> bool:
-    """False: there are no complex tensors here."""
+    """False: there are no complex tensors here.
+
+    Args:
+        x: variable of any shape.
+    """
     require_variables("is_complex", x)
     return False

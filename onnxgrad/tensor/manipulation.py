@@ -7,18 +7,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped, Mismatch
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, flat_if_none, moved_order, sizes_from
 from onnxgrad.tensor.common import (
     Axes,
+    Integers,
     Shape,
     as_dtype,
     axes_of,
@@ -68,8 +69,12 @@ def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
 
 
 @checked
-def view(x: Variable, shape_or_dtype: Any, name: str | None = None) -> Variable:
+def view(x: Variable, shape_or_dtype: Sequence[int | Variable] | DTypeLike, name: str | None = None) -> Variable:
     """``x`` in another shape. Another element type would reinterpret bits, which is not offered.
+
+    Args:
+        x: variable of any shape.
+        shape_or_dtype: the shape, as a list of ints.
 
     Raises:
         ArgumentError: for an element type.
@@ -80,7 +85,12 @@ def view(x: Variable, shape_or_dtype: Any, name: str | None = None) -> Variable:
 
 
 def view_as(x: Variable, other: Variable, name: str | None = None) -> Variable:
-    """``x`` in the shape of ``other``."""
+    """``x`` in the shape of ``other``.
+
+    Args:
+        x: variable of any shape.
+        other: lends its shape.
+    """
     layer = LayerHelper("view_as", x, other, name=name)
     return layer.result("Reshape", x, shape_of(layer.op, other), allowzero=1)
 
@@ -88,6 +98,11 @@ def view_as(x: Variable, other: Variable, name: str | None = None) -> Variable:
 @checked
 def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
     """Axes ``start_axis`` to ``stop_axis`` (inclusive) merged into one.
+
+    Args:
+        x: variable of any shape.
+        start_axis: the first of the axes.
+        stop_axis: the last of them.
 
     Raises:
         ArgumentError: if there is no such axis, or they stand in the wrong order.
@@ -115,6 +130,11 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
 def unflatten(x: Variable, axis: int, shape: Shape, name: str | None = None) -> Variable:
     """One axis cut into several.
 
+    Args:
+        x: variable of any shape.
+        axis: the axis that is cut.
+        shape: its new sizes, of which one may be -1.
+
     Example:
         >>> paddle.unflatten(static.data("x", [None, 6, 2]), 1, [3, -1]).shape
         (-1, 3, 2, 2)
@@ -131,6 +151,10 @@ def unflatten(x: Variable, axis: int, shape: Shape, name: str | None = None) -> 
 def squeeze(x: Variable, axis: Axes = None, name: str | None = None) -> Variable:
     """Without the axes of size 1: those given (others of them stay as they are), or all.
 
+    Args:
+        x: variable of any shape.
+        axis: one axis or several; None for all of size 1.
+
     Example:
         >>> paddle.squeeze(static.data("x", [None, 1, 3]), 1).shape
         (-1, 3)
@@ -144,8 +168,13 @@ def squeeze(x: Variable, axis: Axes = None, name: str | None = None) -> Variable
     return layer.result("Squeeze", x, axes) if axes else layer.result("Identity", x)
 
 
-def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
+@checked
+def unsqueeze(x: Variable, axis: Integers, name: str | None = None) -> Variable:
     """With axes of size 1 inserted, at their positions in the result.
+
+    Args:
+        x: variable of any shape.
+        axis: positions in the result, also as an integer variable.
 
     Example:
         >>> paddle.unsqueeze(static.data("x", [None, 3]), [0, 2]).shape
@@ -166,6 +195,10 @@ def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Axes in the order ``perm``.
 
+    Args:
+        x: variable of any shape.
+        perm: each axis once.
+
     Raises:
         ArgumentError: if ``perm`` does not name every axis once.
 
@@ -180,19 +213,28 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
     return layer.result("Transpose", x, perm=order)
 
 
-def permute(x: Variable, *perm: Any, name: str | None = None) -> Variable:
+@checked
+def permute(x: Variable, *perm: int | Sequence[int], name: str | None = None) -> Variable:
     """``transpose``, with the axes in a list or one by one.
+
+    Args:
+        x: variable of any shape.
+        perm: each axis once, in a list or one by one.
 
     Example:
         >>> x = static.data("x", [2, 3, 4])
         >>> paddle.permute(x, [2, 0, 1]).shape, x.permute(2, 0, 1).shape
         ((4, 2, 3), (4, 2, 3))
     """
-    return transpose(x, list(perm[0]) if len(perm) == 1 and isinstance(perm[0], (list, tuple)) else list(perm), name)
+    order: Any = perm[0] if len(perm) == 1 and isinstance(perm[0], (list, tuple)) else perm
+    return transpose(x, list(order), name)
 
 
 def ravel(input: Variable, name: str | None = None) -> Variable:
     """All elements on one axis.
+
+    Args:
+        input: variable of any shape.
 
     Example:
         >>> paddle.ravel(static.data("x", [2, 3])).shape
@@ -203,6 +245,9 @@ def ravel(input: Variable, name: str | None = None) -> Variable:
 
 def t(input: Variable, name: str | None = None) -> Variable:
     """A matrix transposed; a vector or a scalar as it is.
+
+    Args:
+        input: of at most two axes.
 
     Raises:
         ArgumentError: for more than two axes.
@@ -216,6 +261,11 @@ def t(input: Variable, name: str | None = None) -> Variable:
 @checked
 def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = None) -> Variable:
     """Axes moved to other positions; the others keep their order.
+
+    Args:
+        x: variable of any shape.
+        source: one axis or several.
+        destination: their positions in the result.
 
     Example:
         >>> paddle.moveaxis(static.data("x", [2, 3, 4]), 0, -1).shape
@@ -233,7 +283,13 @@ def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = No
 
 @checked
 def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Variable:
-    """Two axes exchanged."""
+    """Two axes exchanged.
+
+    Args:
+        x: variable of any shape.
+        axis0: one axis.
+        axis1: the other.
+    """
     layer = LayerHelper("swapaxes", x, name=name)
     order = list(range(x.ndim))
     a, b = (normal_axis(axis, x.ndim, "swapaxes") for axis in (axis0, axis1))
@@ -241,20 +297,43 @@ def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Va
     return layer.result("Transpose", x, perm=order)
 
 
+@overload
+def atleast_1d(x: Variable, /, *, name: str | None = None) -> Variable: ...
+@overload
+def atleast_1d(x: Variable, y: Variable, /, *more: Variable, name: str | None = None) -> list[Variable]: ...
 @checked
-def atleast_1d(*inputs: Variable, name: str | None = None) -> Any:
-    """Each input with at least one axis."""
+def atleast_1d(*inputs: Variable, name: str | None = None) -> Variable | list[Variable]:
+    """Each input with at least one axis.
+
+    Args:
+        inputs: one or several variables; several give a list.
+    """
     return _at_least(1, inputs, name)
 
 
+@overload
+def atleast_2d(x: Variable, /, *, name: str | None = None) -> Variable: ...
+@overload
+def atleast_2d(x: Variable, y: Variable, /, *more: Variable, name: str | None = None) -> list[Variable]: ...
 @checked
-def atleast_2d(*inputs: Variable, name: str | None = None) -> Any:
-    """Each input with at least two axes; a vector becomes a row."""
+def atleast_2d(*inputs: Variable, name: str | None = None) -> Variable | list[Variable]:
+    """Each input with at least two axes; a vector becomes a row.
+
+    Args:
+        inputs: one or several variables; several give a list.
+    """
     return _at_least(2, inputs, name)
 
 
-def atleast_3d(*inputs: Variable, name: str | None = None) -> Any:
+@overload
+def atleast_3d(x: Variable, /, *, name: str | None = None) -> Variable: ...
+@overload
+def atleast_3d(x: Variable, y: Variable, /, *more: Variable, name: str | None = None) -> list[Variable]: ...
+def atleast_3d(*inputs: Variable, name: str | None = None) -> Variable | list[Variable]:
     """Each input with at least three axes; a vector becomes [1, n, 1], a matrix [m, n, 1].
+
+    Args:
+        inputs: one or several variables; several give a list.
 
     Example:
         >>> paddle.atleast_3d(static.data("x", [4])).shape
@@ -263,7 +342,7 @@ def atleast_3d(*inputs: Variable, name: str | None = None) -> Any:
     return _at_least(3, inputs, name)
 
 
-def _at_least(rank: int, inputs: Sequence[Variable], name: str | None) -> Any:
+def _at_least(rank: int, inputs: Sequence[Variable], name: str | None) -> Variable | list[Variable]:
     outputs = []
     for x in inputs:
         layer = LayerHelper(f"atleast_{rank}d", x, name=name)
@@ -272,8 +351,12 @@ def _at_least(rank: int, inputs: Sequence[Variable], name: str | None) -> Any:
     return outputs[0] if len(outputs) == 1 else outputs
 
 
-def cast(x: Variable, dtype: Any) -> Variable:
+def cast(x: Variable, dtype: DTypeLike) -> Variable:
     """The same numbers in another element type; the gradient comes back in that of ``x``.
+
+    Args:
+        x: variable of any shape.
+        dtype: element type.
 
     Example:
         >>> paddle.cast(static.data("x", [2]), "int64").dtype
@@ -286,6 +369,9 @@ def cast(x: Variable, dtype: Any) -> Variable:
 def shape(input: Variable) -> Variable:
     """The shape as an int64 vector, known when the program runs.
 
+    Args:
+        input: variable of any shape.
+
     Example:
         >>> paddle.shape(static.data("x", [None, 3])).shape
         (2,)
@@ -294,12 +380,20 @@ def shape(input: Variable) -> Variable:
 
 
 def numel(x: Variable, name: str | None = None) -> Variable:
-    """The number of elements, as an int64 scalar."""
+    """The number of elements, as an int64 scalar.
+
+    Args:
+        x: variable of any shape.
+    """
     return LayerHelper("size", x, name=name).result("Size", x)
 
 
 def rank(input: Variable) -> Variable:
-    """The number of axes, as an int32 scalar."""
+    """The number of axes, as an int32 scalar.
+
+    Args:
+        input: variable of any shape.
+    """
     layer = LayerHelper("rank", input)
     return layer.result("Identity", layer.op.constant(np.array(input.ndim, np.int32)))
 
@@ -307,6 +401,10 @@ def rank(input: Variable) -> Variable:
 @checked
 def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]:
     """The shape of the result of broadcasting; -1 is a size that is not known.
+
+    Args:
+        x_shape: a list of ints.
+        y_shape: another.
 
     Example:
         >>> paddle.broadcast_shape([2, 1, 3], [1, 3, 1])
@@ -327,6 +425,10 @@ def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]
 def expand(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     """``x`` repeated to ``shape``; -1 keeps a dimension.
 
+    Args:
+        x: of a shape that broadcasts to ``shape``.
+        shape: ints, an integer variable, or a list that mixes ints and variables of one element.
+
     Example:
         >>> paddle.expand(static.data("x", [None, 1]), [2, -1, 3]).shape
         (2, -1, 3)
@@ -344,7 +446,12 @@ broadcast_to = expand
 
 
 def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
-    """``x`` repeated to the shape of ``y``."""
+    """``x`` repeated to the shape of ``y``.
+
+    Args:
+        x: of a shape that broadcasts to that of ``y``.
+        y: lends its shape.
+    """
     layer = LayerHelper("expand_as", x, y, name=name)
     return layer.result("Expand", x, shape_of(layer.op, y))
 
@@ -352,6 +459,9 @@ def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
 @checked
 def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
     """All tensors repeated to their common shape.
+
+    Args:
+        input: variables whose shapes broadcast.
 
     Example:
         >>> a, b = paddle.broadcast_tensors([static.data("x", [2, 1]), static.data("y", [3])])
@@ -369,8 +479,13 @@ def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> lis
     return [layer.result("Expand", v, target) for v in input]
 
 
-def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
+@checked
+def tile(x: Variable, repeat_times: Integers, name: str | None = None) -> Variable:
     """``x`` repeated so many times along each axis; fewer numbers than axes count from the last.
+
+    Args:
+        x: variable of any shape.
+        repeat_times: ints, an integer variable, or a list that mixes ints and variables of one element.
 
     Example:
         >>> paddle.tile(static.data("x", [2, 3]), [2, 1, 2]).shape
@@ -389,6 +504,11 @@ def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
 @checked
 def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = None, name: str | None = None) -> Variable:
     """Each slice along ``axis`` repeated: all as often, or each by its entry of a vector.
+
+    Args:
+        x: variable of any shape.
+        repeats: a number for all, or a vector of integers, one for each slice.
+        axis: the axis; all elements as one vector unless given.
 
     Example:
         >>> paddle.repeat_interleave(static.data("x", [2, 3]), 2, axis=1).shape
@@ -415,6 +535,10 @@ def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = N
 def flip(x: Variable, axis: Axes, name: str | None = None) -> Variable:
     """The elements along each of the axes in the opposite order.
 
+    Args:
+        x: variable of any shape.
+        axis: one axis or several.
+
     Example:
         >>> paddle.flip(static.data("x", [None, 3]), [0, 1]).shape
         (-1, 3)
@@ -432,7 +556,13 @@ reverse = flip
 
 @checked
 def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Variable:
-    """A plane rotated ``k`` times by 90 degrees, from the first axis towards the second."""
+    """A plane rotated ``k`` times by 90 degrees, from the first axis towards the second.
+
+    Args:
+        x: of two axes or more.
+        k: how often; negative for the other direction.
+        axes: the two axes of the plane.
+    """
     first, second = (normal_axis(a, x.ndim, "rot90") for a in axes)
     if first == second:
         raise ArgumentError(f"rot90 turns a plane of two axes, not axis {first} alone.")
@@ -447,8 +577,13 @@ def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | Non
 
 
 @checked
-def roll(x: Variable, shifts: Any, axis: Axes = None, name: str | None = None) -> Variable:
+def roll(x: Variable, shifts: Integers, axis: Axes = None, name: str | None = None) -> Variable:
     """Elements moved along axes; those that leave come in on the other side. Without ``axis``, as one long vector.
+
+    Args:
+        x: variable of any shape.
+        shifts: by how much, an int, a list or an integer variable; one for each axis.
+        axis: one axis or several; None for the flattened tensor.
 
     Example:
         >>> paddle.roll(static.data("x", [None, 3]), 1, axis=0).shape
@@ -489,6 +624,12 @@ def _rolled(op: Builder, x: Variable, step: Any, axis: int) -> Variable:
 @checked
 def unfold(x: Variable, axis: int, size: int, step: int, name: str | None = None) -> Variable:
     """Windows of ``size`` elements every ``step`` along an axis of known size; the window is a new last axis.
+
+    Args:
+        x: variable of any shape.
+        axis: an axis of known size.
+        size: elements in a window.
+        step: the distance of two windows.
 
     Example:
         >>> paddle.unfold(static.data("x", [None, 7]), 1, 3, 2).shape

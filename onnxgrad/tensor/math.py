@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.common import floating, scalar, unary
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
+from onnxgrad.tensor.common import Number, floating, scalar, unary
+from onnxgrad.tensor.layer import ActivationName, LayerHelper, is_variable, open_layer, variables_in
 from onnxgrad.tensor.tables import of_one
 
 __all__ = [
@@ -49,7 +48,11 @@ log10 = of_one("log10", lambda layer, x: layer.result("Div", layer.op.Log(x), ma
 
 
 def log1p(x: Variable, name: str | None = None) -> Variable:
-    """log(1 + x), accurate near 0: there 2 artanh(x / (x + 2))."""
+    """log(1 + x), accurate near 0: there 2 artanh(x / (x + 2)).
+
+    Args:
+        x: floats of any shape; integers count as float32.
+    """
     layer, op = open_layer("log1p", x, name=name)
     x = floating(op, x)
     plain = op.Log(op.Add(x, 1.0))
@@ -60,7 +63,11 @@ def log1p(x: Variable, name: str | None = None) -> Variable:
 
 
 def expm1(x: Variable, name: str | None = None) -> Variable:
-    """exp(x) - 1, accurate near 0: (exp(x) + 1) tanh(x / 2)."""
+    """exp(x) - 1, accurate near 0: (exp(x) + 1) tanh(x / 2).
+
+    Args:
+        x: floats of any shape; integers count as float32.
+    """
     layer, op = open_layer("expm1", x, name=name)
     x = floating(op, x)
     return layer.result("Mul", op.Add(op.Exp(x), 1.0), op.Tanh(op.Mul(x, 0.5)))
@@ -77,7 +84,11 @@ neg = negative = of_one("neg", "Neg", "``-x``.", floats=False)
 
 
 def positive(x: Variable) -> Variable:
-    """``+x``."""
+    """``+x``.
+
+    Args:
+        x: variable of any shape.
+    """
     return LayerHelper("positive", x).result("Identity", x)
 
 
@@ -101,14 +112,25 @@ deg2rad = of_one("deg2rad", lambda layer, x: layer.result("Mul", x, math.pi / 18
 
 @checked
 def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None) -> Variable:
-    """scale_b tanh(scale_a x)."""
+    """scale_b tanh(scale_a x).
+
+    Args:
+        x: floats of any shape; integers count as float32.
+        scale_a: the inner factor.
+        scale_b: the outer factor.
+    """
     layer = LayerHelper("stanh", x, name=name)
     return layer.result("Mul", layer.op.Tanh(layer.op.Mul(floating(layer.op, x), scale_a)), scale_b)
 
 
 @checked
 def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Variable:
-    """log(x / (1 - x)), of ``x`` limited to [eps, 1 - eps] if ``eps`` is given."""
+    """log(x / (1 - x)), of ``x`` limited to [eps, 1 - eps] if ``eps`` is given.
+
+    Args:
+        x: floats of any shape; integers count as float32.
+        eps: the limit, below 0.5; None for no limit.
+    """
     layer, op = open_layer("logit", x, name=name)
     x = floating(op, x)
     if eps is not None:
@@ -117,7 +139,11 @@ def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Var
 
 
 def sinc(x: Variable, name: str | None = None) -> Variable:
-    """sin(pi x) / (pi x), and 1 at 0."""
+    """sin(pi x) / (pi x), and 1 at 0.
+
+    Args:
+        x: floats of any shape; integers count as float32.
+    """
     layer, op = open_layer("sinc", x, name=name)
     angle = op.Mul(floating(op, x), math.pi)
     at_zero = op.Equal(angle, op.constant(0.0, angle.dtype))
@@ -131,7 +157,12 @@ ceil = of_one("ceil", "Ceil", "Smallest integer not below ``x``.")
 
 @checked
 def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
-    """Nearest number with so many decimals; a half goes to the even neighbour."""
+    """Nearest number with so many decimals; a half goes to the even neighbour.
+
+    Args:
+        x: variable of any shape.
+        decimals: how many digits stay behind the point; negative before it.
+    """
     layer, op = open_layer("round", x, name=name)
     x = floating(op, x)
     if decimals == 0:
@@ -140,7 +171,11 @@ def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
 
 
 def trunc(input: Variable, name: str | None = None) -> Variable:
-    """The integer next to ``input`` on the side of 0."""
+    """The integer next to ``input`` on the side of 0.
+
+    Args:
+        input: variable of any shape.
+    """
     layer, op = open_layer("trunc", input, name=name)
     if not input.dtype.is_float:
         return layer.result("Identity", input)
@@ -148,7 +183,11 @@ def trunc(input: Variable, name: str | None = None) -> Variable:
 
 
 def frac(x: Variable, name: str | None = None) -> Variable:
-    """Give the fraction that ``trunc`` drops; zeros of integers."""
+    """Give the fraction that ``trunc`` drops; zeros of integers.
+
+    Args:
+        x: variable of any shape.
+    """
     layer, op = open_layer("frac", x, name=name)
     if not x.is_float:
         return layer.result("Sub", x, x)
@@ -156,7 +195,11 @@ def frac(x: Variable, name: str | None = None) -> Variable:
 
 
 def signbit(x: Variable, name: str | None = None) -> Variable:
-    """Whether the sign of ``x`` is minus, that of -0.0 too."""
+    """Whether the sign of ``x`` is minus, that of -0.0 too.
+
+    Args:
+        x: floats of any shape; integers count as float32.
+    """
     layer, op = open_layer("signbit", x, name=name)
     x = floating(op, x)
     zero = op.constant(0.0, x.dtype)
@@ -168,7 +211,14 @@ def signbit(x: Variable, name: str | None = None) -> Variable:
 def nan_to_num(
     x: Variable, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, name: str | None = None
 ) -> Variable:
-    """Numbers in place of NaN and infinities; those of the type's range unless given."""
+    """Numbers in place of NaN and infinities; those of the type's range unless given.
+
+    Args:
+        x: floats of any shape.
+        nan: in place of NaN.
+        posinf: in place of infinity; the largest number of the type unless given.
+        neginf: in place of minus infinity; the least number of the type unless given.
+    """
     layer, op = open_layer("nan_to_num", x, name=name)
     if not x.dtype.is_float:
         return layer.result("Identity", x)
@@ -181,7 +231,12 @@ def nan_to_num(
 
 @checked
 def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Variable:
-    """``x + value`` for one element. The result is a new variable: programs here never overwrite one."""
+    """``x + value`` for one element. The result is a new variable: programs here never overwrite one.
+
+    Args:
+        x: of one element.
+        value: what is added.
+    """
     return LayerHelper("increment", x, name=name).result("Add", x, np.asarray(value, x.dtype.numpy))
 
 
@@ -191,10 +246,18 @@ def scale(
     scale: float | Variable = 1.0,
     bias: float = 0.0,
     bias_after_scale: bool = True,
-    act: str | None = None,
+    act: ActivationName | None = None,
     name: str | None = None,
 ) -> Variable:
-    """``scale * x + bias``, or ``scale * (x + bias)``; then an activation by its name."""
+    """``scale * x + bias``, or ``scale * (x + bias)``; then an activation by its name.
+
+    Args:
+        x: variable of any shape.
+        scale: the factor, a number or a variable of one element.
+        bias: what is added.
+        bias_after_scale: whether it is added after the product.
+        act: name of an activation; None for none.
+    """
     layer, op = open_layer("scale", x, name=name)
     factor, offset = scalar(op, scale, x.dtype), op.constant(np.asarray(bias), x.dtype)
     if not is_variable(scale) and bias == 0.0:
@@ -206,7 +269,8 @@ def scale(
     return layer.activate(y, act)
 
 
-def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None) -> Variable:
+@checked
+def clip(x: Variable, min: Number | None = None, max: Number | None = None, name: str | None = None) -> Variable:
     """Elements limited to [min, max]; the gradient passes at the limits.
 
     Args:
@@ -230,7 +294,11 @@ conj = of_one("conj", "Identity", "``x``: there are no complex tensors here.", f
 
 
 def angle(x: Variable, name: str | None = None) -> Variable:
-    """pi where ``x`` is negative, else 0; NaN where it is NaN."""
+    """pi where ``x`` is negative, else 0; NaN where it is NaN.
+
+    Args:
+        x: floats of any shape; integers count as float32.
+    """
     layer, op = open_layer("angle", x, name=name)
     x = floating(op, x)
     return layer.result("Mul", op.Relu(op.Neg(op.Sign(x))), math.pi)

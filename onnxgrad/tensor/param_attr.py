@@ -6,14 +6,18 @@ Tests: tests/static/test_initializers.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_flag, as_int, as_number, as_text, wrong_kind
 from onnxgrad.tensor.initializer import Initializer
+
+if TYPE_CHECKING:
+    from onnxgrad.eager.parameter import EagerParameter
+
 
 __all__ = ["ParamAttr", "WeightNormParamAttr"]
 
@@ -70,8 +74,12 @@ class ParamAttr:
         self.need_clip = as_flag(self, "need_clip", need_clip)
 
     @staticmethod
-    def of(attr: Any) -> ParamAttr | None:
-        """Read the ParamAttr of a layer: None for the default, a name, an initializer, or False for no parameter."""
+    def of(attr: ParamAttr | Initializer | str | bool | None) -> ParamAttr | None:
+        """Read the ParamAttr of a layer: None for the default, a name, an initializer, or False for no parameter.
+
+        Args:
+            attr: a ParamAttr, a name, an initializer, None or True for the default, or False.
+        """
         if attr is None or attr is True:
             return ParamAttr()
         if attr is False:
@@ -87,11 +95,22 @@ class ParamAttr:
         )
 
     def name_in(self, layer: str, suffix: str, generate: Callable[[str], str] = state.generate_name) -> str:
-        """The name given, or else the next of the layer, such as ``fc_0.w_0``."""
+        """The name given, or else the next of the layer, such as ``fc_0.w_0``.
+
+        Args:
+            layer: the name of the layer.
+            suffix: what kind of parameter it is, ``w`` or ``b``.
+            generate: makes a counted name of its stem.
+        """
         return self.name if self.name is not None else generate(f"{layer}.{suffix}")
 
     def under(self, name: str, initializer: Initializer | None = None) -> ParamAttr:
-        """The same attributes under another name, and with another initializer if one is given."""
+        """The same attributes under another name, and with another initializer if one is given.
+
+        Args:
+            name: the other name.
+            initializer: the other initializer; the same unless given.
+        """
         return ParamAttr(
             name,
             initializer or self.initializer,
@@ -102,8 +121,12 @@ class ParamAttr:
             self.need_clip,
         )
 
-    def describe(self, parameter: Any) -> None:
-        """Let a parameter know how it is to be trained."""
+    def describe(self, parameter: Parameter | EagerParameter) -> None:
+        """Let a parameter know how it is to be trained.
+
+        Args:
+            parameter: what is to be trained by these attributes.
+        """
         parameter.optimize_attr = {"learning_rate": self.learning_rate}
         parameter.regularizer, parameter.need_clip = self.regularizer, self.need_clip
         parameter.do_model_average = self.do_model_average

@@ -6,11 +6,11 @@ Tests: tests/static/test_initializers.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 import numpy as np
 
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.record import EAGER
 from onnxgrad.errors import ArgumentTypeError
@@ -26,12 +26,12 @@ __all__ = ["create_parameter", "eager_parameter"]
 @checked
 def create_parameter(
     shape: Sequence[int],
-    dtype: Any,
+    dtype: DTypeLike,
     name: str | None = None,
     attr: ParamAttr | str | None = None,
     is_bias: bool = False,
     default_initializer: Initializer | None = None,
-) -> Any:
+) -> EagerParameter:
     """A weight of its own: an eager tensor, or in static mode a parameter of the default main program.
 
     Args:
@@ -62,10 +62,11 @@ def create_parameter(
         return eager_parameter(chosen, sizes, dtype, default, name or chosen.name or state.generate_name("eager_parameter"))
     if name is not None and chosen.name is None:
         chosen = chosen.under(name)
-    return LayerHelper("create_parameter", static=True).parameter(chosen, "w", sizes, dtype_of(dtype), default)
+    helper = LayerHelper("create_parameter", static=True)
+    return cast(EagerParameter, helper.parameter(chosen, "w", sizes, dtype_of(dtype), default))
 
 
-def eager_parameter(attr: ParamAttr, shape: list[int], dtype: Any, default: Initializer, name: str) -> EagerParameter:
+def eager_parameter(attr: ParamAttr, shape: list[int], dtype: DTypeLike, default: Initializer, name: str) -> EagerParameter:
     """An eager weight with the value that its initializer samples."""
     build = EAGER.global_block().build
     value = (attr.initializer or default).append(build, [int(n) for n in shape], dtype_of(dtype))

@@ -11,11 +11,11 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.common import Shape, as_dtype, float_dtype, index_dtype, shape_of, shape_operand, sizes_of
+from onnxgrad.tensor.common import Number, Shape, as_dtype, float_dtype, index_dtype, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
 __all__ = [
@@ -57,7 +57,7 @@ def _open(layer_name: str, shape: Any, name: str | None, *others: Any) -> tuple[
 
 @checked
 def uniform(
-    shape: Shape, dtype: Any = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
+    shape: Shape, dtype: DTypeLike | None = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
     """Numbers equally likely anywhere in [min, max).
 
@@ -77,55 +77,97 @@ def uniform(
 
 
 @checked
-def rand(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
-    """Numbers equally likely anywhere in [0, 1)."""
+def rand(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """Numbers equally likely anywhere in [0, 1).
+
+    Args:
+        shape: ints, an integer variable, or a list that mixes ints and variables of one element.
+        dtype: a floating-point type; the default one unless given.
+    """
     return uniform(shape, dtype, 0.0, 1.0, name=name)
 
 
 @checked
 def gaussian(
-    shape: Shape, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: Any = None, name: str | None = None
+    shape: Shape, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: DTypeLike | None = None, name: str | None = None
 ) -> Variable:
-    """Normally distributed numbers."""
+    """Normally distributed numbers.
+
+    Args:
+        shape: ints, an integer variable, or a list that mixes ints and variables of one element.
+        mean: the mean.
+        std: the deviation.
+        seed: 0 for other numbers each time.
+        dtype: a floating-point type; the default one unless given.
+    """
     (layer, op), element = _open("gaussian", shape, name), float_dtype(dtype, "gaussian")
     numbers = sampled(op, "RandomNormal", shape, seed, mean=float(mean), scale=float(std))
     return layer.result("Cast", numbers, to=element.number)
 
 
 @checked
-def standard_normal(shape: Shape, dtype: Any = None, name: str | None = None) -> Variable:
-    """Normally distributed numbers with mean 0 and deviation 1."""
+def standard_normal(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """Normally distributed numbers with mean 0 and deviation 1.
+
+    Args:
+        shape: ints, an integer variable, or a list that mixes ints and variables of one element.
+        dtype: a floating-point type; the default one unless given.
+    """
     return gaussian(shape, dtype=dtype, name=name)
 
 
 randn = standard_normal
 
 
-def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:
+@checked
+def normal(mean: Number = 0.0, std: Number = 1.0, shape: Shape | None = None, name: str | None = None) -> Variable:
     """Normally distributed numbers; ``mean`` and ``std`` may be variables, whose shape the result takes.
+
+    Args:
+        mean: a number or a variable of any shape.
+        std: a number or a variable of that shape.
+        shape: of the result where both are numbers; [1] unless given.
 
     Example:
         >>> paddle.normal(mean=static.data("m", [None, 3])).shape
         (-1, 3)
     """
     if not is_variable(mean) and not is_variable(std):
-        return gaussian([1] if shape is None else shape, mean, std, name=name)
+        return gaussian([1] if shape is None else shape, mean, std, name=name)  # type: ignore[arg-type]
     layer, op = _open("normal", [], name, mean, std)
-    like = mean if is_variable(mean) else std
+    like: Any = mean if is_variable(mean) else std
     noise = as_dtype(op, sampled(op, "RandomNormal", shape_of(op, like)), like.dtype)
     return layer.result("Add", op.Mul(noise, std), mean)
 
 
-def log_normal(mean: Any = 1.0, std: Any = 2.0, shape: Any = None, dtype: Any = None, name: str | None = None) -> Variable:
-    """Exponentials of normally distributed numbers."""
+@checked
+def log_normal(
+    mean: Number = 1.0, std: Number = 2.0, shape: Shape | None = None, dtype: DTypeLike | None = None, name: str | None = None
+) -> Variable:
+    """Exponentials of normally distributed numbers.
+
+    Args:
+        mean: of the logarithms, a number or a variable.
+        std: their deviation.
+        shape: of the result where both are numbers; [1] unless given.
+        dtype: a floating-point type; the default one unless given.
+    """
     sample = normal(mean, std, shape)
     layer = LayerHelper("log_normal", sample, name=name)
     return layer.result("Exp", as_dtype(layer.op, sample, dtype))
 
 
 @checked
-def randint(low: int = 0, high: int | None = None, shape: Shape = (1,), dtype: Any = None, name: str | None = None) -> Variable:
+def randint(
+    low: int = 0, high: int | None = None, shape: Shape = (1,), dtype: DTypeLike | None = None, name: str | None = None
+) -> Variable:
     """Integers equally likely in [low, high), in [0, low) if only one bound is given.
+
+    Args:
+        low: the least integer, or with no ``high`` the bound.
+        high: the bound, not included.
+        shape: ints, an integer variable, or a list that mixes ints and variables of one element.
+        dtype: int32 or int64, which it is unless given.
 
     Raises:
         ArgumentError: if the range is empty, or wider than 2^24 numbers, which float32 samples cannot tell apart.
@@ -148,8 +190,17 @@ def _integers(low: int, high: int | None, shape: Any, element: DType, name: str 
 
 
 @checked
-def randint_like(x: Variable, low: int = 0, high: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
-    """``randint`` in the shape and, unless given, the dtype of ``x``."""
+def randint_like(
+    x: Variable, low: int = 0, high: int | None = None, dtype: DTypeLike | None = None, name: str | None = None
+) -> Variable:
+    """``randint`` in the shape and, unless given, the dtype of ``x``.
+
+    Args:
+        x: variable of any shape.
+        low: the least integer, or with no ``high`` the bound.
+        high: the bound, not included.
+        dtype: element type; that of ``x`` unless given.
+    """
     op = LayerHelper("randint_like", x, name=name).op
     size = shape_of(op, x)
     shape = size.tolist() if isinstance(size, np.ndarray) else size
@@ -157,8 +208,12 @@ def randint_like(x: Variable, low: int = 0, high: int | None = None, dtype: Any 
 
 
 @checked
-def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
+def randperm(n: int, dtype: DTypeLike = "int64", name: str | None = None) -> Variable:
     """The integers from 0 up to, and without, ``n`` in random order.
+
+    Args:
+        n: how many integers.
+        dtype: element type.
 
     Example:
         >>> paddle.randperm(5).shape
@@ -174,7 +229,11 @@ def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
 
 
 def shuffle(x: Variable, name: str | None = None) -> Variable:
-    """The slices along the first axis in random order."""
+    """The slices along the first axis in random order.
+
+    Args:
+        x: of one axis or more.
+    """
     layer, op = open_layer("shuffle", x, name=name)
     length = op.Shape(x, start=0, end=1)
     _, order = op.emit("TopK", (sampled(op, "RandomUniform", length), length), {}, outputs=2)
@@ -183,14 +242,24 @@ def shuffle(x: Variable, name: str | None = None) -> Variable:
 
 @checked
 def bernoulli(x: Variable, p: float | None = None, name: str | None = None) -> Variable:
-    """1 with probability ``x`` (or ``p``), else 0, in the shape of ``x``."""
+    """1 with probability ``x`` (or ``p``), else 0, in the shape of ``x``.
+
+    Args:
+        x: floats of any shape, between 0 and 1.
+        p: one probability for all instead.
+    """
     layer, op = open_layer("bernoulli", x, name=name)
     numbers = as_dtype(op, sampled(op, "RandomUniform", shape_of(op, x), low=0.0, high=1.0), x.dtype)
     return layer.result("Cast", op.Less(numbers, x if p is None else op.constant(p, x.dtype)), to=x.dtype.number)
 
 
 def binomial(count: Variable, prob: Variable, name: str | None = None) -> Variable:
-    """How many of ``count`` (constant, equal everywhere) trials succeed with probability ``prob``."""
+    """How many of ``count`` (constant, equal everywhere) trials succeed with probability ``prob``.
+
+    Args:
+        count: integers of any shape, the same everywhere.
+        prob: floats of that shape, between 0 and 1.
+    """
     layer, op = open_layer("binomial", count, prob, name=name)
     most = op.ReduceMax(as_dtype(op, count, "int64"), keepdims=0)
     both = op.Add(op.Mul(as_dtype(op, count, prob.dtype), 0.0), prob)
@@ -207,6 +276,11 @@ def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, na
     """Indices sampled with probabilities in proportion to each row of ``x``.
 
     Without replacement the largest of log(x) plus Gumbel noise are taken.
+
+    Args:
+        x: floats [n] or [rows, n], not negative.
+        num_samples: how many indices of each row.
+        replacement: whether an index may be sampled again.
 
     Example:
         >>> paddle.multinomial(static.data("p", [None, 4]), 2).shape

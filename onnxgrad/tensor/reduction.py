@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import flat_if_none, neighbours, prefix_scan, without_axes_too
@@ -73,14 +74,30 @@ def mean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None
 
 
 @checked
-def sum(x: Variable, axis: Axes = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Sum over ``axis``, or of all elements; integers and booleans add up in int64 unless ``dtype`` is given."""
+def sum(x: Variable, axis: Axes = None, dtype: DTypeLike | None = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    """Sum over ``axis``, or of all elements; integers and booleans add up in int64 unless ``dtype`` is given.
+
+    Args:
+        x: variable of any shape.
+        axis: an axis, several, or None for all.
+        dtype: element type to compute in.
+        keepdim: keep the axes with size 1.
+    """
     return reduce("sum", "ReduceSum", x, axis, keepdim, name, dtype, of_integers="int64")
 
 
 @checked
-def prod(x: Variable, axis: Axes = None, keepdim: bool = False, dtype: Any = None, name: str | None = None) -> Variable:
-    """Product over ``axis``, or of all elements."""
+def prod(
+    x: Variable, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None, name: str | None = None
+) -> Variable:
+    """Product over ``axis``, or of all elements.
+
+    Args:
+        x: variable of any shape.
+        axis: an axis, several, or None for all.
+        keepdim: keep the axes with size 1.
+        dtype: element type to compute in; that of ``x``, for integers int64, unless given.
+    """
     return reduce("reduce_prod", "ReduceProd", x, axis, keepdim, name, dtype, of_integers="int64")
 
 
@@ -108,7 +125,10 @@ def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Re
         flags = op.Cast(as_dtype(op, x, "bool"), to=6)
         return layer.result("Cast", reduce(layer_name, op_type, flags, axis, keepdim, name), to=9)
 
-    return named_function(function, name, doc)
+    x = "of any shape and element type" if of_bools else "variable of any shape"
+    return named_function(
+        function, name, doc, f"x: {x}.", "axis: an axis, several, or None for all.", "keepdim: keep the axes with size 1."
+    )
 
 
 max = _reduction("max", "ReduceMax", "Largest element over ``axis``; the gradient is shared evenly over ties.")
@@ -122,21 +142,42 @@ any = _reduction("any", "ReduceMax", "Whether some element over ``axis`` is true
 
 @checked
 def count_nonzero(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """How many elements over ``axis`` are not 0, as int64."""
+    """How many elements over ``axis`` are not 0, as int64.
+
+    Args:
+        x: variable of any shape.
+        axis: an axis, several, or None for all.
+        keepdim: keep the axes with size 1.
+    """
     layer = LayerHelper("count_nonzero", x, name=name)
     return sum(layer.op.Cast(as_dtype(layer.op, x, "bool"), to=7), axis, keepdim=keepdim, name=name)
 
 
 @checked
-def nansum(x: Variable, axis: Axes = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Sum over ``axis`` of the elements that are not NaN."""
+def nansum(
+    x: Variable, axis: Axes = None, dtype: DTypeLike | None = None, keepdim: bool = False, name: str | None = None
+) -> Variable:
+    """Sum over ``axis`` of the elements that are not NaN.
+
+    Args:
+        x: floats of any shape.
+        axis: an axis, several, or None for all.
+        dtype: element type to compute in; that of ``x`` unless given.
+        keepdim: keep the axes with size 1.
+    """
     op = LayerHelper("nansum", x).op
     return sum(op.Where(op.IsNaN(x), op.constant(0.0, x.dtype), x), axis, dtype, keepdim, name)
 
 
 @checked
 def nanmean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Mean over ``axis`` of the elements that are not NaN; NaN where there is none."""
+    """Mean over ``axis`` of the elements that are not NaN; NaN where there is none.
+
+    Args:
+        x: floats of any shape.
+        axis: an axis, several, or None for all.
+        keepdim: keep the axes with size 1.
+    """
     layer, op = open_layer("nanmean", x, name=name)
     counted = sum(op.Cast(op.Not(op.IsNaN(x)), to=x.dtype.number), axis, keepdim=keepdim)
     return layer.result("Div", nansum(x, axis, keepdim=keepdim), counted)
@@ -144,6 +185,10 @@ def nanmean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | N
 
 def reduce_as(x: Variable, target: Variable, name: str | None = None) -> Variable:
     """``x`` summed to the shape of ``target``, to which it would be broadcast.
+
+    Args:
+        x: variable of any shape.
+        target: lends its shape, which broadcasts to that of ``x``.
 
     Example:
         >>> paddle.reduce_as(static.data("x", [5, 2, 3]), static.data("y", [2, 1])).shape
@@ -161,8 +206,13 @@ def reduce_as(x: Variable, target: Variable, name: str | None = None) -> Variabl
 
 @checked
 @without_axes_too
-def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
+def cumsum(x: Variable, axis: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Sums of all elements up to each one along ``axis``; of the flattened tensor without one.
+
+    Args:
+        x: variable of any shape.
+        axis: the axis; the flattened tensor unless given.
+        dtype: element type to compute in; that of ``x``, for integers int64, unless given.
 
     Example:
         >>> paddle.cumsum(static.data("x", [None, 3]), axis=0).shape
@@ -175,8 +225,14 @@ def cumsum(x: Variable, axis: int | None = None, dtype: Any = None, name: str | 
 
 @checked
 @without_axes_too
-def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
-    """Products of all elements up to each one along ``dim``, which must have a known size."""
+def cumprod(x: Variable, dim: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """Products of all elements up to each one along ``dim``, which must have a known size.
+
+    Args:
+        x: variable of any shape.
+        dim: the axis, of known size; the flattened tensor unless given.
+        dtype: element type to compute in; that of ``x``, for integers int64, unless given.
+    """
     layer, op = open_layer("cumprod", x, name=name)
     x, axis = flat_if_none(layer, as_dtype(op, x, "int64" if dtype is None and not x.is_float else dtype), dim)
     return layer.result("Identity", prefix_scan(op, x, axis, op.Mul, 1.0, "cumprod"))
@@ -184,8 +240,13 @@ def cumprod(x: Variable, dim: int | None = None, dtype: Any = None, name: str | 
 
 @checked
 @without_axes_too
-def cummax(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str | None = None) -> tuple[Variable, Variable]:
+def cummax(x: Variable, axis: int | None = None, dtype: DTypeLike = "int64", name: str | None = None) -> tuple[Variable, Variable]:
     """The largest element so far along ``axis``, and the position of its last occurrence so far.
+
+    Args:
+        x: variable of any shape.
+        axis: the axis; the flattened tensor unless given.
+        dtype: of the positions, int32 or int64.
 
     Returns:
         Values and indices, of the shape of ``x`` (flattened if ``axis`` is None).
@@ -200,8 +261,14 @@ def cummax(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str
 
 @checked
 @without_axes_too
-def cummin(x: Variable, axis: int | None = None, dtype: Any = "int64", name: str | None = None) -> tuple[Variable, Variable]:
-    """The smallest element so far along ``axis``, and the position of its last occurrence so far."""
+def cummin(x: Variable, axis: int | None = None, dtype: DTypeLike = "int64", name: str | None = None) -> tuple[Variable, Variable]:
+    """The smallest element so far along ``axis``, and the position of its last occurrence so far.
+
+    Args:
+        x: variable of any shape.
+        axis: the axis; the flattened tensor unless given.
+        dtype: of the positions, int32 or int64.
+    """
     return _running_extreme("cummin", "Min", "LessOrEqual", x, axis, dtype, name)
 
 
@@ -221,8 +288,14 @@ def _running_extreme(
 
 @checked
 @without_axes_too
-def logcumsumexp(x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None) -> Variable:
-    """log(cumsum(exp(x))) along ``axis``, computed stably."""
+def logcumsumexp(x: Variable, axis: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """log(cumsum(exp(x))) along ``axis``, computed stably.
+
+    Args:
+        x: floats of any shape.
+        axis: the axis; the flattened tensor unless given.
+        dtype: element type to compute in; that of ``x`` unless given.
+    """
     layer, op = open_layer("logcumsumexp", x, name=name)
     x, axis = flat_if_none(layer, as_dtype(op, x, dtype), axis)
     neutral = float(np.finfo(x.dtype.numpy).min) / 4

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, flat_if_none, neighbours, without_axes_too
@@ -23,8 +24,16 @@ __all__ = [
 
 
 @checked
-def argmax(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None) -> Variable:
+def argmax(
+    x: Variable, axis: int | None = None, keepdim: bool = False, dtype: DTypeLike = "int64", name: str | None = None
+) -> Variable:
     """Index of the largest element along ``axis``, of the flattened tensor without one; the first of equal ones.
+
+    Args:
+        x: variable of any shape.
+        axis: the axis; the flattened tensor unless given.
+        keepdim: keep the axis with size 1.
+        dtype: of the index, int32 or int64.
 
     Example:
         >>> paddle.argmax(static.data("x", [None, 3]), axis=1).shape
@@ -34,8 +43,17 @@ def argmax(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: A
 
 
 @checked
-def argmin(x: Variable, axis: int | None = None, keepdim: bool = False, dtype: Any = "int64", name: str | None = None) -> Variable:
-    """Index of the smallest element along ``axis``, of the flattened tensor without one; the first of equal ones."""
+def argmin(
+    x: Variable, axis: int | None = None, keepdim: bool = False, dtype: DTypeLike = "int64", name: str | None = None
+) -> Variable:
+    """Index of the smallest element along ``axis``, of the flattened tensor without one; the first of equal ones.
+
+    Args:
+        x: variable of any shape.
+        axis: the axis; the flattened tensor unless given.
+        keepdim: keep the axis with size 1.
+        dtype: of the index, int32 or int64.
+    """
     return _extreme_index("arg_min", "ArgMin", x, axis, keepdim, dtype, name)
 
 
@@ -67,6 +85,12 @@ def _sorted(layer: LayerHelper, x: Variable, axis: int, descending: bool) -> tup
 def sort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
     """The elements along ``axis`` in order; always stable.
 
+    Args:
+        x: variable of any shape.
+        axis: the axis.
+        descending: whether the largest come first.
+        stable: accepted for compatibility.
+
     Example:
         >>> paddle.sort(static.data("x", [None, 3])).shape
         (-1, 3)
@@ -76,16 +100,30 @@ def sort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = F
 
 @checked
 def argsort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
-    """The indices that put the elements along ``axis`` in order; always stable."""
+    """The indices that put the elements along ``axis`` in order; always stable.
+
+    Args:
+        x: variable of any shape.
+        axis: the axis.
+        descending: whether the largest come first.
+        stable: accepted for compatibility.
+    """
     return _sorted(LayerHelper("argsort", x, name=name), x, axis, descending)[1]
 
 
 @checked
 @without_axes_too
 def topk(
-    x: Variable, k: Any, axis: int | None = None, largest: bool = True, sorted: bool = True, name: str | None = None
+    x: Variable, k: int | Variable, axis: int | None = None, largest: bool = True, sorted: bool = True, name: str | None = None
 ) -> tuple[Variable, Variable]:
     """The ``k`` largest (or smallest) elements along ``axis`` (the last), and their indices.
+
+    Args:
+        x: variable of any shape.
+        k: how many, an int or an integer variable of one element.
+        axis: the axis; the last unless given.
+        largest: whether the largest are wanted.
+        sorted: accepted: they are in order.
 
     Example:
         >>> values, indices = paddle.topk(static.data("x", [None, 5]), 2)
@@ -111,6 +149,12 @@ def kthvalue(
 ) -> tuple[Variable, Variable]:
     """The ``k``-th smallest element along ``axis`` (the last), and its index.
 
+    Args:
+        x: variable of any shape.
+        k: from 1.
+        axis: the axis; the last unless given.
+        keepdim: keep the axis with size 1.
+
     Example:
         >>> values, indices = paddle.kthvalue(static.data("x", [None, 5]), 2)
         >>> values.shape
@@ -130,6 +174,11 @@ def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = 
     """The most frequent element along ``axis``, the smallest of equally frequent ones, and the index of its last occurrence.
 
     Every element is compared with every other along the axis.
+
+    Args:
+        x: variable of any shape.
+        axis: the axis.
+        keepdim: keep the axis with size 1.
     """
     layer, op = open_layer("mode", x, name=name)
     axis = normal_axis(axis, x.ndim, "mode")
@@ -145,8 +194,20 @@ def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = 
     return layer.result("Squeeze", values, [axis]), layer.result("Squeeze", index, [axis])
 
 
-def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = None) -> Any:
+@overload
+def where(condition: Variable, x: None = None, y: None = None, name: str | None = None) -> tuple[Variable, ...]: ...
+@overload
+def where(condition: Variable, x: Variable | float, y: Variable | float, name: str | None = None) -> Variable: ...
+@checked
+def where(
+    condition: Variable, x: Variable | float | None = None, y: Variable | float | None = None, name: str | None = None
+) -> Variable | tuple[Variable, ...]:
     """``x`` where the condition holds, else ``y``; with the condition alone, the indices where it holds, one vector per axis.
+
+    Args:
+        condition: booleans of any shape.
+        x: of a shape that broadcasts with the condition, or a number.
+        y: likewise.
 
     Raises:
         ArgumentError: if only one of ``x`` and ``y`` is given.
@@ -168,9 +229,17 @@ def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = 
     return layer.result("Where", as_dtype(op, condition, "bool"), a, b)
 
 
+@overload
+def nonzero(x: Variable, as_tuple: Literal[False] = False) -> Variable: ...
+@overload
+def nonzero(x: Variable, as_tuple: Literal[True]) -> tuple[Variable, ...]: ...
 @checked
-def nonzero(x: Variable, as_tuple: bool = False) -> Any:
+def nonzero(x: Variable, as_tuple: bool = False) -> Variable | tuple[Variable, ...]:
     """Positions of the elements that are not 0, as rows of int64; with ``as_tuple``, one column per axis.
+
+    Args:
+        x: of any shape and element type.
+        as_tuple: whether each axis has a column of its own.
 
     Example:
         >>> paddle.nonzero(static.data("x", [3, 4])).shape
@@ -218,6 +287,12 @@ def bucketize(
 ) -> Variable:
     """The number of the bucket of each element, between the ordered bounds of a vector.
 
+    Args:
+        x: variable of any shape.
+        sorted_sequence: a vector in ascending order.
+        out_int32: whether the numbers are int32, and not int64.
+        right: whether a bound belongs to the bucket above it.
+
     Raises:
         ArgumentError: if the bounds are no vector.
     """
@@ -226,6 +301,48 @@ def bucketize(
     return searchsorted(sorted_sequence, x, out_int32, right, name)
 
 
+@overload
+def unique(
+    x: Variable,
+    return_index: Literal[False] = False,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> Variable: ...
+@overload
+def unique(
+    x: Variable,
+    return_index: Literal[True],
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> tuple[Variable, ...]: ...
+@overload
+def unique(
+    x: Variable,
+    return_index: bool = False,
+    *,
+    return_inverse: Literal[True],
+    return_counts: bool = False,
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> tuple[Variable, ...]: ...
+@overload
+def unique(
+    x: Variable,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    *,
+    return_counts: Literal[True],
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> tuple[Variable, ...]: ...
 @checked
 def unique(
     x: Variable,
@@ -235,8 +352,16 @@ def unique(
     axis: int | None = None,
     dtype: Any = "int64",
     name: str | None = None,
-) -> Any:
+) -> Variable | tuple[Variable, ...]:
     """The different elements in ascending order (of the flattened tensor, or slices along ``axis``).
+
+    Args:
+        x: variable of any shape.
+        return_index: whether to give the index of the first occurrence of each.
+        return_inverse: whether to give the index of each former element among them.
+        return_counts: whether to give how often each occurs.
+        axis: the axis of the slices; the flattened tensor unless given.
+        dtype: of indices and counts, int32 or int64.
 
     Returns:
         The elements; then, as asked for, the index of the first occurrence of each, the index of each former element among
@@ -261,6 +386,34 @@ def unique(
     return (values, *extra) if extra else values
 
 
+@overload
+def unique_consecutive(
+    x: Variable,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> Variable: ...
+@overload
+def unique_consecutive(
+    x: Variable,
+    return_inverse: Literal[True],
+    return_counts: bool = False,
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> tuple[Variable, ...]: ...
+@overload
+def unique_consecutive(
+    x: Variable,
+    return_inverse: bool = False,
+    *,
+    return_counts: Literal[True],
+    axis: int | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> tuple[Variable, ...]: ...
 @checked
 def unique_consecutive(
     x: Variable,
@@ -269,8 +422,16 @@ def unique_consecutive(
     axis: int | None = None,
     dtype: Any = "int64",
     name: str | None = None,
-) -> Any:
-    """``x`` without the elements (slices along ``axis``) that equal the one before."""
+) -> Variable | tuple[Variable, ...]:
+    """``x`` without the elements (slices along ``axis``) that equal the one before.
+
+    Args:
+        x: variable of any shape.
+        return_inverse: whether to give the index of each former element among them.
+        return_counts: whether to give how long each run is.
+        axis: the axis of the slices; the flattened tensor unless given.
+        dtype: of indices and counts, int32 or int64.
+    """
     layer, op = open_layer("unique_consecutive", x, name=name)
     x, axis = flat_if_none(layer, x, axis)
     differs = op.Cast(op.Not(op.Equal(*neighbours(op, x, axis))), to=6)

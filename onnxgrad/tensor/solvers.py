@@ -8,7 +8,7 @@ known size and suits small ones.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -27,12 +27,20 @@ __all__ = [
 
 
 def det(x: Variable, name: str | None = None) -> Variable:
-    """Determinants of square matrices in the last two axes."""
+    """Determinants of square matrices in the last two axes.
+
+    Args:
+        x: square matrices of known size, [..., n, n].
+    """
     return LayerHelper("determinant", x, name=name).result("Det", x)
 
 
 def slogdet(x: Variable, name: str | None = None) -> Variable:
-    """Sign and logarithm of the absolute value of determinants, stacked along a new first axis."""
+    """Sign and logarithm of the absolute value of determinants, stacked along a new first axis.
+
+    Args:
+        x: square matrices of known size, [..., n, n].
+    """
     layer, op = open_layer("slogdet", x, name=name)
     determinant = op.Det(x)
     parts = [op.Unsqueeze(op.Sign(determinant), [0]), op.Unsqueeze(op.Log(op.Abs(determinant)), [0])]
@@ -41,6 +49,9 @@ def slogdet(x: Variable, name: str | None = None) -> Variable:
 
 def inv(x: Variable, name: str | None = None) -> Variable:
     """Inverses of square matrices of known size in the last two axes.
+
+    Args:
+        x: square matrices of known size, [..., n, n].
 
     Raises:
         ArgumentError: if the size is unknown, or the matrices are not square.
@@ -63,6 +74,11 @@ inverse = inv
 @checked
 def solve(x: Variable, y: Variable, left: bool = True, name: str | None = None) -> Variable:
     """The solution z of ``x @ z = y`` (``z @ x = y`` without ``left``) for square matrices of known size.
+
+    Args:
+        x: square matrices of known size, [..., n, n].
+        y: of shape [..., n, m], or a vector.
+        left: whether ``x`` stands on the left.
 
     Example:
         >>> paddle.linalg.solve(static.data("a", [3, 3]), static.data("b", [3, 2])).shape
@@ -128,6 +144,10 @@ def cholesky(x: Variable, upper: bool = False, name: str | None = None) -> Varia
 
     The gradient is that of a symmetric matrix.
 
+    Args:
+        x: symmetric positive definite matrices of known size, [..., n, n].
+        upper: whether it is the upper triangular factor.
+
     Example:
         >>> paddle.linalg.cholesky(static.data("x", [None, 3, 3])).shape
         (-1, 3, 3)
@@ -160,7 +180,15 @@ def triangular_solve(
     unitriangular: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """The solution z of ``x @ z = y``, reading one triangle of ``x`` only (and its diagonal as ones if ``unitriangular``)."""
+    """The solution z of ``x @ z = y``, reading one triangle of ``x`` only (and its diagonal as ones if ``unitriangular``).
+
+    Args:
+        x: triangular matrices of known size, [..., n, n].
+        y: of shape [..., n, m].
+        upper: whether the upper triangle is read.
+        transpose: whether ``x`` is transposed.
+        unitriangular: whether its diagonal counts as ones.
+    """
     layer, op = open_layer("triangular_solve", x, y, name=name)
     if y.ndim < 2:
         raise ArgumentError(f"triangular_solve: y holds columns of matrices, not {y!r}. Use unsqueeze(-1) for one.")
@@ -175,7 +203,13 @@ def triangular_solve(
 
 @checked
 def cholesky_solve(x: Variable, y: Variable, upper: bool = False, name: str | None = None) -> Variable:
-    """The solution z of ``A @ z = x``, where ``y`` is the Cholesky factor of A."""
+    """The solution z of ``A @ z = x``, where ``y`` is the Cholesky factor of A.
+
+    Args:
+        x: of shape [..., n, m].
+        y: the factor, [..., n, n].
+        upper: whether it is the upper triangular factor.
+    """
     layer = LayerHelper("cholesky_solve", x, y, name=name)
     first = triangular_solve(y, x, upper=upper, transpose=upper)
     return layer.result("Identity", triangular_solve(y, first, upper=upper, transpose=not upper))
@@ -183,13 +217,24 @@ def cholesky_solve(x: Variable, y: Variable, upper: bool = False, name: str | No
 
 @checked
 def cholesky_inverse(x: Variable, upper: bool = False, name: str | None = None) -> Variable:
-    """The inverse of A, of which ``x`` is the Cholesky factor."""
+    """The inverse of A, of which ``x`` is the Cholesky factor.
+
+    Args:
+        x: the factor, [n, n].
+        upper: whether it is the upper triangular factor.
+    """
     layer = LayerHelper("cholesky_inverse", x, name=name)
     return cholesky_solve(layer.op.constant(np.eye(_square_size(x, "cholesky_inverse")), x.dtype), x, upper, name)
 
 
+@overload
+def qr(x: Variable, mode: Literal["reduced", "complete"] = "reduced", name: str | None = None) -> tuple[Variable, Variable]: ...
+@overload
+def qr(x: Variable, mode: Literal["r"], name: str | None = None) -> Variable: ...
 @checked
-def qr(x: Variable, mode: str = "reduced", name: str | None = None) -> Any:
+def qr(
+    x: Variable, mode: Literal["reduced", "complete", "r"] = "reduced", name: str | None = None
+) -> Variable | tuple[Variable, Variable]:
     """An orthogonal and an upper triangular factor of matrices of known size, by Householder's reflections.
 
     Args:
@@ -236,6 +281,10 @@ def _reflector(op: Builder, r: Variable, k: int, rank: int) -> tuple[Any, Any]:
 def householder_product(x: Variable, tau: Variable, name: str | None = None) -> Variable:
     """The product of the reflections whose vectors stand below the diagonal of ``x``, and their factors in ``tau``.
 
+    Args:
+        x: of shape [..., rows, columns].
+        tau: of shape [..., k]: the factors.
+
     Raises:
         Mismatch: if a matrix is wider than high, or there are more factors than columns, or other batches of them.
     """
@@ -258,7 +307,12 @@ def householder_product(x: Variable, tau: Variable, name: str | None = None) -> 
 
 @checked
 def matrix_power(x: Variable, n: int, name: str | None = None) -> Variable:
-    """A square matrix to an integer power, by repeated squaring; a negative power is one of the inverse."""
+    """A square matrix to an integer power, by repeated squaring; a negative power is one of the inverse.
+
+    Args:
+        x: square matrices of known size, [..., n, n].
+        n: the power.
+    """
     layer, op = open_layer("matrix_power", x, name=name)
     if x.ndim < 2 or 0 in x.shape[-2:] or (x.shape[-1] != x.shape[-2] and min(x.shape[-2:]) >= 0):
         raise ArgumentError(f"matrix_power takes square matrices, not {x!r}.")

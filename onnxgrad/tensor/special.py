@@ -33,6 +33,9 @@ def lgamma(x: Variable, name: str | None = None) -> Variable:
 
     It is computed in float64, since large terms cancel near its zeros, 1 and 2.
 
+    Args:
+        x: floats of any shape.
+
     Example:
         >>> paddle.lgamma(static.data("x", [None, 3])).shape
         (-1, 3)
@@ -63,7 +66,12 @@ def _log_gamma_above_half(op: Builder, x: Variable) -> Variable:
 
 @checked
 def multigammaln(x: Variable, p: int, name: str | None = None) -> Variable:
-    """Logarithm of the multivariate gamma function of dimension ``p``."""
+    """Logarithm of the multivariate gamma function of dimension ``p``.
+
+    Args:
+        x: floats of any shape.
+        p: the dimension, from 1.
+    """
     layer = LayerHelper("multigammaln", x, name=name)
     if p < 1:
         raise ArgumentError(f"multigammaln: p must be 1 or more, not {p}.")
@@ -79,7 +87,11 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 
 
 def digamma(x: Variable, name: str | None = None) -> Variable:
-    """Derivative of ``lgamma``; below 0.5 by reflection."""
+    """Derivative of ``lgamma``; below 0.5 by reflection.
+
+    Args:
+        x: floats of any shape.
+    """
     layer, op = open_layer("digamma", x, name=name)
     x = floating(op, x)
     low = op.Less(x, op.constant(0.5, x.dtype))
@@ -99,6 +111,10 @@ def digamma(x: Variable, name: str | None = None) -> Variable:
 @checked
 def polygamma(x: Variable, n: int, name: str | None = None) -> Variable:
     """The ``n``-th derivative of ``digamma``, for positive ``x``.
+
+    Args:
+        x: floats of any shape.
+        n: how often it is differentiated; 0 for ``digamma``.
 
     Raises:
         ArgumentError: for a negative ``n``.
@@ -137,6 +153,9 @@ def erfinv(x: Variable, name: str | None = None) -> Variable:
     """Inverse of the error function on (-1, 1); infinite at the ends.
 
     Giles' polynomials, followed by one step of Newton's method, which makes value and derivative exact.
+
+    Args:
+        x: floats of any shape, between -1 and 1.
     """
     layer, op = open_layer("erfinv", x, name=name)
     x = floating(op, x)

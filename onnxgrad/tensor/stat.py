@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args, overload
 
 import numpy as np
 
@@ -28,6 +28,12 @@ __all__ = [
 def var(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Variable:
     """Variance over ``axis``, or of all elements; divided by the count less one if ``unbiased``.
 
+    Args:
+        x: floats of any shape; integers count as float32.
+        axis: an axis, several, or None for all.
+        unbiased: whether to divide by the count less one.
+        keepdim: keep the axes with size 1.
+
     Example:
         >>> paddle.var(static.data("x", [None, 3]), axis=1).shape
         (-1,)
@@ -38,7 +44,14 @@ def var(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = F
 
 @checked
 def std(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Square root of ``var``."""
+    """Square root of ``var``.
+
+    Args:
+        x: floats of any shape; integers count as float32.
+        axis: an axis, several, or None for all.
+        unbiased: whether to divide by the count less one.
+        keepdim: keep the axes with size 1.
+    """
     layer = LayerHelper("std", x, name=name)
     return layer.result("Sqrt", _variance(layer.op, x, axes_of(axis), unbiased, keepdim))
 
@@ -83,8 +96,22 @@ def _restored(layer: LayerHelper, y: Variable, axes: list[int], keepdim: bool) -
     return layer.result("Unsqueeze", y, axes) if keepdim and axes else layer.result("Identity", y)
 
 
+@overload
+def median(
+    x: Variable, axis: int | None = None, keepdim: bool = False, mode: Literal["avg"] = "avg", name: str | None = None
+) -> Variable: ...
+@overload
+def median(x: Variable, axis: None = None, keepdim: bool = False, *, mode: Literal["min"], name: str | None = None) -> Variable: ...
+@overload
+def median(
+    x: Variable, axis: int, keepdim: bool = False, *, mode: Literal["min"], name: str | None = None
+) -> tuple[Variable, Variable]: ...
+@overload
+def median(x: Variable, axis: int, keepdim: bool, mode: Literal["min"], name: str | None = None) -> tuple[Variable, Variable]: ...
 @checked
-def median(x: Variable, axis: int | None = None, keepdim: bool = False, mode: str = "avg", name: str | None = None) -> Any:
+def median(
+    x: Variable, axis: int | None = None, keepdim: bool = False, mode: Literal["avg", "min"] = "avg", name: str | None = None
+) -> Variable | tuple[Variable, Variable]:
     """The middle element over ``axis``, or of all; NaN if there is one.
 
     Args:
@@ -100,19 +127,45 @@ def median(x: Variable, axis: int | None = None, keepdim: bool = False, mode: st
         >>> paddle.median(static.data("x", [None, 5]), axis=1).shape
         (-1,)
     """
-    return _median("median", x, axis, keepdim, mode, name)
+    result: Variable | tuple[Variable, Variable] = _median("median", x, axis, keepdim, mode, name)
+    return result
 
 
+@overload
+def nanmedian(
+    x: Variable, axis: Axes = None, keepdim: bool = False, mode: Literal["avg"] = "avg", name: str | None = None
+) -> Variable: ...
+@overload
+def nanmedian(
+    x: Variable, axis: None = None, keepdim: bool = False, *, mode: Literal["min"], name: str | None = None
+) -> Variable: ...
+@overload
+def nanmedian(
+    x: Variable, axis: int | Sequence[int], keepdim: bool = False, *, mode: Literal["min"], name: str | None = None
+) -> tuple[Variable, Variable]: ...
+@overload
+def nanmedian(
+    x: Variable, axis: int | Sequence[int], keepdim: bool, mode: Literal["min"], name: str | None = None
+) -> tuple[Variable, Variable]: ...
 @checked
-def nanmedian(x: Variable, axis: Axes = None, keepdim: bool = False, mode: str = "avg", name: str | None = None) -> Any:
+def nanmedian(
+    x: Variable, axis: Axes = None, keepdim: bool = False, mode: Literal["avg", "min"] = "avg", name: str | None = None
+) -> Variable | tuple[Variable, Variable]:
     """``median`` of the elements over ``axis`` that are not NaN; NaN if there are none, with index 0.
+
+    Args:
+        x: floats of any shape.
+        axis: an axis, several, or None for all.
+        keepdim: keep the axes with size 1.
+        mode: 'avg' for the mean of the two middle ones of an even number, 'min' for the lower of them, with its index.
 
     Example:
         >>> middle, index = paddle.nanmedian(static.data("x", [None, 4]), axis=1, mode="min")
         >>> index.shape
         (-1,)
     """
-    return _median("nanmedian", x, axis, keepdim, mode, name)
+    result: Variable | tuple[Variable, Variable] = _median("nanmedian", x, axis, keepdim, mode, name)
+    return result
 
 
 def _median(layer_name: str, x: Variable, axis: Axes, keepdim: bool, mode: str, name: str | None) -> Any:
@@ -156,12 +209,13 @@ def _nan_where_one_is(op: Builder, x: Variable, result: Variable, keepdims: int)
     return op.Where(broken, op.constant(np.nan, x.dtype), result)
 
 
-_INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
+Interpolation: TypeAlias = Literal["linear", "lower", "higher", "midpoint", "nearest"]
+_INTERPOLATIONS = get_args(Interpolation)
 
 
 @checked
 def quantile(
-    x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: str = "linear"
+    x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: Interpolation = "linear"
 ) -> Variable:
     """The value below which a fraction ``q`` of the elements over ``axis`` lies; NaN if there is one.
 
@@ -178,9 +232,17 @@ def quantile(
 
 @checked
 def nanquantile(
-    x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: str = "linear"
+    x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: Interpolation = "linear"
 ) -> Variable:
-    """``quantile`` of the elements that are not NaN."""
+    """``quantile`` of the elements that are not NaN.
+
+    Args:
+        x: floats of any shape.
+        q: one fraction or several, from 0 to 1.
+        axis: an axis, several, or None for all.
+        keepdim: keep the axes with size 1.
+        interpolation: as for ``quantile``.
+    """
     return _quantiles("nanquantile", x, q, axis, keepdim, interpolation)
 
 
@@ -248,6 +310,14 @@ def histogram(
 ) -> Variable:
     """How many elements fall into each of ``bins`` equal parts of [min, max] (of their own range if both are 0).
 
+    Args:
+        input: variable of any shape.
+        bins: how many parts.
+        min: the lower end.
+        max: the upper end.
+        weight: of the shape of ``input``; 1 each unless given.
+        density: whether to divide by the total and the width of a part.
+
     Returns:
         int64 counts; float32 with ``weight`` or ``density``.
     """
@@ -279,7 +349,13 @@ def histogram(
 
 @checked
 def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, name: str | None = None) -> Variable:
-    """How often each integer from 0 up to the largest occurs in a vector; with weights, the sum of theirs."""
+    """How often each integer from 0 up to the largest occurs in a vector; with weights, the sum of theirs.
+
+    Args:
+        x: integers [n], not negative.
+        weights: floats [n]; 1 each unless given.
+        minlength: the least number of counts.
+    """
     layer, op = open_layer("bincount", x, *present_operands(weights), name=name)
     minlength = known_value(minlength)
     if not is_variable(minlength) and minlength < 0:
@@ -300,7 +376,14 @@ def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, n
 def trapezoid(
     y: Variable, x: Variable | None = None, dx: Variable | float | None = None, axis: int = -1, name: str | None = None
 ) -> Variable:
-    """Integral of ``y`` along ``axis`` by the trapezoidal rule, at points ``x`` or at distances ``dx`` (1)."""
+    """Integral of ``y`` along ``axis`` by the trapezoidal rule, at points ``x`` or at distances ``dx`` (1).
+
+    Args:
+        y: floats of one axis or more.
+        x: the points, of a shape that broadcasts; at equal distances unless given.
+        dx: the distance of two points.
+        axis: the axis.
+    """
     layer, op = open_layer_for("trapezoid", y, *present_operands(x, dx), name=name)
     return layer.result("ReduceSum", _trapezoids(op, y, x, dx, axis), [axis], keepdims=0)
 
@@ -309,7 +392,14 @@ def trapezoid(
 def cumulative_trapezoid(
     y: Variable, x: Variable | None = None, dx: Variable | float | None = None, axis: int = -1, name: str | None = None
 ) -> Variable:
-    """Integrals of ``y`` from the first point up to each later one along ``axis``."""
+    """Integrals of ``y`` from the first point up to each later one along ``axis``.
+
+    Args:
+        y: floats of one axis or more.
+        x: the points, of a shape that broadcasts; at equal distances unless given.
+        dx: the distance of two points.
+        axis: the axis.
+    """
     layer, op = open_layer_for("cumulative_trapezoid", y, *present_operands(x, dx), name=name)
     return layer.result("CumSum", _trapezoids(op, y, x, dx, axis), np.array(axis % y.ndim))
 

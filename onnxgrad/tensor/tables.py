@@ -9,7 +9,10 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.tensor.common import floating, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, open_layer
 
-__all__ = ["OfOne", "OfTwo", "named_function", "of_one", "of_two"]
+__all__ = ["OF_ANY", "OF_FLOATS", "OfOne", "OfTwo", "named_function", "of_one", "of_two"]
+
+OF_ANY = "x: variable of any shape."
+OF_FLOATS = "x: floats of any shape; integers count as float32."
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -33,7 +36,7 @@ def of_one(
         return layer.result(formula, x) if isinstance(formula, str) else formula(layer, x)
 
     layer_name = layer_name or name
-    return named_function(function, name, doc)
+    return named_function(function, name, doc, OF_FLOATS if floats else OF_ANY)
 
 
 class OfTwo(Protocol):
@@ -54,7 +57,7 @@ def of_two(
 ) -> OfTwo:
     """The same of two operands, which are promoted to one element type; one of them may be a number if ``numbers``."""
 
-    def function(x: Any, y: Any, name: str | None = None) -> Variable:
+    def function(x: Variable | float, y: Variable | float, name: str | None = None) -> Variable:
         layer, op = (open_layer_for if numbers else open_layer)(layer_name, x, y, name=name)
         a, b = promote_operands(op, x, y)
         if floats:
@@ -62,11 +65,14 @@ def of_two(
         return layer.result(formula, a, b) if isinstance(formula, str) else formula(layer, a, b)
 
     layer_name = layer_name or name
-    return named_function(function, name, doc)
+    count = "variables that broadcast to one shape" + (", or one of them a number" if numbers else "")
+    return named_function(function, name, doc, f"x, y: {count}" + ("; integers count as float32." if floats else "."))
 
 
-def named_function(function: Function, name: str, doc: str) -> Function:
-    """A function that was made from a table, under its name."""
+def named_function(function: Function, name: str, doc: str, *arguments: str) -> Function:
+    """A function that was made from a table, under its name; a line on each of its arguments follows its first sentence."""
+    head, _, rest = doc.partition("\n")
+    listed = "".join(f"\n    {line}" for line in arguments)
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__doc__ = f"{head}\n\nArgs:{listed}\n{rest}".rstrip()
     return function

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from onnxgrad.dtypes import dtype_of
+from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import checked
@@ -20,6 +20,9 @@ __all__ = ["finfo", "get_default_dtype", "iinfo", "set_default_dtype", "set_prin
 class finfo:  # noqa: N801
     """Limits of a floating-point type: ``min``, ``max``, ``eps``, ``tiny``, ``smallest_normal``, ``resolution``, ``bits``.
 
+    Args:
+        dtype: a floating-point type.
+
     Raises:
         ArgumentTypeError: if it is no floating-point type.
 
@@ -28,7 +31,7 @@ class finfo:  # noqa: N801
         3.4028234663852886e+38
     """
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: DTypeLike) -> None:
         element = dtype_of(dtype)
         if not element.is_float:
             raise ArgumentTypeError(f"finfo takes a floating-point type, not {element.name}. Use iinfo.")
@@ -42,6 +45,9 @@ class finfo:  # noqa: N801
 class iinfo:  # noqa: N801
     """Limits of an integer type: ``min``, ``max`` and ``bits``.
 
+    Args:
+        dtype: an integer type.
+
     Raises:
         ArgumentTypeError: if it is no integer type.
 
@@ -50,7 +56,7 @@ class iinfo:  # noqa: N801
         -128
     """
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: DTypeLike) -> None:
         element = dtype_of(dtype)
         if not element.is_integer:
             raise ArgumentTypeError(f"iinfo takes an integer type, not {element.name}. Use finfo.")
@@ -58,8 +64,11 @@ class iinfo:  # noqa: N801
         self.dtype, self.bits, self.min, self.max = element.name, int(limits.bits), int(limits.min), int(limits.max)
 
 
-def set_default_dtype(d: Any) -> None:
+def set_default_dtype(d: DTypeLike) -> None:
     """Set the element type of layers' parameters and of floating-point tensors made without one.
+
+    Args:
+        d: float16, bfloat16, float32 or float64.
 
     Raises:
         ArgumentTypeError: if it is none of float16, bfloat16, float32, float64.

@@ -7,9 +7,10 @@ The oracle is onnx.reference in float64, an engine independent of the one that r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from onnx import ModelProto, NodeProto, TensorProto
 from onnx.reference.op_run import OpRun
 
@@ -39,13 +40,25 @@ class GradientMismatch(OnnxGradError, AssertionError):
 
 
 class Draw:
-    """Random test inputs, reproducible."""
+    """Random test inputs, reproducible.
+
+    Args:
+        seed: an int.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
 
     def real(self, *shape: int, low: float = -2.0, high: float = 2.0, apart: float = 0.0, spread: float | None = None) -> Array:
-        """Uniform numbers; with ``apart``, all are at least so far from 0 and from each other (no ties, no kinks)."""
+        """Uniform numbers; with ``apart``, all are at least so far from 0 and from each other (no ties, no kinks).
+
+        Args:
+            shape: the sizes.
+            low: the least number.
+            high: the bound.
+            apart: whether all keep their distance.
+            spread: whether they are spread out.
+        """
         if spread is not None:
             low, high = -spread, spread
         size = int(np.prod(shape, dtype=int))
@@ -55,9 +68,23 @@ class Draw:
         return (self.rng.permutation(steps) * max(apart * 2, (high - low) / max(size, 1))).reshape(shape)
 
     def positive(self, *shape: int, low: float = 0.5, high: float = 2.0) -> Array:
+        """Uniform numbers above 0.
+
+        Args:
+            shape: the sizes.
+            low: the least number.
+            high: the bound, not included.
+        """
         return self.rng.uniform(low, high, shape)
 
     def integers(self, *shape: int, low: int = 0, high: int) -> Array:
+        """Uniform int64 numbers.
+
+        Args:
+            shape: the sizes.
+            low: the least number.
+            high: the bound, not included.
+        """
         return self.rng.integers(low, high, shape, dtype=np.int64)
 
 
@@ -81,11 +108,11 @@ class Sample:
 
     def __init__(
         self,
-        *inputs: Any,
+        *inputs: ArrayLike | None,
         outputs: int = 1,
         opset: int = OLDEST_WITH_RULES,
         only: Sequence[int] | None = None,
-        build: Callable[..., Any] | None = None,
+        build: Callable[..., Variable | tuple[Variable, ...]] | None = None,
         second: bool = True,
         runs: bool = True,
         tolerance: float = 1e-5,
@@ -204,7 +231,13 @@ class _Case:
 
 
 def evaluate(model: ModelProto, feeds: dict[str, Array], operators: Sequence[type[OpRun]] = ()) -> list[Array]:
-    """Run a model on the reference evaluator, with classes for operators that it does not have."""
+    """Run a model on the reference evaluator, with classes for operators that it does not have.
+
+    Args:
+        model: a message of ONNX.
+        feeds: arrays by input name.
+        operators: classes for operators that the evaluator does not have.
+    """
     return _evaluator(model, operators)(feeds)
 
 
@@ -230,7 +263,13 @@ class Reference:
     """Computes what gradients are compared with, on the reference evaluator. A subclass may look it up instead."""
 
     def values(self, model: ModelProto, feeds: dict[str, Array], operators: Sequence[type[OpRun]] = ()) -> list[Array]:
-        """The outputs of a model."""
+        """The outputs of a model.
+
+        Args:
+            model: a message of ONNX.
+            feeds: arrays by input name.
+            operators: classes for operators that the evaluator does not have.
+        """
         return evaluate(model, feeds, operators)
 
     def differences(
@@ -311,7 +350,7 @@ def check_gradient(
     op_type: str | None = None,
     symbolic: bool = False,
     order: int = 1,
-    form: str = "",
+    form: Literal["", "symbolic", "unranked", "runtime"] = "",
     reference: Reference | None = None,
 ) -> None:
     """Compare the gradient of a sample with central differences in float64.

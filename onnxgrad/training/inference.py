@@ -5,9 +5,8 @@ Tests: tests/training/test_trainer.py.
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Literal
 
-from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.training.data.rows import Data
@@ -16,29 +15,27 @@ from onnxgrad.training.surgery.batch_norm import fold_added_batch_norm, fold_bat
 from onnxgrad.training.surgery.heads import remove_added_dropout
 from onnxgrad.training.surgery.lora import merge_lora
 
-__all__ = ["save_inference"]
+__all__ = ["as_inference"]
 
 
-def save_inference(
+def as_inference(
     program: Program,
-    path: str | Path,
     fold: bool = False,
     observe: Data | None = None,
-    quantised: str = "branch",
+    quantised: Literal["branch", "float", "again"] = "branch",
     scope: Scope | None = None,
-) -> list[str]:
-    """Write a program with LoRA branches in their weights, without what training added, and with integers where the file had some.
+) -> tuple[Program, list[str]]:
+    """Return a program with LoRA branches in their weights, without what training added, and with integers where the file had some.
 
     Args:
         program: for inference, as ``clone(for_test=True)``.
-        path: of the file.
         fold: also fold BatchNormalization of the file.
         observe: data to set the scales of a QDQ file by.
         quantised: what becomes of LoRA branches beside quantised weights, as for ``merge_lora``.
         scope: where the weights are; None for the program's own.
 
     Returns:
-        Lines on what was rounded.
+        The program, and lines on what was rounded.
     """
     notes: list[str] = []
     final = merge_lora(program, quantised, notes, scope)
@@ -49,5 +46,4 @@ def save_inference(
     if observe is not None:
         observe_scales(final, observe)
     store_integers(final)
-    save_onnx(final, path)
-    return notes
+    return final, notes

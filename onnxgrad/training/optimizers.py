@@ -48,7 +48,7 @@ def clipping(norm: float | None, value: float | None) -> GradientClip | None:
     return None if value is None else ClipGradByValue(float(value))
 
 
-def grouped(parameters: Sequence[Parameter], groups: Mapping[str, Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
+def grouped(parameters: Sequence[Parameter], groups: Mapping[str, Mapping[str, float]] | None) -> list[dict[str, Any]] | None:
     """Groups of parameters as optimizers take them; the first pattern that fits a name counts.
 
     Raises:

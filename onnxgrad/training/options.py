@@ -16,6 +16,7 @@ from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.words import ScheduleName
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer
 from onnxgrad.training.data.rows import Data
@@ -31,7 +32,7 @@ class WeightOptions:
 
     trainable: str | Sequence[str] | None
     freeze: str | Sequence[str] | None
-    batch_norm: str | None
+    batch_norm: Literal["frozen", "train", "insert"] | None
     sample: Data | None
     quantized: str | None
     frozen: str | None
@@ -47,12 +48,12 @@ class UpdateOptions:
 
     optimizer: str | Optimizer
     learning_rate: float | LRScheduler
-    schedule: str
+    schedule: ScheduleName
     warmup: int
     weight_decay: float | None
     clip_norm: float | None
     clip_value: float | None
-    groups: Mapping[str, Mapping[str, Any]] | None
+    groups: Mapping[str, Mapping[str, float]] | None
     accumulate: int
     loss_scale: float | None
     ema: float | None

@@ -6,13 +6,15 @@ Tests: tests/training/test_trainer.py.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from onnx import ModelProto
+
+from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.step.accumulated import accumulated_step
-from onnxgrad.core.step.export import save_training_step, to_training_step
-from onnxgrad.core.step.split import Split, save_split, split_step
+from onnxgrad.core.step.export import Manifest, save_training_step, to_training_step
+from onnxgrad.core.step.split import Split, Statistics, save_split, split_step
 from onnxgrad.internal.arguments import checked
 from onnxgrad.training.ranks.ranks import Ranks
 from onnxgrad.training.run.state import RunState
@@ -35,7 +37,7 @@ class TrainingSteps:
         raise NotImplementedError
 
     @checked
-    def to_training_step(self, lowering: str | None = None) -> tuple[Any, dict[str, Any]]:
+    def to_training_step(self, lowering: Lowering | None = None) -> tuple[ModelProto, Manifest]:
         """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
 
         Its fetches are the loss and the outputs that the loss reads. With gradient accumulation the step counts the
@@ -49,8 +51,8 @@ class TrainingSteps:
 
     @checked
     def save_training_step(
-        self, path: str | Path, lowering: str | None = None, *, split: bool = False, batch_norm: str | None = None
-    ) -> dict[str, Any]:
+        self, path: str | Path, lowering: Lowering | None = None, *, split: bool = False, batch_norm: Statistics | None = None
+    ) -> Manifest:
         """The same as three files and the manifest that describes them: see ``onnxgrad.save_training_step``.
 
         Args:
@@ -76,7 +78,7 @@ class TrainingSteps:
     def _step(self) -> Program:
         return accumulated_step(self.program, self.state.step % self.accumulate)
 
-    def _split(self, lowering: str | None, batch_norm: str | None) -> Split:
+    def _split(self, lowering: Lowering | None, batch_norm: Statistics | None) -> Split:
         split = split_step(self.program, self._fetch(), None, lowering, self.loss.name, None, batch_norm)
         split.manifest["begun"] = self.state.step % self.accumulate
         return split

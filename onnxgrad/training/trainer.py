@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from onnx import ModelProto
 
 from onnxgrad.core.autodiff.api import Checkpoints
+from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.defaults import program_guard
@@ -24,6 +26,7 @@ from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
 from onnxgrad.distributed.strategy import Strategy
@@ -43,7 +46,7 @@ from onnxgrad.training.data.opening import open_both, open_data
 from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.splitting import class_counts
 from onnxgrad.training.evaluation import evaluated, predicted
-from onnxgrad.training.inference import save_inference
+from onnxgrad.training.inference import as_inference
 from onnxgrad.training.losses.distillation import Distillation, Teacher
 from onnxgrad.training.losses.loss_scale import LossScale
 from onnxgrad.training.losses.terms import Term, as_terms
@@ -72,8 +75,8 @@ from onnxgrad.training.surgery.ties import find_ties
 __all__ = ["Trainer"]
 
 Loss: TypeAlias = "LossName | Callable[[Variable, Variable], Variable] | Term | Sequence[Term]"
-Metric: TypeAlias = "str | Callable[[Any, Any], Any]"
-AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], Any]"
+Metric: TypeAlias = "str | Callable[[np.ndarray[Any, Any], np.ndarray[Any, Any]], ArrayLike]"
+AnyCallback: TypeAlias = "Callback | Callable[[Trainer, Row], object]"
 
 
 class Trainer(TrainingSteps):
@@ -160,7 +163,7 @@ class Trainer(TrainingSteps):
         metrics: Sequence[Metric] = (),
         clip_norm: float | None = None,
         clip_value: float | None = None,
-        groups: Mapping[str, Mapping[str, Any]] | None = None,
+        groups: Mapping[str, Mapping[str, float]] | None = None,
         accumulate: int = 1,
         loss_scale: float | None = None,
         ema: float | None = None,
@@ -343,7 +346,11 @@ class Trainer(TrainingSteps):
             scope.finish()
 
     def go_to(self, state: RunState) -> None:
-        """Let the run stand elsewhere: the weights stay."""
+        """Let the run stand elsewhere: the weights stay.
+
+        Args:
+            state: the progress of a run, as a checkpoint holds it.
+        """
         self.program.active_scope().follow(self, _state=state)
 
     @property
@@ -367,6 +374,16 @@ class Trainer(TrainingSteps):
         return self.state.history
 
     @property
+    def before(self) -> Row | None:
+        """The row of epoch 0: what validation gave before the first step; None unless ``fit(before=True)`` evaluated it."""
+        return self.state.before
+
+    @property
+    def rows(self) -> list[Row]:
+        """``before``, where it is known, and ``history``."""
+        return [*([] if self.before is None else [self.before]), *self.history]
+
+    @property
     def evaluations(self) -> list[Row]:
         """A row for each evaluation within an epoch."""
         return self.state.evaluations
@@ -385,8 +402,11 @@ class Trainer(TrainingSteps):
 
     # One step --------------------------------------------------------------------------------------------------------
 
-    def step(self, batch: dict[str, Any]) -> Row:
+    def step(self, batch: GivenByName) -> Row:
         """Train on one batch and return its loss and metrics.
+
+        Args:
+            batch: arrays by column.
 
         Raises:
             DataError: if a column is missing, misshapen or not finite, or a label is out of range.
@@ -394,11 +414,11 @@ class Trainer(TrainingSteps):
                 weights are those before the step. On all ranks, if they differ in the number of the step, the rows of the batch
                 that the Trainer cuts, or the learning rate.
         """
-        feed = self.model.feed_of(batch, self.executor)
+        feed = self.model.feed_of(batch, self.executor)  # type: ignore[arg-type]
         examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
         if not self.ranks.has_agreed:
             self.ranks.agree(trainer_subjects(self))
-        self.ranks.feed(batch)
+        self.ranks.feed(batch)  # type: ignore[arg-type]
         watched = [v for v in (self._loss_weight, self._norms) if v is not None]
         fetches = [self._step_loss, *self.model.reads, *watched]
         self.ranks.begin(self.executor, feed, fetches)
@@ -461,6 +481,10 @@ class Trainer(TrainingSteps):
     def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
         """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.
 
+        Args:
+            data: as for ``fit``.
+            validation: data, a share of the training data, or None.
+
         Raises:
             DataError: if the data does not fit the model.
         """
@@ -496,6 +520,7 @@ class Trainer(TrainingSteps):
         callbacks: Sequence[AnyCallback] = (),
         prefetch: int = 2,
         curves: bool = False,
+        before: bool = False,
         verbose: bool | Literal["json"] = True,
         accept_changed_data: bool = False,
     ) -> list[Row]:
@@ -526,6 +551,7 @@ class Trainer(TrainingSteps):
                 returns True ends the run.
             prefetch: batches prepared ahead by a background thread.
             curves: draw the history into ``curves.png`` in ``out`` after each epoch.
+            before: evaluate before the first step too: ``trainer.before``, and epoch 0 in the files, the curves and the report.
             verbose: show a progress line on a terminal, and elsewhere a line whenever two seconds have passed; ``"json"`` for lines
                 of JSON on stdout instead, False for nothing.
             accept_changed_data: resume although a data file, given by its path, is not what the run was trained on.
@@ -537,7 +563,12 @@ class Trainer(TrainingSteps):
         """
         if epochs is not None and total_epochs is not None:
             raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
-        counts = {"checkpoint_every": checkpoint_every, "max_steps": max_steps, "evaluate_every": evaluate_every}
+        counts = {
+            "checkpoint_every": checkpoint_every,
+            "max_steps": max_steps,
+            "evaluate_every": evaluate_every,
+            "before": 1 if before else None,
+        }
         check_fit_options(self, validation, monitor, patience=patience, keep=keep, prefetch=prefetch, **counts)
         count = 1 if epochs is None and total_epochs is None else epochs if total_epochs is None else total_epochs
         if max_steps is not None and epochs is None and total_epochs is None:
@@ -558,7 +589,7 @@ class Trainer(TrainingSteps):
                         f"{message}. Shuffle by another source, or resume from a checkpoint of the end of an epoch."
                     )
                 if self.history:
-                    folder.write_history(self.history)
+                    folder.write_history(self.rows)
             elif folder is not None:
                 folder.check_new()
             begun = self.state.begun if folder is not None and resume else self.epoch
@@ -578,6 +609,7 @@ class Trainer(TrainingSteps):
                 callbacks=callbacks,
                 verbose=verbose,
                 curves=curves,
+                before=before,
             )
             if count and self.epoch >= goal:
                 message = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
@@ -599,6 +631,10 @@ class Trainer(TrainingSteps):
         """Open data for ``evaluate``; ``classes`` are class names by number, by target column; None for the classes of the data
         that was trained on.
 
+        Args:
+            data: as for ``fit``.
+            classes: words by number, by target column.
+
         Raises:
             DataError: if the data does not fit the model.
         """
@@ -607,6 +643,10 @@ class Trainer(TrainingSteps):
     @checked
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
+
+        Args:
+            data: as for ``fit``.
+            batch_size: examples in a batch.
 
         Raises:
             DataError: if the data does not fit the model.
@@ -617,8 +657,12 @@ class Trainer(TrainingSteps):
         return evaluated(self, opened, batch_size, scope)
 
     @checked
-    def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, Any]:
+    def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, np.ndarray[Any, Any]]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
+
+        Args:
+            data: as for ``fit``; columns of targets are left out.
+            batch_size: examples in a batch.
 
         Raises:
             DataError: if the data does not fit the model.
@@ -627,7 +671,13 @@ class Trainer(TrainingSteps):
         return predicted(self.executor, self.inference, data, batch_size, self.model.derived, targets, scope)
 
     @checked
-    def export(self, path: str | Path, fold: bool = False, observe: Data | None = None, quantised: str = "branch") -> list[str]:
+    def export(
+        self,
+        path: str | Path,
+        fold: bool = False,
+        observe: Data | None = None,
+        quantised: Literal["branch", "float", "again"] = "branch",
+    ) -> list[str]:
         """Write the model for inference with its present weights (the averages where ``ema`` is on) to an .onnx file.
 
         Names, metadata and dynamic dimensions are those of the model that was loaded. LoRA branches are added to their
@@ -645,11 +695,23 @@ class Trainer(TrainingSteps):
             Lines on what was rounded.
         """
         scope = self.averaged()
-        return [] if not self.ranks.is_first else save_inference(self.inference, path, fold, observe, quantised, scope)
+        if not self.ranks.is_first:
+            return []
+        program, notes = as_inference(self.inference, fold, observe, quantised, scope)
+        save_onnx(program, path)
+        return notes
+
+    def to_inference(self) -> Program:
+        """Return the program that ``export`` writes, with its weights."""
+        return as_inference(self.inference, scope=self.averaged())[0]
 
     @checked
     def save_adapters(self, path: str | Path) -> None:
-        """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``."""
+        """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``.
+
+        Args:
+            path: of the file.
+        """
         scope = self.averaged()
         if self.ranks.is_first:
             save_adapters(self.inference, path, scope)
@@ -659,6 +721,9 @@ class Trainer(TrainingSteps):
     @checked
     def save(self, path: str | Path) -> None:
         """Write weights, optimizer state and the position in the run to a safetensors file.
+
+        Args:
+            path: of the checkpoint.
 
         Raises:
             TrainingError: if a weight is not finite, or the file cannot be written; an old file is then untouched.
@@ -680,6 +745,9 @@ class Trainer(TrainingSteps):
     @checked
     def load(self, path: str | Path) -> None:
         """Continue from a file that ``save`` wrote.
+
+        Args:
+            path: what ``save`` wrote.
 
         Raises:
             ModelError: if the file cannot be read, is damaged, or holds a position that no run can reach.

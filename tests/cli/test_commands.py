@@ -14,6 +14,7 @@ import pytest
 from onnx import numpy_helper
 from onnx.parser import parse_model
 
+from onnxgrad.cli.common import print_notes
 from onnxgrad.cli.main import _COMMANDS, main
 from onnxgrad.core.step.split import files_of
 from tests.cli.command import command, start
@@ -44,6 +45,49 @@ def epochs_in(text):
     return [row for row in map(json.loads, text.splitlines()) if row["event"] == "epoch"]
 
 
+class TestRunsAsModels:
+    """What takes a model takes the folder of a run, and sees what export writes of it."""
+
+    @pytest.fixture
+    def trained(self, files):
+        train(files, "--lora", "2", "--epochs", "1", "--out", files / "run")
+        command("export", files / "run", "--inference", files / "tuned.onnx")
+        return files
+
+    @pytest.mark.parametrize("words", [["info"], ["check", "--seed", "1"]], ids=lambda words: words[0])
+    def test_sees_the_exported_model(self, trained, words):
+        shown = {name: command(words[0], trained / name, *words[1:]) for name in ("run", "tuned.onnx")}
+        assert shown["run"] == shown["tuned.onnx"]
+
+    def test_gradients_are_those_of_the_exported_weights(self, trained):
+        x = np.load(trained / "val.npz")["x"][:3]
+        results = []
+        for name in ("run", "tuned.onnx"):
+            command("grad", trained / name, "-o", trained / "g.onnx", "--wrt", "x")
+            results.append(onnxruntime.InferenceSession(trained / "g.onnx").run(None, {"x": x}))
+        assert all(np.array_equal(a, b) for a, b in zip(*results, strict=True))
+
+    def test_a_folder_without_a_run_is_named(self, tmp_path):
+        assert f"'{tmp_path}' is a folder" in command("info", tmp_path, code=1)
+
+
+class TestNotes:
+    def test_are_three_lines_at_most_unless_all_are_asked_for(self, capsys):
+        print_notes(["a", "b", "a", "c", "d"], False)
+        assert capsys.readouterr().out.splitlines() == [
+            *("note: a", "note: b", "note: 2 more on how model and data are understood (--explain)"),
+        ]
+        print_notes(["a", "b", "c", "a"], False)
+        print_notes(["a", "b", "c", "d", "d"], True)
+        assert capsys.readouterr().out.splitlines() == [f"note: {letter}" for letter in "abcabcd"]
+
+    def test_a_run_says_each_once(self, files):
+        what = ("--batch-norm", "train", "--metric", "accuracy", "--epochs", 1)
+        short, whole = (train(files, *what, *more, "--out", files / name) for more, name in (((), "a"), (("--explain",), "b")))
+        notes = [[line for line in said.splitlines() if line.startswith("note: ")] for said in (short, whole)]
+        assert len(notes[0]) <= 3 and len(set(notes[1])) == len(notes[1]) and set(notes[0][:2]) <= set(notes[1])
+
+
 class TestHelp:
     @pytest.mark.parametrize("name", ["info", "check", "grad", "train", "export"])
     def test_shows_examples(self, name):
@@ -54,6 +98,20 @@ class TestHelp:
         assert "invalid choice" in command("dance", code=2)
         assert "required" in command(code=2)
         assert "onnxgrad 0." in command("--version")
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["train", "--batchsize", "3"], "error: unrecognized arguments: --batchsize. Did you mean --batch-size? "),
+            (["info", "m.onnx", "\x1b[2J"], "error: unrecognized arguments: \\x1b[2J. "),
+            (["train", "--epochs", "x"], "error: argument --epochs: invalid int value: 'x'. "),
+            (["export"], "error: the following arguments are required: "),
+        ],
+    )
+    def test_wrong_options_are_one_line(self, words, said):
+        """Twenty-seven lines of usage stood before it."""
+        shown = command(*words, code=2)
+        assert shown.startswith(said) and shown.endswith(f"See onnxgrad {words[0]} --help.\n") and shown.count("\n") == 1
 
     def test_every_module_that_runs_is_a_command(self):
         shown = command("--help")
@@ -149,7 +207,7 @@ class TestInfo:
         shown = command("info", DIGITS, "--dim", "batch=64")
         for text in (
             "input   image: float32[batch, 1, 8, 8]",
-            "weights 10 (10 trainable), 151,402 elements, 605.6 kB",
+            "151,402 parameters in 10 tensors (10 trainable), 605.6 kB",
             "opset ai.onnx 21",
         ):
             assert text in shown
@@ -376,7 +434,7 @@ class TestTrain:
 
     def test_lora_with_a_new_head(self, files):
         what = ("--head", "3", "--lora", "2", "--on", "body.*", "--epochs", "3", "--out", files / "run")
-        assert "training 4 of" in train(files, *what)
+        assert "parameters in 4 of" in train(files, *what)
         command("export", files / "run", "--inference", files / "t.onnx", "--adapters", files / "a.safetensors")
         names = {i.name for i in onnx.load(files / "t.onnx").graph.initializer}
         assert not any("lora" in name for name in names) and (files / "a.safetensors").exists()
@@ -595,7 +653,7 @@ class TestQuantised:
             assert not np.array_equal(file["w1_quantized"], files[0]["w1_quantized"]) and file["w1_quantized"].dtype == np.int8
         assert not np.array_equal(files[1]["m1_scale"], files[2]["m1_scale"])
         fixed = command("train", path, *options, "--quantized", "fixed", "--out", tmp_path / "fixed")
-        assert "training 5 of 5 weights" in fixed
+        assert " parameters in 5 of 5 tensors" in fixed
         assert "is for --inference" in command("export", tmp_path / "run", "--adapters", "a", "--observe", "d.npz", code=2)
         operators = quantised.static("perceptron", tmp_path, qdq=False)
         assert "--quantized integers" in command("train", operators, *options, "--out", tmp_path / "other", code=2)

@@ -57,6 +57,7 @@ class TestTables:
             "val_f1",
             "--class-weights",
             "balanced",
+            "--explain",
             "--out",
             files / "run",
         )

@@ -42,7 +42,7 @@ def run(tmp_path_factory):
     words = np.tile(np.arange(12), (8, 1)) + np.arange(8)[:, None] % 2
     np.savez(folder / "words.npz", input_ids=words)
     what = ("--lora", "4", "--on", "*q_proj*,*v_proj*,mlp", "--loss", "causal_lm", "--data", folder / "words.npz", "--lr", "0.02")
-    said = command("train", FILE, *what, "--batch-size", "8", "--epochs", "6", "--out", folder / "run")
+    said = command("train", FILE, *what, "--batch-size", "8", "--epochs", "6", "--explain", "--out", folder / "run")
     return folder, words, said
 
 

@@ -10,6 +10,15 @@ from onnxgrad.distributed import Strategy, fleet
 from tests.training import small
 
 
+class Scaled(og.nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = og.nn.Linear(3, 1)
+
+    def forward(self, x: og.Tensor, scale: float = 1.0) -> og.Tensor:
+        return self.linear(x) * scale
+
+
 def exchanged(transport: distributed.Transport) -> float:
     with distributed.using(transport):
         total = distributed.all_reduce(np.array([distributed.rank() + 1.0]), "sum")
@@ -46,8 +55,14 @@ def main() -> None:
     first, second = distributed.run_local(2, trained)
     assert first == second
     programmed()
-    layer = distributed.DataParallel(og.nn.Linear(3, 1))
-    assert layer(og.ones([2, 3])).shape == [2, 1]
+    layer = distributed.DataParallel(Scaled())
+    y: og.Tensor = layer(og.ones([2, 3]), scale=2.0)
+    assert y.shape == [2, 1] and len(layer.parameters()) == len(layer.state_dict()) == 2
+    optimizer: og.optimizer.Adam = fleet.distributed_optimizer(og.optimizer.Adam(0.1, parameters=layer.parameters()))
+    y.sum().backward()
+    optimizer.step()
+    plain: og.Tensor = distributed.DataParallel(og.nn.Linear(3, 1))(og.ones([2, 3]))
+    assert plain.shape == [2, 1]
 
 
 if __name__ == "__main__":

@@ -27,6 +27,16 @@ def of_arrays(program: og.Program) -> None:
     assert found.labels == [1] and found.values.shape == (1, 2)
 
 
+def of_a_file() -> None:
+    """Feeds of several element types, made beforehand."""
+    text = '<ir_version: 8, opset_import: ["": 17]> f (float[N] x, int64[M] i) => (float[M] y) { y = Gather(x, i) }'
+    feeds = {"x": np.ones(3, np.float32), "i": np.array([2, 2])}
+    slopes: Arrays = func.grad(parser.parse_model(text), wrt="x")(feeds)
+    assert slopes["x"].tolist() == [0, 0, 2]
+    found = attribution.saliency(og.from_onnx(parser.parse_model(text)), feeds, "x")
+    assert found.values.shape == (3,)
+
+
 def of_programs(program: og.Program) -> None:
     x, y = program.inputs[0], program.outputs[0]
     (slope,) = og.vjp(y, x)
@@ -59,6 +69,7 @@ def of_tensors() -> None:
 def main() -> None:
     program = og.from_onnx(parser.parse_model(TEXT))
     of_arrays(program)
+    of_a_file()
     of_programs(program)
     of_tensors()
 

@@ -13,7 +13,9 @@ from onnxgrad.internal.words import Provider
 __all__ = ["add_data", "add_lowering", "add_model", "add_sizes", "parse_bytes"]
 
 
-def add_model(parser: argparse.ArgumentParser, what: str = "path of an .onnx file") -> None:
+def add_model(
+    parser: argparse.ArgumentParser, what: str = "path of an .onnx file, or folder of a run, whose best checkpoint is taken"
+) -> None:
     parser.add_argument("model", help=what)
     parser.add_argument(
         "--expand",

@@ -14,7 +14,9 @@ examples:
       --max-length 256 --batch-size 4 --out run/
   onnxgrad train m.onnx --data photos/ --val 0.1 --loss cross_entropy --metric accuracy --teacher big.onnx --out run/
   onnxgrad train m.onnx --data photos/ --val 0.1 --loss cross_entropy --metric accuracy --qat int8 --out run/
+  onnxgrad train m.onnx --data photos/ --loss cross_entropy --preview first.html
   onnxgrad train m.onnx --data photos/ --loss cross_entropy --find-lr rates.png
+  onnxgrad train --config settings.toml --lr 1e-4 --out run2/
   onnxgrad train --resume run/ --more-epochs 2
   mpiexec -n 4 onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
 """
@@ -47,6 +49,9 @@ MANY, LARGE = 10_000, 16
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", help="path of an .onnx file")
+    parser.add_argument(
+        "--config", metavar="FILE", help="options from a .toml or .json file, such as a run's settings.json; others overrule them"
+    )
     parser.add_argument("--out", metavar="FOLDER", help="folder for checkpoints and history; it must not hold a run yet")
     parser.add_argument(
         "--resume",
@@ -57,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accept-changed-data", action="store_true", help="with --resume: although a data file is not what the run was trained on"
     )
+    parser.add_argument("--explain", action="store_true", help="print all notes on how model and data are understood")
     parser.add_argument("--json", action="store_true", help="print lines of JSON: progress every two seconds, and each epoch")
     parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite onnxruntime's own operators as standard ones")
     parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
@@ -79,6 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_data(group: Any) -> None:
     add_data(group)
     group.add_argument("--target", help="array with the targets (default target, for causal_lm labels)")
+    group.add_argument(
+        "--preview", metavar="PAGE.html", help="train nothing: write a page with the first batch as the model reads it"
+    )
     group.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
     group.add_argument("--drop-last", action="store_true", help="drop the last batch if it is smaller")
     group.add_argument("--no-shuffle", action="store_true", help="do not shuffle the training data")

@@ -35,7 +35,7 @@ from onnxgrad.internal.arguments import checked
 
 __all__ = ["Checkpoints", "append_backward", "gradients", "variables_of"]
 
-Callback: TypeAlias = Callable[..., Any]
+Callback: TypeAlias = Callable[..., object]
 Checkpoints: TypeAlias = "Sequence[Variable | str] | str | None"
 Names: TypeAlias = "Iterable[Variable | str] | None"
 

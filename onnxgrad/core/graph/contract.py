@@ -20,7 +20,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["CPU_FORMS", "CUDA_FORMS", "ORDER", "Form", "Forms", "GraphPass", "Pass", "ProgramPass", "Shapes", "Target"]
+__all__ = ["CPU_FORMS", "CUDA_FORMS", "ORDER", "Form", "Forms", "GraphPass", "Lowering", "Pass", "ProgramPass", "Shapes", "Target"]
 
 Form: TypeAlias = Callable[[Any, Operator], "list[Variable | None] | None"]
 """Writes an operator out by a Builder and returns what replaces its outputs, or None to leave it as it is."""
@@ -36,6 +36,9 @@ CUDA_FORMS = "docs/performance.md: CUDA without a device"
 """Where the gains of a provider's forms are written down."""
 
 Rounding: TypeAlias = Literal["none", "order", "fast"]
+Lowering: TypeAlias = Literal["cpu", "cuda", "openvino", "openvino_bf16", "webgpu"]
+"""Providers that have forms of their own: the keys of ``PROVIDERS``."""
+
 
 ORDER = 16.0
 """Eps times the sum of the absolute values of the terms that adding them in another order may change a result by, at most."""

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import onnx
@@ -28,6 +28,7 @@ from onnx import (
 
 from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.graph import verify
+from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.interop.external_data import embed, is_external
 from onnxgrad.core.interop.messages import renamed_devices, unread
 from onnxgrad.core.interop.model_file import Stored, bytes_of_array, write_model_file
@@ -43,7 +44,7 @@ from onnxgrad.core.ir.operator import AttributeReference, Operator, Role
 from onnxgrad.core.ir.opset import NEWEST, NEWEST_IR
 from onnxgrad.core.ir.program import Function, Program
 from onnxgrad.core.ir.types import shown_type
-from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, NotInitialized
@@ -55,7 +56,7 @@ Values: TypeAlias = Mapping[Variable, np.ndarray[Any, Any]]
 
 
 @checked
-def to_onnx(program: Program, outputs: Named | None = None, *, lowering: str | None = None) -> ModelProto:
+def to_onnx(program: Program, outputs: Named | None = None, *, lowering: Lowering | None = None) -> ModelProto:
     """Write a program as an ONNX model that runs as it is: newest weights as initializers.
 
     Args:
@@ -84,8 +85,8 @@ def save_onnx(
     path: str | Path,
     outputs: Named | None = None,
     *,
-    lowering: str | None = None,
-    external_data: str | None = None,
+    lowering: Lowering | None = None,
+    external_data: Literal["keep"] | None = None,
 ) -> None:
     """Write ``to_onnx(program, outputs, lowering=lowering)`` to a file, under a temporary name first.
 
@@ -315,7 +316,7 @@ class _Writer:
         shape = present.value.shape() if isinstance(present, Buffer) else present.shape
         header = TensorProto(name=v.name, data_type=v.dtype.number, dims=shape)
         header.MergeFromString(_unread_of(v))
-        stored.append(Stored(header, bytes_needed(v.dtype, shape), lambda: bytes_of_array(self.scope.get(v.name))))
+        stored.append(Stored(header, bytes_needed(v.dtype, shape), lambda: bytes_of_array(present_value(self.scope, v))))
         return True
 
     def _write_node(self, node: NodeProto, op: Operator) -> None:

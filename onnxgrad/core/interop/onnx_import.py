@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -54,7 +54,12 @@ class Imported:
 
 
 @checked
-def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | None = None, expand: str | None = None) -> Program:
+def from_onnx(
+    source: str | Path | bytes | ModelProto,
+    *,
+    parameters: Choice | None = None,
+    expand: Literal["com.microsoft", "ai.onnx.preview.training"] | None = None,
+) -> Program:
     """Load an ONNX model.
 
     Float weights become Parameters wherever they sit: initializers, Constant nodes, bodies of If, Loop and Scan. Running
@@ -85,7 +90,13 @@ def from_onnx(source: str | Path | bytes | ModelProto, *, parameters: Choice | N
     return read_program(*read_model(source), parameters=parameters, expand=expand)
 
 
-def read_program(model: ModelProto, folder: Path | None, *, parameters: Choice | None, expand: str | None) -> Program:
+def read_program(
+    model: ModelProto,
+    folder: Path | None,
+    *,
+    parameters: Choice | None,
+    expand: Literal["com.microsoft", "ai.onnx.preview.training"] | None,
+) -> Program:
     """The program of a checked message, whose external data lies in ``folder``."""
     if expand is not None and expand not in EXPANSIONS:
         raise ArgumentError(f"expand takes {' or '.join(map(repr, EXPANSIONS))} or None, not {expand!r}.")
@@ -411,5 +422,9 @@ def _keep_running_statistics(program: Program) -> None:
 
 
 def explain_parameters(program: Program) -> str:
-    """One line per constant of a loaded model: whether it is trained, and why."""
+    """One line per constant of a loaded model: whether it is trained, and why.
+
+    Args:
+        program: loaded by ``from_onnx``.
+    """
     return "\n".join(f"{name}: {decision}" for name, decision in program.decisions.items())

@@ -5,8 +5,8 @@ Tests: tests/core/ir/test_variables.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self, cast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from onnxgrad.errors import ArgumentTypeError, NotOffered
 from onnxgrad.internal.late import late, load_methods
 
 if TYPE_CHECKING:
+    from types import EllipsisType
+
     from onnxgrad.core.ir.builder import Builder
 
 __all__ = ["Arithmetic", "promote"]
@@ -29,6 +31,13 @@ def promote(x: DType, y: DType) -> DType:
     if {x.name, y.name} == {"float16", "bfloat16"}:
         return dtype_of("float32")
     return dtype_of(np.promote_types(x.numpy, y.numpy))
+
+
+Part: TypeAlias = (
+    "int | np.integer[Any] | slice[Any, Any, Any] | Arithmetic | np.ndarray[Any, Any] | Sequence[int] | EllipsisType | None"
+)
+Index: TypeAlias = "Part | tuple[Part, ...] | list[Part]"
+"""What stands in brackets behind a tensor, as numpy has it: numbers, slices, masks, tensors of integers, ``...``, None."""
 
 
 class Arithmetic:
@@ -188,8 +197,12 @@ class Arithmetic:
     def __float__(self) -> float:
         raise ArgumentTypeError("a Variable has no value before it runs. Fetch it with Executor.run.")
 
-    def __getitem__(self, item: Any) -> Self:
-        """Ints, slices, ``...``, None, lists, arrays or variables of integers, and masks, as in numpy."""
+    def __getitem__(self, item: Index) -> Self:
+        """Ints, slices, ``...``, None, lists, arrays or variables of integers, and masks, as in numpy.
+
+        Args:
+            item: what stands in the brackets.
+        """
         return self._call("getitem", self, item)
 
     def __setitem__(self, item: Any, value: Any) -> None:
@@ -212,7 +225,11 @@ class Arithmetic:
         return self._call("matrix_transpose", self)
 
     def astype(self, dtype: DTypeLike) -> Self:
-        """The same numbers in another element type."""
+        """The same numbers in another element type.
+
+        Args:
+            dtype: a name, a DType, or a dtype or type of numpy.
+        """
         return self._unary("Cast", to=dtype_of(dtype).number)
 
     def clone(self) -> Self:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
+    from onnxgrad.core.autodiff.memory import MemoryPlan
     from onnxgrad.core.ir.variable import Variable
+    from onnxgrad.core.runtime.exchange import Exchange
 
 __all__ = ["Accumulation", "LossTerm", "RunPlan", "Turn"]
 
@@ -93,8 +95,8 @@ class RunPlan:
     def __init__(self) -> None:
         self.schedulers: list[tuple[Variable, Any]] = []
         self.printers: list[tuple[Variable, Any]] = []
-        self.memory: Any = None
-        self.exchange: Any = None
+        self.memory: MemoryPlan | None = None
+        self.exchange: Exchange | None = None
         self.accumulation: Accumulation | None = None
 
     def updates(self, updates: Mapping[Variable, Variable], turn: Turn) -> dict[Variable, Variable]:

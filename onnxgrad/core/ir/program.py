@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -24,11 +24,17 @@ from onnxgrad.core.ir.summary import Summary, headline, summarize
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable, set_values
+from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, UnknownName
 from onnxgrad.internal import state
 from onnxgrad.internal.late import late
+
+if TYPE_CHECKING:
+    from onnxgrad.core.autodiff.memory import MemoryPlan
+    from onnxgrad.core.runtime.exchange import Exchange
+
 
 __all__ = ["Function", "Program"]
 
@@ -127,7 +133,12 @@ class Program:
     # Blocks ----------------------------------------------------------------------------------------------------------
 
     def new_block(self, parent: Block | None, name: str) -> Block:
-        """A new block, entered into ``blocks``."""
+        """A new block, entered into ``blocks``.
+
+        Args:
+            parent: the block that holds its operator.
+            name: the name of the block.
+        """
         block = Block(self, parent, name)
         block.idx = len(self.blocks)
         self.blocks.append(block)
@@ -137,7 +148,11 @@ class Program:
         return self.blocks[0]
 
     def block(self, index: int) -> Block:
-        """Block number ``index``; raises IndexError when there is none."""
+        """Block number ``index``; raises IndexError when there is none.
+
+        Args:
+            index: its number; 0 is the main block.
+        """
         return self.blocks[index]
 
     def current_block(self) -> Block:
@@ -151,7 +166,11 @@ class Program:
     # Names and opsets ------------------------------------------------------------------------------------------------
 
     def fresh_name(self, wanted: str) -> str:
-        """``wanted``, or with a number appended if it is taken; the name counts as taken from now on."""
+        """``wanted``, or with a number appended if it is taken; the name counts as taken from now on.
+
+        Args:
+            wanted: what it is called if that is free.
+        """
         taken = self.names.get(wanted)
         if taken is None:
             self.names[wanted] = 0
@@ -165,7 +184,11 @@ class Program:
                 return candidate
 
     def generate_name(self, key: str) -> str:
-        """The next counted name for ``key`` that this program does not hold yet."""
+        """The next counted name for ``key`` that this program does not hold yet.
+
+        Args:
+            key: the stem, such as the name of a layer.
+        """
         while True:
             name = state.generate_name(key)
             if name not in self.names:
@@ -173,13 +196,23 @@ class Program:
                 return name
 
     def opset_version(self, domain: str = "") -> int | None:
-        """Imported version of an operator domain; None when it is not imported."""
+        """Imported version of an operator domain; None when it is not imported.
+
+        Args:
+            domain: of operators; empty for ONNX's own.
+        """
         for name, version in self.opset_imports:
             if name == domain or (domain == "" and name == "ai.onnx"):
                 return version
         return None
 
     def set_opset_version(self, version: int, domain: str = "") -> None:
+        """Say which opset the operators of a domain are of.
+
+        Args:
+            version: the number.
+            domain: of operators; empty for ONNX's own.
+        """
         kept = [
             (name, number) for name, number in self.opset_imports if name not in (domain, "ai.onnx" if domain == "" else domain)
         ]
@@ -244,7 +277,12 @@ class Program:
         raise UnknownName(f"the program has no variable {name!r}.")
 
     def constant(self, array: np.ndarray[Any, Any], register: bool = True) -> Variable:
-        """A constant with these elements, shared by all that ask for equal ones."""
+        """A constant with these elements, shared by all that ask for equal ones.
+
+        Args:
+            array: of any shape.
+            register: whether the block knows it by name.
+        """
         key = (array.dtype.str if array.dtype.kind != "V" else array.dtype.name, array.shape, array.tobytes())
         v = self._constants.get(key)
         if v is None:
@@ -259,7 +297,12 @@ class Program:
         return v
 
     def create_global_var(self, name: str, value: np.ndarray[Any, Any]) -> Variable:
-        """A persistable variable with an initial value: optimizer state, a learning rate, a counter."""
+        """A persistable variable with an initial value: optimizer state, a learning rate, a counter.
+
+        Args:
+            name: the name.
+            value: the initial value.
+        """
         block = self.global_block()
         tensor = TensorValue.of(value)
         variable = Variable(block, self.fresh_name(name), TensorType(tensor.dtype, tensor.shape))
@@ -276,8 +319,14 @@ class Program:
         scope: Scope = state.current.make_once("scope", Scope)
         return scope
 
-    def state_dict(self, mode: str = "all", scope: Scope | None = None) -> dict[str, Any]:
+    def state_dict(
+        self, mode: Literal["all", "param", "opt"] = "all", scope: Scope | None = None
+    ) -> dict[str, np.ndarray[Any, Any]]:
         """Values of persistable variables by name: those of parameters ('param'), of the others ('opt'), or 'all'.
+
+        Args:
+            mode: 'param', 'opt' or 'all'.
+            scope: where the values are; the program's own, else the global one.
 
         Raises:
             ArgumentError: if the mode is another.
@@ -289,8 +338,12 @@ class Program:
         chosen = [v for v in states if mode == "all" or isinstance(v, Parameter) == (mode == "param")]
         return {v.name: v.get_value(scope) for v in chosen}
 
-    def set_state_dict(self, state_dict: dict[str, Any], scope: Scope | None = None) -> None:
+    def set_state_dict(self, state_dict: GivenByName, scope: Scope | None = None) -> None:
         """Set the persistable variables that a dictionary names; other names are ignored.
+
+        Args:
+            state_dict: values by name, each of its variable's shape.
+            scope: where they are set; the program's own, else the global one.
 
         Raises:
             ArgumentError: if an array does not have its variable's shape; then none is set.
@@ -311,6 +364,9 @@ class Program:
     def parse_from_string(binary_str: bytes) -> Program:
         """A program from the bytes of ``serialize_to_string``, or of any ONNX model.
 
+        Args:
+            binary_str: what ``serialize_to_string`` gave, or the bytes of an ONNX model.
+
         Raises:
             ModelError: if they are neither.
         """
@@ -320,18 +376,18 @@ class Program:
     # Runs ------------------------------------------------------------------------------------------------------------
 
     @property
-    def memory_plan(self) -> Any:
+    def memory_plan(self) -> MemoryPlan | None:
         """The tensors that the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes."""
         return self.plan.memory
 
     @property
-    def exchange(self) -> Any:
+    def exchange(self) -> Exchange | None:
         """The exchange of this program's gradients between ranks, after ``distribute``; None without one."""
         return self.plan.exchange
 
     # Modes -----------------------------------------------------------------------------------------------------------
 
-    def train(self, batch_norm: str = "train") -> Program:
+    def train(self, batch_norm: Literal["train", "frozen"] = "train") -> Program:
         """Switch Dropout and BatchNormalization to training, in place; returns the program.
 
         Args:
@@ -361,7 +417,11 @@ class Program:
         return self.clone_with_variables(for_test)[0]
 
     def clone_with_variables(self, for_test: bool = False) -> tuple[Program, dict[Variable, Variable]]:
-        """``clone``, and the copy of each variable."""
+        """``clone``, and the copy of each variable.
+
+        Args:
+            for_test: whether the copy is one for inference, as for ``clone``.
+        """
         copy = self.empty_copy()
         copies = {key: function.copy(copy.functions) for key, function in self.functions.items()}
         copy.functions.clear()
@@ -413,7 +473,12 @@ class Program:
         return summarize(self)
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
-        """One operator a line, with types and shapes; with details, also whether gradients stop at each variable."""
+        """One operator a line, with types and shapes; with details, also whether gradients stop at each variable.
+
+        Args:
+            throw_on_error: accepted for compatibility.
+            with_details: accepted for compatibility.
+        """
         return program_text(self, with_details)
 
 

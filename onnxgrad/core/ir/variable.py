@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onnxgrad.core.ir.block import Block
     from onnxgrad.core.ir.operator import Operator
     from onnxgrad.core.ir.tensor_methods import TensorMethods
+    from onnxgrad.core.state.inputs import Given
     from onnxgrad.core.state.scope import Scope
 else:
 
@@ -41,6 +42,12 @@ class Variable(Arithmetic, TensorMethods):
     ``op`` is the operator that computes it, or None. ``value`` is the array of a constant, and the initial value of a
     parameter. ``entries`` says what is known of the elements of a small integer tensor. ``default`` is what a graph input has in a
     run that does not feed it; nothing may be concluded from it.
+
+    Args:
+        block: where it is.
+        name: one that no other variable of the program has.
+        type: its element type and shape, where they are known.
+        op: the operator that computes it, or None.
     """
 
     __slots__ = (
@@ -80,6 +87,9 @@ class Variable(Arithmetic, TensorMethods):
         """A variable like this one in a block, under another name, which no operator computes yet.
 
         This is the one list of what every copier keeps.
+
+        Args:
+            block: of the other program.
         """
         copy = Variable(block, name, self.type)
         self._give_to(copy)
@@ -223,8 +233,11 @@ class Variable(Arithmetic, TensorMethods):
         """Whether the flag was set here, so that a path through this variable ends."""
         return self._stop is True
 
-    def get_value(self, scope: Any = None) -> Any:
+    def get_value(self, scope: Scope | None = None) -> np.ndarray[Any, Any]:
         """The value in a scope (default: the one the program uses) as a numpy array of its own.
+
+        Args:
+            scope: where it is looked up.
 
         Raises:
             NotInitialized: if neither the scope nor the program holds one.
@@ -233,8 +246,13 @@ class Variable(Arithmetic, TensorMethods):
         held = scope.get(self.name)
         return np.array(present_value(scope, self)) if held is None else held
 
-    def set_value(self, value: Any, scope: Any = None) -> None:
-        """Set the value in a scope; the shape and dtype must be the variable's."""
+    def set_value(self, value: Given, scope: Scope | None = None) -> None:
+        """Set the value in a scope; the shape and dtype must be the variable's.
+
+        Args:
+            value: of the variable's shape; numbers that its element type holds.
+            scope: where it is set; the one the program uses unless given.
+        """
         (scope or self.block.program.active_scope()).set(self.name, value, like=self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Variable:
@@ -264,7 +282,7 @@ class Variable(Arithmetic, TensorMethods):
     __hash__ = object.__hash__
 
 
-def set_values(values: Iterable[tuple[Variable, Any]], scope: Any = None) -> None:
+def set_values(values: Iterable[tuple[Variable, object]], scope: Scope | None = None) -> None:
     """Set several variables at once, after all of them are checked: where one is refused, none is set.
 
     Args:
@@ -295,7 +313,14 @@ def present_value(scope: Scope, v: Variable) -> np.ndarray[Any, Any]:
 
 
 class Parameter(Variable):
-    """A weight. ``trainable`` and ``stop_gradient`` decide together whether it receives a gradient by default."""
+    """A weight. ``trainable`` and ``stop_gradient`` decide together whether it receives a gradient by default.
+
+    Args:
+        block: where it is.
+        name: one that no other variable of the program has.
+        type: its element type and shape.
+        trainable: whether it receives a gradient by default.
+    """
 
     __slots__ = ("do_model_average", "need_clip", "optimize_attr", "reason", "regularizer", "trainable")
 

@@ -26,7 +26,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.passes.modes import attach_training, detach_training
-from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, low_dtype
+from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, Level, LowDtype, low_dtype
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal.arguments import checked
@@ -47,9 +47,9 @@ _READS_ANY_TYPE = ("Cast", "Shape", "Size")
 @checked
 def to_mixed_precision(
     program: Program,
-    dtype: str = "float16",
+    dtype: LowDtype = "float16",
     lists: AutoMixedPrecisionLists | None = None,
-    level: str = "O1",
+    level: Level = "O1",
     use_guard: bool = False,
     use_promote: bool = False,
 ) -> Program:

@@ -13,7 +13,7 @@ Tests: tests/core/rules/test_table.py, tests/core/rules/test_custom_rule.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
@@ -72,6 +72,8 @@ class Entry:
         return (self.function.__doc__ or "").strip() if self.function is not None else self.because
 
 
+Rule = TypeVar("Rule", bound=Callable[..., object])
+
 TABLE: dict[tuple[str, str], list[Entry]] = {}
 
 
@@ -92,11 +94,11 @@ def gradient(
     domain: str = "",
     since: int = 0,
     until: int = _NEWEST,
-    prepare: Callable[..., Any] | None = None,
-    segments: Callable[..., Any] | None = None,
+    prepare: Callable[..., object] | None = None,
+    segments: Callable[..., object] | None = None,
     moves: bool = False,
     quantizes: bool = False,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Rule], Rule]:
     """Declare the vector-Jacobian product of operators.
 
     The function takes ``(op, node, *gradients of the outputs)`` and returns one gradient per input; None means that the
@@ -125,7 +127,7 @@ def gradient(
         ...     return op.Mul(gy, op.Mul(op.Mul(x, x), 3.0))
     """
 
-    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def enter(function: Rule) -> Rule:
         entry = Entry("rule", function, "", broadcasts, since, until, prepare, segments, moves, quantizes)
         _enter(names, domain, entry)
         return function
@@ -141,16 +143,25 @@ def expansion(
     beside: bool = False,
     quantizes: bool = False,
     moves: bool = False,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Rule], Rule]:
     """Declare that operators are differentiated as the operators that this function ``(op, node)`` writes.
 
     It returns one variable per output of the node (None for those it leaves out). The expansion also replaces the forward
     operator wherever gradients are computed, so nothing runs twice. One that stands ``beside`` never does: the operator, which a
     runtime computes faster or in another precision, stays, and what its gradient reads is computed again. ``quantizes`` and
     ``moves`` are as for ``gradient``.
+
+    Args:
+        names: operator types.
+        domain: operator domain.
+        since: the oldest opset version.
+        until: the newest one.
+        beside: whether the operator itself stays.
+        quantizes: as for ``gradient``.
+        moves: as for ``gradient``.
     """
 
-    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def enter(function: Rule) -> Rule:
         entry = Entry("expands", function, "", False, since, until, moves=moves, quantizes=quantizes, beside=beside)
         _enter(names, domain, entry)
         return function
@@ -164,12 +175,25 @@ def expands(*names: str, domain: str = "") -> None:
 
 
 def stops_gradient(*names: str, because: str, domain: str = "") -> None:
-    """Declare operators through which no gradient flows, with the reason."""
+    """Declare operators through which no gradient flows, with the reason.
+
+    Args:
+        names: operator types.
+        because: the reason, as a clause.
+        domain: operator domain.
+    """
     _enter(names, domain, Entry("stops", None, because))
 
 
 def unsupported(*names: str, because: str, domain: str = "", quantizes: bool = False) -> None:
-    """Declare operators whose gradient is refused, with the reason; ``quantizes`` if their outputs are integers."""
+    """Declare operators whose gradient is refused, with the reason; ``quantizes`` if their outputs are integers.
+
+    Args:
+        names: operator types.
+        because: the reason, as a clause.
+        domain: operator domain.
+        quantizes: as for ``gradient``.
+    """
     _enter(names, domain, Entry("unsupported", None, because, quantizes=quantizes))
 
 

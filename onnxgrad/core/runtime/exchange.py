@@ -25,7 +25,8 @@ class Exchange(Travels, Protocol):
         transport: what adds arrays up over ranks.
     """
 
-    transport: AddsUp
+    @property
+    def transport(self) -> AddsUp: ...
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         """Further inputs of the run, besides what the caller feeds."""

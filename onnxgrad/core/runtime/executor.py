@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
 import numpy as np
 
@@ -19,12 +19,16 @@ from onnxgrad.core.runtime.places import Place, place_of
 from onnxgrad.core.runtime.prepared import AppliesGradients, Prepared, in_memory
 from onnxgrad.core.runtime.session_cache import SessionCache, prepare
 from onnxgrad.core.state.buffers import Buffer
-from onnxgrad.core.state.inputs import as_input, check_classes
+from onnxgrad.core.state.inputs import GivenByName, as_input, check_classes
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of, is_plain, value_of
 from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ExecutionError, FeedError, FetchError
 from onnxgrad.internal.arguments import as_int
+
+if TYPE_CHECKING:
+    from onnxruntime import OrtValue
+
 
 __all__ = ["Executor", "set_rates", "step_schedules"]
 
@@ -154,7 +158,7 @@ class Executor:
     def run(
         self,
         program: Program | HoldsProgram | None = None,
-        feed: Mapping[str, Any] | None = None,
+        feed: GivenByName | None = None,
         fetch_list: Fetches = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
@@ -167,7 +171,21 @@ class Executor:
     def run(
         self,
         program: Program | HoldsProgram | None = None,
-        feed: Mapping[str, Any] | None = None,
+        feed: GivenByName | None = None,
+        fetch_list: Fetches = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        *,
+        return_numpy: Literal[False],
+        use_program_cache: bool = False,
+        use_prune: bool = False,
+    ) -> list[OrtValue]: ...
+    @overload
+    def run(
+        self,
+        program: Program | HoldsProgram | None = None,
+        feed: GivenByName | None = None,
         fetch_list: Fetches = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
@@ -176,11 +194,11 @@ class Executor:
         return_numpy: bool,
         use_program_cache: bool = False,
         use_prune: bool = False,
-    ) -> list[Any]: ...
+    ) -> list[np.ndarray[Any, Any]] | list[OrtValue]: ...
     def run(
         self,
         program: Program | HoldsProgram | None = None,
-        feed: Mapping[str, Any] | None = None,
+        feed: GivenByName | None = None,
         fetch_list: Fetches = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
@@ -188,7 +206,7 @@ class Executor:
         return_numpy: bool = True,
         use_program_cache: bool = False,
         use_prune: bool = False,
-    ) -> list[Any]:
+    ) -> list[np.ndarray[Any, Any]] | list[OrtValue]:
         """Run a program once: compute the fetches and replace the state that the program updates.
 
         Args:
@@ -245,7 +263,7 @@ class Executor:
             printer(values[v] if return_numpy else array_of(values[v]), self.place)
         return [values[v] if v in values else v.get_value() if v.is_eager else v.get_value(scope) for v in fetches]
 
-    def meet(self, program: Program, feed: Mapping[str, Any], fetch_list: Fetches, scope: Scope | None = None) -> None:
+    def meet(self, program: Program, feed: GivenByName, fetch_list: Fetches, scope: Scope | None = None) -> None:
         """Let ranks come to an agreement about what they train before their first run, which may be undone where this is not.
 
         Args:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -164,6 +165,13 @@ def _check(manifest: Any, where: str) -> None:
                 raise ModelError(f"{where}: entry {at + 1} of {part!r} has no dtype that exists: {error}") from error
     if any(entry["name"] != entry["input"] for entry in manifest["state"]):
         raise ModelError(f"{where}: an entry of 'state' has another name than its input. {_ADVICE}")
+    for what, names in (
+        ("fed", [entry["name"] for part in ("feeds", "state", "constants") for entry in manifest[part]]),
+        ("fetched", [entry["name"] for entry in manifest["fetches"]] + [entry["output"] for entry in manifest["state"]]),
+    ):
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise ModelError(f"{where}: {name!r} is {what} twice. {_ADVICE}")
     held = {entry["name"] for part in ("state", "constants") for entry in manifest[part]}
     rates = manifest.get("learning_rate")
     if not isinstance(rates, list) or not all(isinstance(name, str) and name in held for name in rates):

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from onnxgrad.core.ir.traits import CONTROL_FLOW, RANDOM
 from onnxgrad.core.providers.openvino import LIMIT
@@ -17,6 +18,10 @@ from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
 from onnxgrad.core.state.values import copy_into, room_of
 from onnxgrad.errors import ArgumentError, FeedError, ProviderError
 from onnxgrad.internal.arguments import checked, wrong_kind
+
+if TYPE_CHECKING:
+    from onnxruntime import OrtValue, SessionOptions
+
 
 __all__ = ["OpenVINOPlace", "place_by_name"]
 
@@ -65,7 +70,7 @@ class OpenVINOPlace(Place):
     def _key(self) -> tuple[Any, ...]:
         return ("openvino", self.unit, self.precision)
 
-    def add_to(self, options: Any, threads: int | None, saved: Path | None) -> None:
+    def add_to(self, options: SessionOptions, threads: int | None, saved: Path | None) -> None:
         settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": self.precision, "NUM_STREAMS": "1", "PERFORMANCE_HINT": "LATENCY"}
         if threads is not None:
             settings["INFERENCE_NUM_THREADS"] = threads
@@ -73,16 +78,20 @@ class OpenVINOPlace(Place):
             settings["CACHE_DIR"] = str(saved)
         options.add_provider_for_devices([_device(self.unit)], {"load_config": json.dumps({self.unit: settings})})
 
-    def room(self, shape: Sequence[int], dtype: Any) -> Any:
+    def room(self, shape: Sequence[int], dtype: npt.DTypeLike) -> OrtValue:
         return room_of(shape, dtype, memory_info=_memory(_device(self.unit)))
 
-    def value(self, array: Any) -> Any:
+    def value(self, array: np.ndarray[Any, Any]) -> OrtValue:
         value = self.room(array.shape, array.dtype.type)
         copy_into(value, array)
         return value
 
-    def check(self, name: str, array: Any) -> None:
+    def check(self, name: str, array: np.ndarray[Any, Any] | OrtValue) -> None:
         """Refuse integers of 64 bits that do not fit 32.
+
+        Args:
+            name: of the input.
+            array: its value.
 
         Raises:
             FeedError: naming the input.

@@ -10,14 +10,26 @@ import sys
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
+import numpy as np
+import numpy.typing as npt
+
+from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.state.values import room_of, value_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_int, as_word, checked, wrong_kind
 
+if TYPE_CHECKING:
+    from onnxruntime import OrtValue, SessionOptions
+
+
 __all__ = ["CPUPlace", "CUDAPlace", "Place", "cuda_is_available", "get_device", "is_compiled_with_cuda", "place_of", "set_device"]
+
+
+Provider: TypeAlias = "str | tuple[str, dict[str, str]]"
+"""The name of an execution provider, or that and its options."""
 
 
 class Place:
@@ -25,7 +37,7 @@ class Place:
 
     device = "cpu"
     index = 0
-    lowering = "cpu"
+    lowering: Lowering = "cpu"
     """The forms of graphs that train there."""
     leaves: tuple[str, ...] = ()
     """Operators with which a program is left to the CPU provider as a whole."""
@@ -43,10 +55,10 @@ class Place:
         """The same device without capture."""
         return self
 
-    def providers(self) -> list[Any]:
+    def providers(self) -> list[Provider]:
         return ["CPUExecutionProvider"]
 
-    def add_to(self, options: Any, threads: int | None, saved: Path | None) -> list[Any] | None:
+    def add_to(self, options: SessionOptions, threads: int | None, saved: Path | None) -> list[Provider] | None:
         """Let a session run here; returns its providers, or None where the options name them.
 
         Args:
@@ -56,16 +68,30 @@ class Place:
         """
         return self.providers()
 
-    def room(self, shape: Sequence[int], dtype: Any) -> Any:
-        """An OrtValue without content in the memory that sessions here read in place."""
+    def room(self, shape: Sequence[int], dtype: npt.DTypeLike) -> OrtValue:
+        """An OrtValue without content in the memory that sessions here read in place.
+
+        Args:
+            shape: the sizes.
+            dtype: of numpy.
+        """
         return room_of(shape, dtype, self.device, self.index)
 
-    def value(self, array: Any) -> Any:
-        """An OrtValue with a copy of an array there."""
+    def value(self, array: np.ndarray[Any, Any]) -> OrtValue:
+        """An OrtValue with a copy of an array there.
+
+        Args:
+            array: of any shape.
+        """
         return value_of(array, self.device, self.index)
 
-    def check(self, name: str, array: Any) -> None:
-        """Refuse a value of an input that this device would compute wrong with."""
+    def check(self, name: str, array: np.ndarray[Any, Any] | OrtValue) -> None:
+        """Refuse a value of an input that this device would compute wrong with.
+
+        Args:
+            name: of the input.
+            array: its value.
+        """
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Place) and self._key() == other._key()
@@ -137,7 +163,8 @@ class CUDAPlace(Place):
         Place(cuda:1)
     """
 
-    device = lowering = "cuda"
+    device = "cuda"
+    lowering = "cuda"
 
     def __init__(self, index: int = 0, **options: Unpack[CUDAOptions]) -> None:
         as_int(self, "index", index)
@@ -161,7 +188,7 @@ class CUDAPlace(Place):
         place.options = tuple((name, value) for name, value in self.options if name != "enable_cuda_graph")
         return place
 
-    def providers(self) -> list[Any]:
+    def providers(self) -> list[Provider]:
         """CUDA first, the CPU for what it lacks.
 
         Raises:

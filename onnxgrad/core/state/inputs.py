@@ -12,20 +12,48 @@ Tests: tests/core/state/test_inputs.py.
 from __future__ import annotations
 
 import array as buffers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Number
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 from onnxgrad.core.state.values import array_of, view_of
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import DataError, FeedError, OnnxGradError, UnknownDType
 
-__all__ = ["COLUMN", "FEED", "Door", "Input", "as_array", "as_input", "check_classes", "check_shape", "converted", "is_ortvalue"]
+__all__ = [
+    "COLUMN",
+    "FEED",
+    "Door",
+    "Given",
+    "GivenByName",
+    "Input",
+    "as_array",
+    "as_input",
+    "check_classes",
+    "check_shape",
+    "converted",
+    "is_ortvalue",
+]
 
 Array = np.ndarray[Any, Any]
+
+
+class HoldsArray(Protocol):
+    """A tensor of another package, or an OrtValue: what gives its elements as an array."""
+
+    def numpy(self) -> Any: ...
+
+
+Given: TypeAlias = "npt.ArrayLike | HoldsArray"
+"""What may be given as a value: an array, a number, nested lists of numbers or of texts, an OrtValue, a tensor."""
+
+GivenByName: TypeAlias = "Mapping[str, object]"
+"""Such values by name. A dict of arrays of several element types that is made beforehand is one of ``object`` to a checker."""
+
 _SATURATING = ("float4e2m1", "float6e2m3", "float6e3m2", "float8_e8m0")
 """Types without infinity, whose casts give another finite number for what they do not hold."""
 

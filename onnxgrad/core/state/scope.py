@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from onnxgrad.core.state.buffers import BUFFER_OF, LOCK, Buffer
-from onnxgrad.core.state.inputs import Door, as_array, converted
+from onnxgrad.core.state.inputs import Door, Given, as_array, converted
 from onnxgrad.core.state.values import array_of, view_of
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
@@ -71,7 +71,7 @@ class Scope:
         self._kept: tuple[Mapping[str, Value], ...] = ()
         """The present values from before each ``change`` that is under way, which holds them."""
 
-    def get(self, name: str) -> Any:
+    def get(self, name: str) -> np.ndarray[Any, Any] | None:
         """The value as a numpy array of its own, or None when there is none."""
         with self.lock:
             value = self.present(name)
@@ -80,7 +80,7 @@ class Scope:
             return array_of(value.value) if isinstance(value, Buffer) else value.copy()
 
     @contextmanager
-    def viewed(self, name: str) -> Iterator[Any]:
+    def viewed(self, name: str) -> Iterator[np.ndarray[Any, Any] | None]:
         """What ``get`` gives, without a copy where it lies in main memory, for the length of a ``with`` block."""
         with self.lock:
             value = self.present(name)
@@ -92,16 +92,24 @@ class Scope:
             if isinstance(value, Buffer):
                 value.release()
 
-    def set(self, name: str, value: Any, like: Like | None = None) -> None:
+    def set(self, name: str, value: Given, like: Like | None = None) -> None:
         """Store a value.
+
+        Args:
+            name: of the value.
+            value: an array, a number, or nested lists.
+            like: the variable whose shape and element type it is to have.
 
         Raises:
             ArgumentError: if it does not have the shape of the variable ``like``, or the variable's type does not hold it.
         """
         self.put(name, _as_value(name, value, like))
 
-    def set_all(self, values: Iterable[tuple[str, Any, Like | None]]) -> None:
+    def set_all(self, values: Iterable[tuple[str, Given, Like | None]]) -> None:
         """Store several values at once: names, what ``set`` takes, and variables. Where one is refused, none is stored.
+
+        Args:
+            values: (name, value, variable or None) for each.
 
         Raises:
             ArgumentError: if one does not have the shape of its variable.
@@ -136,7 +144,11 @@ class Scope:
         return other
 
     def take(self, other: Scope) -> None:
-        """Make the values of another scope the present ones, all at once; no memory is copied."""
+        """Make the values of another scope the present ones, all at once; no memory is copied.
+
+        Args:
+            other: the other scope, which stays as it is.
+        """
         with other.lock, self.lock:
             other.finish()
             self.finish()
@@ -163,6 +175,9 @@ class Scope:
         """Call a function that changes values in several steps, so that all of it happens or, if it raises anything, nothing.
 
         Updates that runs queue are applied when it ends, so that nothing need be copied to be put back.
+
+        Args:
+            change: takes nothing; what it returns is returned.
 
         Returns:
             What it returns.
@@ -241,15 +256,24 @@ class Scope:
         return bool(self._now[2])
 
     def defer(self, updates: PendingUpdates) -> None:
-        """Queue the updates of a step. They are applied now or at the end of a ``change``, and before any value is read."""
+        """Queue the updates of a step. They are applied now or at the end of a ``change``, and before any value is read.
+
+        Args:
+            updates: of one step.
+        """
         with self.lock:
             present, spare, queue, follows, depth, back = self._now
             self._now = (present, spare, (*queue, updates), follows, depth, back)
             if not depth:
                 self.finish()
 
-    def follow(self, owner: object, **attributes: Any) -> None:
-        """Set attributes of an object together with the values of a ``change``: counters, which stand where the values do."""
+    def follow(self, owner: object, **attributes: object) -> None:
+        """Set attributes of an object together with the values of a ``change``: counters, which stand where the values do.
+
+        Args:
+            owner: the object.
+            attributes: their new values, by name.
+        """
         with self.lock:
             present, spare, queue, follows, depth, back = self._now
             follows = (*follows, _Follows(owner, attributes))
@@ -291,7 +315,12 @@ class Scope:
         self._now[1].pop(name, None)
 
     def put(self, name: str, value: Value) -> None:
-        """Make a value the present one."""
+        """Make a value the present one.
+
+        Args:
+            name: of the value.
+            value: an array, or a buffer of the Executor's.
+        """
         with self.lock:
             present = self._now[0]
             before = present.get(name)
@@ -300,7 +329,11 @@ class Scope:
                 before.release()
 
     def put_all(self, values: Mapping[str, Value]) -> None:
-        """Make several values the present ones, all at once."""
+        """Make several values the present ones, all at once.
+
+        Args:
+            values: arrays, or buffers of the Executor's, by name.
+        """
         with self.lock:
             present, spare, queue, follows, depth, back = self._now
             new = {**present, **values}
@@ -311,7 +344,11 @@ class Scope:
             _release(present.get(name) for name in values)
 
     def swap(self, written: Sequence[tuple[str, Buffer]]) -> None:
-        """Make what a run wrote the present values; what they replace may be written over in the next run."""
+        """Make what a run wrote the present values; what they replace may be written over in the next run.
+
+        Args:
+            written: (name, buffer) for each.
+        """
         with self.lock, LOCK:
             before, spare, queue, follows, depth, back = self._now
             present, replaced, at = before.copy(), [], id(self)
@@ -330,7 +367,12 @@ class Scope:
                 old._holds -= 1
 
     def is_alone(self, name: str, buffer: Buffer) -> bool:
-        """Return whether nobody but this scope holds a present value."""
+        """Return whether nobody but this scope holds a present value.
+
+        Args:
+            name: of the value.
+            buffer: the present value.
+        """
         return buffer.is_held_by(1 + sum(kept.get(name) is buffer for kept in self._kept))
 
     def spare(self, name: str) -> Buffer | None:

@@ -11,6 +11,7 @@ import numpy as np
 from onnx import ModelProto
 
 from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.graph.order import peak_of_run
 from onnxgrad.core.interop.model_file import bytes_of_array
 from onnxgrad.core.interop.onnx_export import Values, save_graph, write_model
@@ -20,6 +21,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType, shown_type
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.accumulated import accumulated_step
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.dtypes import dtype_of
@@ -37,7 +39,7 @@ METADATA_KEY = "onnxgrad.training_step"
 
 @checked
 def to_training_step(
-    program: Program, fetch: Fetch, scope: Any = None, *, lowering: str | None = None
+    program: Program, fetch: Fetch, scope: Scope | None = None, *, lowering: Lowering | None = None
 ) -> tuple[ModelProto, Manifest]:
     """One training step as a model: state in, state out.
 
@@ -71,7 +73,7 @@ def to_training_step(
 
 @checked
 def save_training_step(
-    program: Program, path: str | Path, fetch: Fetch, scope: Any = None, *, lowering: str | None = None
+    program: Program, path: str | Path, fetch: Fetch, scope: Scope | None = None, *, lowering: Lowering | None = None
 ) -> Manifest:
     """Write one training step as ``<path>.onnx``, its manifest ``<path>.json`` and the first values ``<path>.bin``.
 
@@ -101,7 +103,7 @@ def save_training_step(
     return manifest
 
 
-def _described(program: Program, fetch: Fetch, scope: Any, lowering: str | None) -> tuple[Graph, Values, Manifest]:
+def _described(program: Program, fetch: Fetch, scope: Scope | None, lowering: Lowering | None) -> tuple[Graph, Values, Manifest]:
     names = [v.name for v in as_variables(program, fetch)]
     program = accumulated_step(program)
     graph = compile(program, as_variables(program, names), lowering, state_as_inputs=True, ordered=True)
@@ -122,7 +124,7 @@ def _marked(manifest: Manifest, program: Program) -> Manifest:
 class PresentValues(Mapping[Variable, "np.ndarray[Any, Any]"]):
     """The values of state among variables, each read from the scope when it is asked for, and not kept."""
 
-    def __init__(self, variables: Iterable[Variable], scope: Any) -> None:
+    def __init__(self, variables: Iterable[Variable], scope: Scope | None) -> None:
         self.scope = scope
         self._state = dict.fromkeys(v for v in variables if v.persistable)
 

@@ -92,7 +92,10 @@ class Travels(Protocol):
     """
 
     rank: int
-    reads: Sequence[Variable]
+
+    @property
+    def reads(self) -> Sequence[Variable]: ...
+
     sends: bool
     synchronises: Synchronised | None
     sharding: int

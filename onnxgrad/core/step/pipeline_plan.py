@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from onnxgrad.core.compile import Graph, compile
+from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.named import as_variables
 from onnxgrad.core.ir.origin import SCALED_LOSS, is_piece
@@ -76,7 +77,7 @@ def _is_of(v: Variable | None, loss: Variable) -> bool:
 
 
 def _steady(
-    original: Program, program: Program, copies: Mapping[Variable, Variable], loss: Variable, lowering: str | None
+    original: Program, program: Program, copies: Mapping[Variable, Variable], loss: Variable, lowering: Lowering | None
 ) -> _Steady:
     new = {update: v.name for v, update in original.updates.items() if not is_applied(update)}
     gradients = {p.grad_name for p in original.parameters}
@@ -111,7 +112,7 @@ def plan_pipeline(
     cuts: Cuts,
     fetch: Sequence[Variable | str],
     loss_weight: Variable | str | None,
-    lowering: str | None,
+    lowering: Lowering | None,
 ) -> PipelinePlan:
     program, copies = original.clone_with_variables()
     (minimized,) = as_variables(original, loss)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from onnx import ModelProto
 
 from onnxgrad.core.compile import compile
-from onnxgrad.core.graph.contract import Target
+from onnxgrad.core.graph.contract import Lowering, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.manager import run_passes
 from onnxgrad.core.graph.rewriting import name_results, stage_builder
@@ -22,6 +22,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of, substitute
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import exchanged_gradients, is_applied, is_graded
 from onnxgrad.core.step.export import (
     Fetch,
@@ -43,6 +44,7 @@ from onnxgrad.internal.arguments import checked
 __all__ = [
     "Fetch",
     "Split",
+    "Statistics",
     "check_batch_norm",
     "files_of",
     "save_split",
@@ -51,18 +53,21 @@ __all__ = [
     "to_split_training_step",
 ]
 
+Statistics: TypeAlias = Literal["local", "sync", "frozen"]
+"""By what BatchNormalization in training normalises where examples are spread over parts."""
+
 
 @checked
 def to_split_training_step(
     program: Program,
     fetch: Fetch,
-    scope: Any = None,
+    scope: Scope | None = None,
     *,
-    lowering: str | None = None,
+    lowering: Lowering | None = None,
     loss: Variable | str | None = None,
     loss_weight: Variable | str | None = None,
-    batch_norm: str | None = None,
-) -> tuple[Any, ModelProto, Manifest]:
+    batch_norm: Statistics | None = None,
+) -> tuple[ModelProto | list[ModelProto], ModelProto, Manifest]:
     """One training step as two models, so that gradients may be averaged, summed or sent elsewhere in between.
 
     The first model computes gradients (and what running statistics become) from weights and a batch; the second applies gradients
@@ -112,12 +117,12 @@ def save_split_training_step(
     program: Program,
     path: str | Path,
     fetch: Fetch,
-    scope: Any = None,
+    scope: Scope | None = None,
     *,
-    lowering: str | None = None,
+    lowering: Lowering | None = None,
     loss: Variable | str | None = None,
     loss_weight: Variable | str | None = None,
-    batch_norm: str | None = None,
+    batch_norm: Statistics | None = None,
 ) -> Manifest:
     """Write ``<path>_gradients.onnx``, ``<path>_apply.onnx``, the manifest ``<path>.json`` and the first values ``<path>.bin``.
 
@@ -183,11 +188,11 @@ class Split(NamedTuple):
 def split_step(
     original: Program,
     fetch: Fetch,
-    scope: Any = None,
-    lowering: str | None = None,
+    scope: Scope | None = None,
+    lowering: Lowering | None = None,
     loss: Variable | str | None = None,
     loss_weight: Variable | str | None = None,
-    batch_norm: str | None = None,
+    batch_norm: Statistics | None = None,
 ) -> Split:
     """The graphs and the manifest of ``to_split_training_step``."""
     program, copies = original.clone_with_variables()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from onnx import GraphProto, ModelProto, NodeProto, TrainingInfoProto
 
@@ -19,6 +19,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import LEARNING_RATE, Variable
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.export import Fetch, to_training_step
 from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.internal.arguments import checked
@@ -40,7 +41,7 @@ class Training(NamedTuple):
 
 
 def to_training_info(
-    program: Program, fetch: Fetch, outputs: Fetch | None = None, startup: Program | None = None, scope: Any = None
+    program: Program, fetch: Fetch, outputs: Fetch | None = None, startup: Program | None = None, scope: Scope | None = None
 ) -> ModelProto:
     """The inference model with its training step beside it, in ``ModelProto.training_info``.
 
@@ -151,7 +152,12 @@ def _write_initialization(info: TrainingInfoProto, startup: Program, names: list
 
 
 @checked
-def from_training_info(source: str | Path | bytes | ModelProto, index: int = 0, *, expand: str | None = None) -> Training:
+def from_training_info(
+    source: str | Path | bytes | ModelProto,
+    index: int = 0,
+    *,
+    expand: Literal["com.microsoft", "ai.onnx.preview.training"] | None = None,
+) -> Training:
     """Read a model that holds its training: a program whose runs are training steps, and its initialisation.
 
     Args:

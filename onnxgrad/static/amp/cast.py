@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.passes.mixed_precision import precision_guard, to_mixed_precision
-from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists
+from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, Level, low_dtype
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.refusals import refused
@@ -39,7 +39,7 @@ def cast_model_to_fp16(
     amp_lists: AutoMixedPrecisionLists | None = None,
     use_fp16_guard: bool = True,
     dest_type: DTypeLike = "float16",
-    level: str = "O2",
+    level: Level = "O2",
     use_promote: bool = False,
 ) -> set[str]:
     """Rewrite a forward program in place; the weights stay in float32 and are cast where they are read.
@@ -59,7 +59,7 @@ def cast_model_to_fp16(
         ArgumentError: if an argument makes no sense, or the program has a backward pass.
     """
     low = dtype_of(dest_type)
-    to_mixed_precision(program, low.name, amp_lists, level, use_fp16_guard, use_promote)
+    to_mixed_precision(program, low_dtype(low.name), amp_lists, level, use_fp16_guard, use_promote)
     casts = [op for block in program.blocks for op in block.ops if op.type == "Cast" and op.attrs["to"] == low.number]
     return {v.name for op in casts for v in op.inputs if v is not None and v.is_parameter}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -16,12 +17,13 @@ from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.initializer import Constant, XavierUniform
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import ActivationName, LayerHelper
 from onnxgrad.tensor.param_attr import ParamAttr
 
 __all__ = ["Attr", "bilinear_tensor_product", "embedding", "fc", "known_channels", "prelu", "row_conv"]
 
 Attr = ParamAttr | str | bool | None
+ChannelLayout = Literal["NC", "NCL", "NCHW", "NCDHW", "NLC", "NHWC", "NDHWC"]
 
 
 def known_channels(kind: str, x: Variable, axis: int = 1) -> int:
@@ -42,7 +44,7 @@ def fc(
     num_flatten_dims: int = 1,
     weight_attr: Attr = None,
     bias_attr: Attr = None,
-    activation: str | None = None,
+    activation: ActivationName | None = None,
     name: str | None = None,
 ) -> Variable:
     """Multiply ``x`` by a new weight and add a new bias.
@@ -126,7 +128,7 @@ def bilinear_tensor_product(
     x: Variable,
     y: Variable,
     size: int,
-    act: str | None = None,
+    act: ActivationName | None = None,
     name: str | None = None,
     param_attr: Attr = None,
     bias_attr: Attr = None,
@@ -153,7 +155,13 @@ def bilinear_tensor_product(
 
 
 @checked
-def prelu(x: Variable, mode: str, param_attr: Attr = None, data_format: str = "NCHW", name: str | None = None) -> Variable:
+def prelu(
+    x: Variable,
+    mode: Literal["all", "channel", "element"],
+    param_attr: Attr = None,
+    data_format: ChannelLayout = "NCHW",
+    name: str | None = None,
+) -> Variable:
     """``x`` where positive, else ``x`` times a new slope (0.25 at the start). He et al. 2015.
 
     Args:
@@ -183,7 +191,7 @@ def prelu(x: Variable, mode: str, param_attr: Attr = None, data_format: str = "N
 
 
 @checked
-def row_conv(input: Variable, future_context_size: int, param_attr: Attr = None, act: str | None = None) -> Variable:
+def row_conv(input: Variable, future_context_size: int, param_attr: Attr = None, act: ActivationName | None = None) -> Variable:
     """Sum over the present and the next ``future_context_size`` steps, each channel with new weights of its own.
 
     Amodei et al. 2015.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -26,6 +26,10 @@ from onnxgrad.internal.arguments import checked
 __all__ = ["case", "cond", "switch_case", "while_loop"]
 
 Branch = Callable[[], Any]
+LoopValue: TypeAlias = "Variable | float | Sequence[LoopValue] | Mapping[str, LoopValue]"
+"""A variable or a number, or a list, tuple or dict of them."""
+
+LoopState = TypeVar("LoopState", bound=LoopValue)
 _Result = TypeVar("_Result")
 _INT64, _BOOL = dtype_of("int64"), dtype_of("bool")
 
@@ -173,8 +177,12 @@ def switch_case(
 
 @checked
 def while_loop(
-    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Sequence[Any], is_test: bool = False, name: str | None = None
-) -> list[Any]:
+    cond: Callable[..., Variable],
+    body: Callable[..., LoopValue | Sequence[LoopValue]],
+    loop_vars: Sequence[LoopState],
+    is_test: bool = False,
+    name: str | None = None,
+) -> list[LoopState]:
     """Apply ``body`` to ``loop_vars`` as long as ``cond`` of them holds.
 
     Args:

@@ -18,7 +18,7 @@ from onnxgrad.nn.types import Layout2D, Layout3D, Numbers, Padding
 from onnxgrad.static.nn.common import Attr, known_channels
 from onnxgrad.tensor.common import positive
 from onnxgrad.tensor.initializer import Constant, Initializer, Normal, XavierUniform
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import ActivationName, LayerHelper
 
 __all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "deform_conv2d"]
 
@@ -35,7 +35,7 @@ def _conv(
     param_attr: Attr,
     bias_attr: Attr,
     use_cudnn: bool,
-    act: str | None,
+    act: ActivationName | None,
     name: str | None,
     data_format: str,
 ) -> Variable:
@@ -58,7 +58,7 @@ def conv2d(
     param_attr: Attr = None,
     bias_attr: Attr = None,
     use_cudnn: bool = True,
-    act: str | None = None,
+    act: ActivationName | None = None,
     name: str | None = None,
     data_format: Layout2D = "NCHW",
 ) -> Variable:
@@ -115,7 +115,7 @@ def conv3d(
     param_attr: Attr = None,
     bias_attr: Attr = None,
     use_cudnn: bool = True,
-    act: str | None = None,
+    act: ActivationName | None = None,
     name: str | None = None,
     data_format: Layout3D = "NCDHW",
 ) -> Variable:
@@ -173,7 +173,7 @@ def _conv_transpose(
     param_attr: Attr,
     bias_attr: Attr,
     use_cudnn: bool,
-    act: str | None,
+    act: ActivationName | None,
     name: str | None,
     data_format: str,
 ) -> Variable:
@@ -198,7 +198,7 @@ def conv2d_transpose(
     param_attr: Attr = None,
     bias_attr: Attr = None,
     use_cudnn: bool = True,
-    act: str | None = None,
+    act: ActivationName | None = None,
     name: str | None = None,
     data_format: Layout2D = "NCHW",
 ) -> Variable:
@@ -251,7 +251,7 @@ def conv3d_transpose(
     param_attr: Attr = None,
     bias_attr: Attr = None,
     use_cudnn: bool = True,
-    act: str | None = None,
+    act: ActivationName | None = None,
     name: str | None = None,
     data_format: Layout3D = "NCDHW",
 ) -> Variable:
@@ -336,7 +336,7 @@ def _layer(
     groups: int | None,
     param_attr: Attr,
     bias_attr: Attr,
-    act: str | None,
+    act: ActivationName | None,
     name: str | None,
     data_format: str,
 ) -> Variable:

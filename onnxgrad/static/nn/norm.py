@@ -19,7 +19,7 @@ from onnxgrad.nn.functional.norm import divided_by_spectral_norm
 from onnxgrad.nn.types import Layout
 from onnxgrad.static.nn.common import Attr, known_channels
 from onnxgrad.tensor.initializer import Constant, Normal
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import ActivationName, LayerHelper
 from onnxgrad.tensor.param_attr import ParamAttr
 
 __all__ = ["batch_norm", "data_norm", "group_norm", "instance_norm", "layer_norm", "spectral_norm"]
@@ -28,7 +28,7 @@ __all__ = ["batch_norm", "data_norm", "group_norm", "instance_norm", "layer_norm
 @checked
 def batch_norm(
     input: Variable,
-    act: str | None = None,
+    act: ActivationName | None = None,
     is_test: bool = False,
     momentum: float = 0.9,
     epsilon: float = 1e-05,
@@ -78,10 +78,20 @@ def layer_norm(
     epsilon: float = 1e-05,
     param_attr: Attr = None,
     bias_attr: Attr = None,
-    act: str | None = None,
+    act: ActivationName | None = None,
     name: str | None = None,
 ) -> Variable:
     """Normalise over the axes from ``begin_norm_axis`` on, then scale and shift. Ba, Kiros and Hinton 2016.
+
+    Args:
+        input: floats of any shape.
+        scale: whether each element has a factor of its own, which is trained.
+        shift: whether each element has an addend of its own, which is trained.
+        begin_norm_axis: the first of the axes that are normalised together.
+        epsilon: added to the variance.
+        param_attr: attributes of the factors.
+        bias_attr: attributes of the addends.
+        act: name of an activation; None for none.
 
     Raises:
         ProgramError: if one of those axes has no known size.
@@ -130,7 +140,7 @@ def group_norm(
     epsilon: float = 1e-05,
     param_attr: Attr = None,
     bias_attr: Attr = None,
-    act: str | None = None,
+    act: ActivationName | None = None,
     data_layout: Layout = "NCHW",
     name: str | None = None,
 ) -> Variable:
@@ -159,7 +169,7 @@ def group_norm(
 @checked
 def data_norm(
     input: Variable,
-    act: str | None = None,
+    act: ActivationName | None = None,
     epsilon: float = 1e-05,
     param_attr: dict[str, float] | None = None,
     data_layout: Layout = "NCHW",

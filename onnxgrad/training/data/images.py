@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class Images:
         size: Sequence[int] | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
-        order: str | None = None,
+        order: Literal["rgb", "bgr"] | None = None,
         flip: bool = False,
         crop: bool = False,
         color: float = 0.0,
@@ -75,6 +75,10 @@ class Images:
 
     def opened(self, wanted: DataSpec, classes: Classes | None = None) -> Pictures:
         """The data for a program; ``classes`` by target column have numbers already.
+
+        Args:
+            wanted: the columns that the program wants.
+            classes: words by number, by target column.
 
         Raises:
             DataError: if the folder holds no images, a file is missing, or the model takes no images.

@@ -16,7 +16,7 @@ from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_arrays
 from onnxgrad.training.data.images import Images, is_image_table
 from onnxgrad.training.data.loaders import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
-from onnxgrad.training.data.rows import Columns, Rows, Stream
+from onnxgrad.training.data.rows import Columns, Data, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import imbalance, split
 from onnxgrad.training.data.tables import SEPARATORS, Table, is_text, read_folder, read_npy
@@ -28,7 +28,7 @@ _TEXT = "is text, which needs a tokenizer: give training.Text(path, tokenizer) (
 
 
 @checked
-def open_data(data: Any, wanted: DataSpec | Sequence[str], classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
+def open_data(data: Data, wanted: DataSpec | Sequence[str], classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
     """Columns, rows or a stream from whatever the user has.
 
     Args:

@@ -11,18 +11,43 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from onnxgrad.core.state.inputs import COLUMN, as_array
+from onnxgrad.core.state.inputs import COLUMN, Given, GivenByName, as_array
 from onnxgrad.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    from onnxgrad.training.data.spec import DataSpec
+
 
 __all__ = ["Array", "Batch", "Columns", "Data", "RowSubset", "Rows", "Stream", "prefetched"]
 
 Array = np.ndarray[Any, Any]
 Batch: TypeAlias = "dict[str, Array]"
-Data: TypeAlias = "Mapping[str, Any] | str | Path | Sequence[Any] | Iterable[Any] | Callable[[int], Iterable[Any]] | Any"
+Piece: TypeAlias = "GivenByName | Sequence[Given]"
+"""Some examples: a dict of arrays by column, or arrays in the order of the columns."""
+
+
+class Opens(Protocol):
+    """A description of data: ``Images``, ``Table``, ``Text``, ``Texts``."""
+
+    def opened(self, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream: ...
+
+
+class Examples(Protocol):
+    """A dataset of another package: examples by number."""
+
+    def __getitem__(self, number: Any, /) -> Any: ...
+
+    def __len__(self) -> int: ...
+
+
+Source: TypeAlias = "Iterable[Piece] | Callable[[int], Iterable[Piece]]"
+"""Pieces one after another, or a function of the epoch that gives them."""
+Data: TypeAlias = "str | Path | GivenByName | tuple[Array, ...] | Rows | Stream | Opens | Examples | Source"
+"""Whatever the user has as data; ``open_data`` says what each means."""
 
 
 class Rows:
@@ -57,7 +82,11 @@ class Rows:
         return None
 
     def select(self, rows: Array) -> Rows:
-        """The examples of these numbers as data of its own."""
+        """The examples of these numbers as data of its own.
+
+        Args:
+            rows: numbers of examples.
+        """
         return RowSubset(self, rows)
 
     def plain(self) -> Rows:
@@ -68,17 +97,36 @@ class Rows:
         return self.length
 
     def count(self, batch_size: int, drop_last: bool = False) -> int:
-        """Batches in an epoch."""
+        """Batches in an epoch.
+
+        Args:
+            batch_size: examples in a batch.
+            drop_last: whether a last batch of fewer is left out.
+        """
         return self.length // batch_size if drop_last else -(-self.length // batch_size)
 
     def examples(self, batch_size: int, drop_last: bool = False) -> int:
-        """Examples in an epoch."""
+        """Examples in an epoch.
+
+        Args:
+            batch_size: examples in a batch.
+            drop_last: whether a last batch of fewer is left out.
+        """
         return self.length - self.length % batch_size if drop_last else self.length
 
     def batches(
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
     ) -> Iterator[Batch]:
-        """The batches of one epoch; ``skip`` leaves out the first ones without changing the others."""
+        """The batches of one epoch; ``skip`` leaves out the first ones without changing the others.
+
+        Args:
+            batch_size: examples in a batch.
+            shuffle: whether their order is random.
+            drop_last: whether a last batch of fewer is left out.
+            seed: of the order.
+            epoch: its number, from 0, of which the order depends too.
+            skip: how many batches at the front are left out.
+        """
         order: dict[str, Any] = {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "epoch": epoch, "skip": skip}
         for rows in self.numbers(batch_size, **order):
             yield self.take(rows, (seed, epoch))
@@ -158,19 +206,41 @@ class Stream:
     decoders: Mapping[str, Callable[[Array], str]] = MappingProxyType({})
     resumes: str = ""
 
-    def __init__(self, source: Any, names: Sequence[str]) -> None:
-        self.source = source
+    def __init__(self, source: Source, names: Sequence[str]) -> None:
+        self.source: Any = source
         self.names = list(names)
 
     def count(self, batch_size: int, drop_last: bool = False) -> int | None:
+        """Batches in an epoch, if that is known.
+
+        Args:
+            batch_size: examples in a batch.
+            drop_last: whether a last batch of fewer is left out.
+        """
         return len(self.source) if hasattr(self.source, "__len__") else None
 
     def examples(self, batch_size: int, drop_last: bool = False) -> int | None:
+        """Examples in an epoch, if that is known.
+
+        Args:
+            batch_size: examples in a batch.
+            drop_last: whether a last batch of fewer is left out.
+        """
         return None
 
     def batches(
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
     ) -> Iterator[Batch]:
+        """The batches of one epoch, as they come; ``skip`` leaves out the first ones.
+
+        Args:
+            batch_size: of no effect: batches come ready made.
+            shuffle: likewise.
+            drop_last: likewise.
+            seed: likewise.
+            epoch: what a source that is a function is called with, from 0.
+            skip: how many batches at the front are left out.
+        """
         items = self.source(epoch) if callable(self.source) else self.source
         for item in itertools.islice(items, skip, None):
             yield self._as_batch(item)

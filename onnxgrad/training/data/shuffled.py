@@ -5,14 +5,14 @@ Tests: tests/training/data/test_tables.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.training.data.rows import Batch, Stream
+from onnxgrad.training.data.rows import Batch, Source, Stream
 
 __all__ = ["Shuffled"]
 
@@ -21,7 +21,7 @@ _SPLIT = 7
 
 
 class Shuffled(Stream):
-    """Pieces of data, of any number of examples each, as batches in an order that a seed decides.
+    """Sources of data, of any number of examples each, as batches in an order that a seed decides.
 
     Of the examples in the buffer and those that have come, as many as have come leave it, drawn by the seed and the epoch; the rest
     follows at the end. A run that is resumed in the middle of an epoch reads the pieces before it again, so it is bitwise the
@@ -48,7 +48,7 @@ class Shuffled(Stream):
     @checked
     def __init__(
         self,
-        source: Iterable[Any] | Callable[[int], Iterable[Any]],
+        source: Source,
         *,
         buffer: int = 10_000,
         length: int | None = None,
@@ -61,7 +61,12 @@ class Shuffled(Stream):
         self._share: tuple[float, int, bool] | None = None
 
     def parts(self, fraction: float, seed: int) -> tuple[Shuffled, Shuffled]:
-        """The data without a share of its examples, and that share; which they are depends on the seed and their place."""
+        """The data without a share of its examples, and that share; which they are depends on the seed and their place.
+
+        Args:
+            fraction: the share of the second part.
+            seed: decides which examples it has.
+        """
         parts = []
         for held_out in (False, True):
             part = self._copy()
@@ -88,7 +93,16 @@ class Shuffled(Stream):
     def batches(
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
     ) -> Iterator[Batch]:
-        """The batches of one epoch; ``skip`` leaves out the first ones, which are read all the same."""
+        """The batches of one epoch; ``skip`` leaves out the first ones, which are read all the same.
+
+        Args:
+            batch_size: examples in a batch.
+            shuffle: whether their order is random.
+            drop_last: whether a last batch of fewer is left out.
+            seed: of the order.
+            epoch: its number, from 0, of which the order depends too.
+            skip: how many batches at the front are left out.
+        """
         rng = np.random.default_rng([seed, epoch])
         pieces = self._pieces(epoch)
         mixed = _mixed(pieces, self.buffer, batch_size, rng) if shuffle and self.buffer else pieces

@@ -23,7 +23,9 @@ _UNEVEN = 4.0
 
 
 @checked
-def split(data: Rows | Stream, fraction: float, target: str | None = None, seed: int = 0) -> tuple[Any, Any, list[str]]:
+def split(
+    data: Rows | Stream, fraction: float, target: str | None = None, seed: int = 0
+) -> tuple[Rows | Stream, Rows | Stream, list[str]]:
     """Training and validation data of one source, and what to say about it.
 
     Where the target column holds classes, each class gives its share, at least one example if it has two.

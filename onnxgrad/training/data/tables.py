@@ -54,6 +54,10 @@ class Table:
     def opened(self, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
         """The data for a program; ``classes`` by target column have numbers already.
 
+        Args:
+            wanted: the columns that the program wants.
+            classes: words by number, by target column.
+
         Raises:
             DataError: naming the file, the row and the column of what cannot be used.
             OnnxGradError: if pyarrow is needed and missing.

@@ -102,17 +102,36 @@ class Text(Stream):
         return len(self.rows)
 
     def count(self, batch_size: int, drop_last: bool = False) -> int:
-        """Batches in an epoch."""
+        """Batches in an epoch.
+
+        Args:
+            batch_size: examples in a batch.
+            drop_last: whether a last batch of fewer is left out.
+        """
         return len(self) // batch_size if drop_last else -(-len(self) // batch_size)
 
     def examples(self, batch_size: int, drop_last: bool = False) -> int:
-        """Rows in an epoch."""
+        """Rows in an epoch.
+
+        Args:
+            batch_size: examples in a batch.
+            drop_last: whether a last batch of fewer is left out.
+        """
         return len(self) - len(self) % batch_size if drop_last else len(self)
 
     def batches(
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
     ) -> Iterator[Batch]:
-        """The batches of one epoch, each of rows of similar length; ``skip`` leaves out the first ones."""
+        """The batches of one epoch, each of rows of similar length; ``skip`` leaves out the first ones.
+
+        Args:
+            batch_size: examples in a batch.
+            shuffle: whether their order is random.
+            drop_last: whether a last batch of fewer is left out.
+            seed: of the order.
+            epoch: its number, from 0, of which the order depends too.
+            skip: how many batches at the front are left out.
+        """
         rng = np.random.default_rng([seed, epoch])
         rows = rng.permutation(len(self)) if shuffle else np.arange(len(self))
         rows = rows[np.argsort(self.lengths[rows], kind="stable")]
@@ -121,7 +140,11 @@ class Text(Stream):
             yield self._batch(rows[number * batch_size : (number + 1) * batch_size])
 
     def select(self, rows: Array) -> Text:
-        """The rows of these numbers as data of its own."""
+        """The rows of these numbers as data of its own.
+
+        Args:
+            rows: numbers of rows.
+        """
         selected = copy.copy(self)
         selected.rows, selected.lengths = [self.rows[int(row)] for row in rows], self.lengths[rows]
         return selected

@@ -57,6 +57,10 @@ class Texts:
     def opened(self, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None = None) -> Columns:
         """The data for a program; ``classes`` by target column have numbers already.
 
+        Args:
+            wanted: the columns that the program wants.
+            classes: words by number, by target column.
+
         Raises:
             DataError: naming the file and what is missing in it, or the inputs if none takes tokens.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.words import LossName, OutputLayout
+from onnxgrad.training.data.rows import Data
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
 from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, alignment_loss, class_loss, takes_logits
@@ -59,7 +60,7 @@ class Term:
         shape: Sequence[int | str | None] | None = None,
         layout: OutputLayout | None = None,
         label_smoothing: float = 0.0,
-        class_weights: Sequence[float] | str | None = None,
+        class_weights: Sequence[float] | Literal["balanced"] | None = None,
         sample_weight: str | None = None,
     ) -> None:
         if isinstance(loss, str) and loss not in LOSSES:
@@ -77,9 +78,12 @@ class Term:
         self.dtype = None if dtype is None else dtype_of(dtype)
         self.dims: tuple[Dim, ...] | None = None if shape is None else tuple(None if d == -1 else d for d in shape)
 
-    def typed_by(self, sample: Any) -> Term:
+    def typed_by(self, sample: Data | None) -> Term:
         """The same term, whose function gets its target in the shape of the column of a sample, and in its type: of numbers with a
         fraction in that of the output.
+
+        Args:
+            sample: columns by name, or None.
         """
         is_told = callable(self.loss) and self.dtype is None and self.dims is None
         if not is_told or not isinstance(sample, Mapping) or self.target not in sample:
@@ -90,7 +94,12 @@ class Term:
         return term
 
     def target_type(self, output: Variable, layout: str | None) -> TensorType:
-        """Type of the target column for this output"""
+        """Type of the target column for this output
+
+        Args:
+            output: what the loss reads.
+            layout: of the output, as for the Term.
+        """
         if not callable(self.loss):
             return TensorType(*_target_type(self.loss, output, layout))
         return TensorType(self.dtype or output.dtype, output.dims if self.dims is None else self.dims)

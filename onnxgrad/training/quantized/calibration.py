@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from onnx import ModelProto
 
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
@@ -19,6 +20,7 @@ from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.open_batch import open_batch
 from onnxgrad.training.data.opening import open_data
+from onnxgrad.training.data.rows import Data
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.surgery.batch_norm import fold_batch_norm
 
@@ -30,7 +32,14 @@ _IN_FLOAT = frozenset({"Softmax", "LayerNormalization", "InstanceNormalization",
 
 
 @checked
-def quantize(model: Any, path: str | Path, data: Any, *, examples: int = 256, beside: Sequence[str] = ()) -> int:
+def quantize(
+    model: str | Path | bytes | ModelProto | Program,
+    path: str | Path,
+    data: Data,
+    *,
+    examples: int = 256,
+    beside: Sequence[str] = (),
+) -> int:
     """Write a model with weights and activations in 8-bit integers, in QDQ form: scales of each channel for weights, of each tensor
     for activations, by the least and largest values that some data gives. BatchNormalization is folded before; Softmax and
     LayerNormalization stay in float.

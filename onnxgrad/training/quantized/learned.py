@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def prepare_quantized(program: Program, mode: str | None) -> list[str]:
 @checked
 @all_or_nothing
 def train_quantized(
-    program: Program, layers: str | Sequence[str] = "*", *, scales: str = "learned", integers: bool = False
+    program: Program, layers: str | Sequence[str] = "*", *, scales: Literal["learned", "fixed"] = "learned", integers: bool = False
 ) -> list[str]:
     """Let the integer weights of a quantised file train: quantisation-aware training of what it stores.
 

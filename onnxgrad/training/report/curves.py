@@ -5,12 +5,13 @@ Tests: tests/training/test_trainer.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from onnxgrad.errors import FileError, OnnxGradError, TrainingError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import writing
+from onnxgrad.training.run.plan import Row
 
 __all__ = ["plot_history"]
 
@@ -18,8 +19,12 @@ _NOT_DRAWN = ("epoch", "step", "learning_rate")
 
 
 @checked
-def plot_history(history: list[dict[str, Any]], path: str | Path) -> None:
+def plot_history(history: Sequence[Row], path: str | Path) -> None:
     """Draw loss and metrics over the epochs, training and validation together, into a picture file.
+
+    Args:
+        history: the rows of ``Trainer.fit``.
+        path: of the image.
 
     Raises:
         OnnxGradError: if matplotlib is not installed.

@@ -23,9 +23,10 @@ from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_whole
 from onnxgrad.pages.page import asset, page
 from onnxgrad.training.report.examples import judge_examples
+from onnxgrad.training.report.module_names import module_names
 from onnxgrad.training.run.callbacks import Callback
 from onnxgrad.training.run.folder import write_atomically
-from onnxgrad.training.run.plan import Row
+from onnxgrad.training.run.plan import Row, monitored_value
 from onnxgrad.version import __version__
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class Report(Callback):
             raise OnnxGradError("Report() has no folder to write to. Give fit out=.")
         self.folder = Path(plan["out"])
         self._resume(trainer.step_number)
-        self._layers = _layers([p.name for p in trainer.trained])
+        self._names = module_names(trainer.program)
+        self._layers = _layers([self._names[p.name] for p in trainer.trained])
         self._look(trainer)
 
     def on_step(self, trainer: Trainer, row: Row) -> None:
@@ -108,15 +110,25 @@ class Report(Callback):
         self.write(trainer)
 
     def write(self, trainer: Trainer) -> None:
-        """Write both files as of now."""
+        """Write both files as of now.
+
+        Args:
+            trainer: whose run is reported.
+        """
         seconds = self._seconds + time.monotonic() - self._began
         kept = {"steps": self.steps, "samples": self.samples, "seconds": seconds, "every": [self._every_step, self._every_sample]}
         write_atomically(self.folder / "report.json", json.dumps(kept).encode())
         self._found = self._described(trainer, seconds)
         self._render()
 
-    def add(self, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Put a table under the curves of the page that was written last."""
+    def add(self, title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Put a table under the curves of the page that was written last.
+
+        Args:
+            title: of the table.
+            head: of the columns.
+            rows: one value for each column.
+        """
         self._tables.append({"title": title, "head": list(head), "rows": [list(row) for row in rows]})
         if self._found:
             self._render()
@@ -138,7 +150,7 @@ class Report(Callback):
         for p, old, norm in zip(trainer.trained, before, norms, strict=True):
             value = p.get_value()
             new, weight = _some(value), value.size / max(1, old.size)
-            sums = squares[_layer_of(p.name, self._layers)]
+            sums = squares[_layer_of(self._names[p.name], self._layers)]
             for k, term in enumerate((float(norm) ** 2, weight * float(((new - old) ** 2).sum()), weight * float((old**2).sum()))):
                 sums[k] += term
         rows = [[math.sqrt(g), math.sqrt(u / w) if w > 0 else None] for g, u, w in squares.values()]
@@ -162,6 +174,8 @@ class Report(Callback):
         return {
             "name": self.folder.resolve().name,
             "history": list(trainer.history),
+            "before": trainer.before,
+            "kept": _kept_epoch(trainer.history, self._plan["monitor"]),
             "evaluations": list(trainer.evaluations),
             "steps": [_rounded(row) for row in self.steps],
             "layers": self._layers,
@@ -169,13 +183,18 @@ class Report(Callback):
             "epochs": self._plan["epochs"],
             "seconds": seconds,
             "examples": self._examples,
-            "trained": [{"name": p.name, "shape": list(p.static_shape or ())} for p in trainer.trained],
-            "frozen": _frozen(trainer),
+            "trained": [{"name": self._names[p.name], "shape": list(p.static_shape or ())} for p in trainer.trained],
+            "frozen": _frozen(trainer, self._names),
             "remarks": list(dict.fromkeys(trainer.remarks)),
             "memory": _memory(trainer),
             "environment": _environment(trainer),
             "command": self.command,
         }
+
+
+def _kept_epoch(history: Sequence[Row], monitor: str | None) -> int | None:
+    """Return the epoch whose weights are exported: the first of the best ones"""
+    return min(history, key=lambda row: monitored_value(row, monitor))["epoch"] if history else None
 
 
 def _some(value: Any) -> np.ndarray[Any, Any]:
@@ -219,14 +238,14 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) and math.isfinite(value) else value
 
 
-def _frozen(trainer: Trainer) -> list[dict[str, Any]]:
+def _frozen(trainer: Trainer, names: dict[str, str]) -> list[dict[str, Any]]:
     trained = {p.name for p in trainer.trained}
     rows = []
     for p in trainer.program.parameters:
         if p.name not in trained and not any(fnmatchcase(p.name, f"*{end}") for end in ("@MASTER", "@ACCUMULATED")):
             chosen = any(p is one for one in trainer.chosen)
             why = "no gradient reaches it" if chosen else p.reason if is_table(p) else "it was not chosen (trainable=, freeze=)"
-            rows.append({"name": p.name, "shape": list(p.static_shape or ()), "why": why})
+            rows.append({"name": names.get(p.name, p.name), "shape": list(p.static_shape or ()), "why": why})
     return rows
 
 

@@ -33,24 +33,53 @@ class Callback:
 
     def on_begin(self, trainer: Trainer, plan: dict[str, Any]) -> None:
         """Before the first step of a call of ``fit``: ``epochs`` in all, ``batch_size``, ``out`` (a path or None), and the
-        ``validation`` data as it was opened, or None."""
+        ``validation`` data as it was opened, or None.
+
+        Args:
+            trainer: that runs.
+            plan: what is to be done: numbers and texts by name.
+        """
 
     def on_step(self, trainer: Trainer, row: Row) -> bool | None:
-        """After a step on a batch: ``step``, ``epoch``, ``learning_rate``, ``examples`` of the batch, its loss and metrics."""
+        """After a step on a batch: ``step``, ``epoch``, ``learning_rate``, ``examples`` of the batch, its loss and metrics.
+
+        Args:
+            trainer: that runs.
+            row: what was measured, by name.
+        """
 
     def on_evaluate(self, trainer: Trainer, row: Row) -> bool | None:
-        """After an evaluation on the validation data: ``step``, ``epoch`` and the means, whose names begin with ``val_``."""
+        """After an evaluation on the validation data: ``step``, ``epoch`` and the means, whose names begin with ``val_``.
+
+        Args:
+            trainer: that runs.
+            row: what was measured, by name.
+        """
 
     def on_epoch(self, trainer: Trainer, row: Row) -> bool | None:
-        """After an epoch: its row of the history."""
+        """After an epoch: its row of the history.
+
+        Args:
+            trainer: that runs.
+            row: what was measured, by name.
+        """
 
     def on_checkpoint(self, trainer: Trainer, path: Path) -> None:
-        """A checkpoint was written."""
+        """A checkpoint was written.
+
+        Args:
+            trainer: that runs.
+            path: of the file.
+        """
 
     def on_end(self, trainer: Trainer, row: Row) -> None:
         """The call of ``fit`` ends, also by an error: the last row of the history, empty where no epoch has ended.
 
         What it raises is a note to the error that ended the run, if there is one; all other callbacks are told as well.
+
+        Args:
+            trainer: that ran.
+            row: the last row; empty if there is none.
         """
 
 

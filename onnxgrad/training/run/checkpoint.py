@@ -85,6 +85,11 @@ class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
 def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = None) -> None:
     """Set the persistable variables of a program from a file that ``save_checkpoint`` wrote.
 
+    Args:
+        program: of the run that goes on.
+        path: of the checkpoint.
+        scope: where the state is set; the program's own unless given.
+
     Raises:
         ModelError: if the file cannot be read, or is damaged.
         UnknownName: if it does not hold exactly the variables of this program. Nothing is changed in either case.

@@ -48,7 +48,13 @@ class TrainingLoop:
     def run(self) -> None:
         """Run epochs until the plan is done, patience ends, a callback returns True or Ctrl-C is pressed."""
         out = None if self.folder is None else self.folder.path
-        run_options = {"epochs": self.plan.epochs, "batch_size": self.plan.batch_size, "out": out, "validation": self.held_out}
+        run_options = {
+            "epochs": self.plan.epochs,
+            "batch_size": self.plan.batch_size,
+            "out": out,
+            "validation": self.held_out,
+            "monitor": self.plan.monitor,
+        }
         if any(getattr(callback, "watches_gradients", False) for callback in self.plan.callbacks):
             self.trainer.watch_gradients()  # on all ranks, whose programs are equal
         try:
@@ -71,6 +77,8 @@ class TrainingLoop:
                 steps = plan.max_steps if steps is None else min(steps, plan.max_steps)
             trainer.schedule.plan(None if steps is None else steps // trainer.accumulate)
         with trainer.interrupt as interrupt:
+            if plan.before and trainer.state.step == 0:
+                self._evaluate_before()
             ended = out_of_patience(trainer.state.history[trainer.state.begun :], plan.patience, plan.monitor)
             if ended:
                 message = f"nothing is trained: no epoch was better for {plan.patience} epochs"
@@ -102,7 +110,7 @@ class TrainingLoop:
             if self.folder is not None:
                 self._write(self.folder, better, ends_epoch=True)
                 if plan.curves and trainer.ranks.is_first:
-                    plot_history(trainer.state.history, self.folder.path / "curves.png")
+                    plot_history(trainer.rows, self.folder.path / "curves.png")
             trainer.ranks.step.collect()
             ended = trainer.ranks.any(self._tell("on_epoch", row) or self._stopped)
         return not ended and not out_of_patience(trainer.state.history[trainer.state.begun :], plan.patience, plan.monitor)
@@ -160,6 +168,17 @@ class TrainingLoop:
         every = self.plan.evaluate_every
         return self.held_out is not None and (self._at_end() or (every is not None and step % every == 0))
 
+    def _evaluate_before(self) -> None:
+        """Evaluate the model as it is before the first step, which also shows whether validation works at all."""
+        assert self.held_out is not None
+        trainer = self.trainer
+        with Progress("before training", None, 0, trainer.ranks.is_first and self.plan.verbose, "evaluating") as progress:
+            metrics = trainer.evaluate(self.held_out, batch_size=self.plan.batch_size)
+            row = {"epoch": 0, "step": 0, **{f"val_{name}": value for name, value in metrics.items()}}
+            progress.finish(row)
+        trainer.go_to(replace(trainer.state, before=row))
+        self._tell("on_evaluate", row)
+
     def _evaluate(self) -> None:
         row = {"step": self.trainer.state.step, "epoch": self.trainer.state.epoch + 1, **self._validated()}
         self.trainer.state.evaluations.append(row)
@@ -205,7 +224,7 @@ class TrainingLoop:
         if better:
             folder.publish(path, BEST)
         if ends_epoch:
-            folder.write_history(self.trainer.state.history)
+            folder.write_history(self.trainer.rows)
         folder.publish(path, LAST)
         self._tell("on_checkpoint", path)
         folder.drop_old()

@@ -40,6 +40,7 @@ class FitPlan:
     callbacks: Sequence[Any]
     verbose: bool | str
     curves: bool
+    before: bool
 
 
 def monitored_value(row: Row, monitor: str | None = None) -> float:
@@ -74,9 +75,9 @@ def check_fit_options(trainer: Trainer, validation: Any, monitor: str | None = N
         least = _LEAST.get(name, 1)
         if value is not None and value < least:
             raise ArgumentError(f"{name} is at least {least}, not {value}.")
-    evaluate_every = counts.get("evaluate_every")
-    if evaluate_every is not None and validation is None:
-        raise ArgumentError("evaluate_every needs validation data. Give validation= (--val).")
+    for name in ("evaluate_every", "before"):
+        if counts.get(name) is not None and validation is None:
+            raise ArgumentError(f"{name} needs validation data. Give validation= (--val).")
     own = ["loss", *(label for label, _ in trainer.metrics)]
     held_out = [] if validation is None else [f"val_{name}" for name in [*own, *trainer.whole]]
     if monitor is not None and monitor not in (*own, *held_out):

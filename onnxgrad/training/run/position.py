@@ -35,6 +35,7 @@ class Position:
     examples: int
     totals: dict[str, float]
     history: list[Row]
+    before: Row | None = None
     best: float | None = None
     schedule: dict[str, Any] | None = None
     begun: int = 0
@@ -132,6 +133,7 @@ _KINDS = {
     "totals": "a sum by name",
     "weights": "a sum by name",
     "history": "a list of rows",
+    "before": "a row",
     "best": "a number",
     "schedule": "the state of a schedule",
     "files": "the size and sha256 of files",

@@ -16,6 +16,8 @@ from typing import Any
 __all__ = ["Heartbeat", "Progress", "Working"]
 
 SILENCE = 2.0
+_BAR = "{l_bar}{bar}| {rate_fmt}{postfix}"
+"""What fits into 80 columns: the share that is done, the speed, and of the values the loss alone."""
 _EVERY = 0.85  # of the longest silence, so that a late thread does not exceed it
 
 
@@ -48,14 +50,14 @@ class Heartbeat:
 
 
 class Progress:
-    """Loss, metrics, examples per second and the time that is left of one epoch.
+    """Loss, metrics, examples per second and the time that is left of a run, during one epoch.
 
     Args:
         title: such as ``epoch 1/5``.
         examples: of the epoch, if they can be counted.
         done: of them, before.
-        verbose: False for nothing, ``"json"`` for a line of JSON on stdout, True for a bar on a terminal (with tqdm), or a line on
-            stderr, whenever nothing was said for two seconds.
+        verbose: False for nothing, ``"json"`` for a line of JSON on stdout, True for a bar on a terminal (with tqdm) that the row
+            of the epoch replaces, or elsewhere a line on stderr whenever nothing was said for two seconds.
         doing: what is done until the first ``update``.
         later: examples of the epochs after this one.
     """
@@ -75,8 +77,8 @@ class Progress:
             except ImportError:
                 pass
             else:
-                width: dict[str, Any] = {"dynamic_ncols": True} if _has_width() else {"ncols": 100, "nrows": 20}
-                self._bar = tqdm(desc=title, total=examples, initial=done, unit=" examples", **width)
+                width: dict[str, Any] = {"dynamic_ncols": True} if _has_width() else {"ncols": 80, "nrows": 20}
+                self._bar = tqdm(desc=title, total=examples, initial=done, unit=" examples", leave=False, bar_format=_BAR, **width)
                 self._bar.set_postfix_str(doing)
         self._heart = Heartbeat(self._speak, SILENCE)
 
@@ -107,17 +109,17 @@ class Progress:
                 self._heart.beat()
 
     def finish(self, row: dict[str, Any]) -> None:
-        """The epoch is over; a bar keeps this row."""
+        """The epoch is over: its row is a line of its own, and the bar stays below."""
         self._values = {name: value for name, value in row.items() if name not in ("epoch", "step", "learning_rate")}
         if self._bar is not None:
-            self._later = 0
-            self._bar.set_postfix_str(self._postfix())
+            values = "  ".join(f"{name} {value:.4g}" for name, value in self._values.items())
+            self._bar.write(f"{self._title}  {values}  ({_clock(time.monotonic() - self._began)})", file=sys.stderr)
             self._heart.beat()
 
     def _postfix(self) -> str:
-        shown = [f"{name}={value:.4g}" for name, value in self._values.items()]
-        left = self._seconds_left() if self._later else None
-        return ", ".join([*shown, *([f"run {_clock(left)} left"] if left is not None else [])])
+        shown = [f"{name}={value:.4g}" for name, value in list(self._values.items())[:1]]
+        left = self._seconds_left()
+        return ", ".join([*shown, *([f"{_clock(left)} left"] if left is not None else [])])
 
     def _speed(self) -> float | None:
         """Examples per second"""

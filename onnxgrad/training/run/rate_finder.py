@@ -15,6 +15,7 @@ from onnxgrad.errors import ArgumentError, DataError, OnnxGradError, TrainingErr
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import writing
 from onnxgrad.optimizer.lr import LRScheduler
+from onnxgrad.training.data.rows import Data
 from onnxgrad.training.ranks.subjects import sweep_subjects
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class _Fixed(LRScheduler):
 
 @checked
 def find_learning_rate(
-    trainer: Trainer, data: Any, *, lowest: float = 1e-7, highest: float = 1.0, steps: int = 100, batch_size: int = 32
+    trainer: Trainer, data: Data, *, lowest: float = 1e-7, highest: float = 1.0, steps: int = 100, batch_size: int = 32
 ) -> Sweep:
     """Train with rates that rise from step to step, until the loss diverges, and put everything back as it was.
 

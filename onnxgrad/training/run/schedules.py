@@ -23,6 +23,12 @@ class Planned(LRScheduler):
     30 % of the steps, or in ``warmup``, and falls to 1/250,000, both like half a cosine. Cosine: Loshchilov and Hutter, "SGDR",
     2017. Warm-up: Goyal et al. 2017. Step: He et al. 2016. One cycle: Smith and Topin 2018.
 
+    Args:
+        learning_rate: the rate at the end of the warm-up.
+        shape: "constant", "linear", "cosine", "one-cycle" or "step".
+        warmup: batches in which the rate rises from 0.
+        total: batches of the whole run; None to be told later.
+
     Example:
         >>> schedule = Planned(1.0, "linear", warmup=2, total=6)
         >>> rates = []
@@ -34,7 +40,7 @@ class Planned(LRScheduler):
     """
 
     @checked
-    def __init__(self, learning_rate: float, shape: str = "constant", warmup: int = 0, total: int | None = None) -> None:
+    def __init__(self, learning_rate: float, shape: ScheduleName = "constant", warmup: int = 0, total: int | None = None) -> None:
         if shape not in SHAPES or shape == "plateau":
             raise ArgumentError(f"there is no schedule {shape!r}. Use one of {list(SHAPES)}, or a scheduler as learning_rate=.")
         if warmup < 0:
@@ -44,6 +50,9 @@ class Planned(LRScheduler):
 
     def plan(self, total: int | None) -> None:
         """Say how many steps there will be.
+
+        Args:
+            total: batches of the whole run; None if that is not known.
 
         Raises:
             ArgumentError: if the shape needs the number and there is none.
@@ -74,7 +83,7 @@ class Planned(LRScheduler):
         return end + (self.base_lr - end) * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def planned(learning_rate: float | LRScheduler, shape: str, warmup: int) -> float | LRScheduler:
+def planned(learning_rate: float | LRScheduler, shape: ScheduleName, warmup: int) -> float | LRScheduler:
     """A number with its schedule; a scheduler, and a number that stays, as they are."""
     if isinstance(learning_rate, LRScheduler) or (shape == "constant" and not warmup):
         return learning_rate

@@ -25,6 +25,7 @@ class RunState:
         batch: of the present epoch that are done.
         begun: the epoch in which the present call of ``fit``, or the one that is resumed, began.
         history: a row for each epoch.
+        before: the row of epoch 0: what validation gave before the first step; None where it was not evaluated.
         evaluations: a row for each evaluation within an epoch; no checkpoint holds them.
         best: the best value of what is monitored.
         means: of the present epoch.
@@ -36,6 +37,7 @@ class RunState:
     batch: int = 0
     begun: int = 0
     history: list[Row] = field(default_factory=list)
+    before: Row | None = None
     evaluations: list[Row] = field(default_factory=list)
     best: float | None = None
     means: Means = field(default_factory=Means)
@@ -57,6 +59,7 @@ class RunState:
             totals=self.means.totals,
             weights=self.means.weights,
             history=self.history,
+            before=self.before,
             best=self.best,
             schedule=None if schedule is None else schedule.state_dict(),
             begun=self.begun,
@@ -71,6 +74,7 @@ class RunState:
             batch=position.batch,
             begun=position.begun,
             history=position.history,
+            before=position.before,
             evaluations=self.evaluations,
             best=position.best,
             means=Means(position.totals, position.examples, position.weights),

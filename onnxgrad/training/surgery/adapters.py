@@ -67,6 +67,10 @@ def save_adapters(program: Program, path: str | Path, scope: Scope | None = None
 def load_adapters(program: Program, path: str | Path) -> None:
     """Set the weights of the branches from a file that ``save_adapters`` wrote.
 
+    Args:
+        program: with the branches in it (``add_lora``).
+        path: what ``save_adapters`` wrote.
+
     Raises:
         ModelError: if the file cannot be read, or is damaged.
         UnknownName: if it belongs to other branches; nothing is changed then.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,9 @@ _KIND = "batch_norm"
 MODES = ("frozen", "train", "insert")
 
 
-def prepare_batch_norm(program: Program, mode: str | None, sample: Data | None) -> tuple[str, list[str]]:
+def prepare_batch_norm(
+    program: Program, mode: Literal["frozen", "train", "insert"] | None, sample: Data | None
+) -> tuple[Literal["train", "frozen"], list[str]]:
     """Choose how BatchNormalization is trained, and insert it if that is asked for.
 
     Args:
@@ -288,6 +290,9 @@ def fold_batch_norm(program: Program) -> Program:
     """A copy of a program with BatchNormalization multiplied into the Conv, ConvTranspose or Gemm before it, for inference.
 
     Only where the weight is stored as numbers, and the layer's result goes nowhere else; other BatchNormalization stays.
+
+    Args:
+        program: for inference, changed in place.
 
     Returns:
         A program with a scope of its own, as ``clone(for_test=True)``; its results are the same within rounding.

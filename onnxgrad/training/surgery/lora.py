@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -234,7 +234,12 @@ def _has_same_geometry(base: Operator, low: Operator, up: Operator) -> bool:
 
 
 @checked
-def merge_lora(program: Program, quantised: str = "branch", said: list[str] | None = None, scope: Scope | None = None) -> Program:
+def merge_lora(
+    program: Program,
+    quantised: Literal["branch", "float", "again"] = "branch",
+    said: list[str] | None = None,
+    scope: Scope | None = None,
+) -> Program:
     """A copy of a program with the branches added to the weights they belong to.
 
     Args:

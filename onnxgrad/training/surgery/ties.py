@@ -57,7 +57,11 @@ class Ties(NamedTuple):
 
 @checked
 def find_ties(program: Program | Sequence[Parameter]) -> Ties:
-    """Weights of a program, or of a list, that several operators read, and pairs of equal ones."""
+    """Weights of a program, or of a list, that several operators read, and pairs of equal ones.
+
+    Args:
+        program: loaded or built.
+    """
     parameters = program.parameters if isinstance(program, Program) else program
     uses = {p: [str(op) for op in _readers(p.block.program, p)] for p in parameters}
     merged = [(p.name, uses[p]) for p in parameters if len(uses[p]) > 1]
@@ -98,6 +102,9 @@ def _parameter(program: Program, name: str) -> Parameter:
 def untie(program: Program, name: str) -> list[str]:
     """Give each operator that reads a weight its own copy; returns the names, the first being the old one.
 
+    Args:
+        program: changed in place.
+
     Raises:
         UnknownName: if there is no such weight.
         ArgumentError: if only one operator reads it.
@@ -124,6 +131,11 @@ def untie(program: Program, name: str) -> list[str]:
 @all_or_nothing
 def tie(program: Program, kept: str, replaced: str) -> None:
     """Let everything that reads ``replaced`` read ``kept``, transposed if the shapes say so.
+
+    Args:
+        program: changed in place.
+        kept: name of the weight that stays.
+        replaced: name of the weight that goes, of equal numbers, transposed or not.
 
     Raises:
         UnknownName: if there is no such weight.

@@ -41,3 +41,13 @@ def test_what_is_no_written_step_is_refused_by_name(net, tmp_path):
     paddle.save_split_training_step(program, tmp_path / "two", [loss])
     with pytest.raises(ModelError, match="two models"):
         WrittenStep(tmp_path / "two.json", static.CPUPlace(), 1)
+
+
+@pytest.mark.parametrize("part", ["feeds", "fetches", "state", "constants"])
+def test_a_name_that_stands_twice_is_refused(net, tmp_path, part):
+    """onnxruntime gives one result for it, so that those behind would go to others."""
+    program, loss, _ = net
+    model, manifest = paddle.to_training_step(program, [loss])
+    manifest = {**manifest, part: [*manifest[part], manifest[part][0]]}
+    with pytest.raises(ModelError, match="twice"):
+        WrittenStep((model, manifest), static.CPUPlace(), 1)

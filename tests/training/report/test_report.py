@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tests.browser import open_page  # noqa: F401
 from tests.training.small import data, line, model
 from tests.training.test_trainer import trainer
 
+ROOT = Path(__file__).parents[3]
 HOSTILE = "</script><script>window.broken=1</script><img src=x onerror=window.broken=2>"
 
 
@@ -30,10 +32,24 @@ def run(folder, t=None, epochs=2, **more):
 
 
 class TestContents:
+    def test_layers_are_named_after_modules(self, tmp_path):
+        file = ROOT / "tests/data/real_models/torch/convnext_block-legacy17"
+        t = Trainer(str(file / "model.onnx"), loss="mse", trainable="*")
+        inputs = {v.name: np.load(file / "feed.npz")[v.name] for v in t.inference.inputs}
+        y = t.predict(inputs)
+        t.fit({**inputs, "target": next(iter(y.values()))}, 1, out=tmp_path, callbacks=[Report()], verbose=False)
+        assert {"p1.weight", "p2.weight"} <= set(held(tmp_path)["layers"]) and "onnx::" not in str(held(tmp_path)["layers"])
+
+    def test_the_epoch_of_the_large_numbers_is_the_exported_one(self, tmp_path):
+        t = run(tmp_path, trainer(learning_rate=0.3), epochs=4, monitor="val_accuracy")
+        best = max(row["val_accuracy"] for row in t.history)
+        assert held(tmp_path)["kept"] == next(row["epoch"] for row in t.history if row["val_accuracy"] == best)
+
     def test_history_steps_and_settings_are_those_of_the_run(self, tmp_path):
         t = run(tmp_path, trainer(freeze="body.bias"))
         found = held(tmp_path)
         assert found["history"] == t.history and [row["step"] for row in found["steps"]] == list(range(1, 9))
+        assert found["kept"] == min(t.history, key=lambda row: row["val_loss"])["epoch"] and found["before"] is None
         assert [p["name"] for p in found["trained"]] == [p.name for p in t.trained]
         assert [(p["name"], p["why"]) for p in found["frozen"]] == [("body.bias", "it was not chosen (trainable=, freeze=)")]
         assert found["command"] == "onnxgrad train" and dict(found["environment"])["optimizer"] == "AdamW"

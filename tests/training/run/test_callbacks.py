@@ -16,8 +16,8 @@ import numpy as np
 import onnx
 import pytest
 
-from onnxgrad.errors import OnnxGradError
-from onnxgrad.training import Callback, MLflow, TensorBoard, Trainer
+from onnxgrad.errors import ArgumentError, OnnxGradError
+from onnxgrad.training import Callback, MLflow, Report, TensorBoard, Trainer
 from onnxgrad.training.run import progress
 from tests.training import small
 from tests.training.small import data, model
@@ -213,6 +213,35 @@ class TestProgress:
             rows[-1]["of"] == 40 and rows[-1]["examples_per_second"] > 0 and rows[-1]["seconds_left"] >= 0 and rows[-1]["loss"] > 0
         )
 
+    def test_what_was_before_is_epoch_0_everywhere(self, tmp_path, capsys):
+        told = []
+
+        class Listener(Callback):
+            def on_evaluate(self, trainer, row):
+                told.append(row)
+
+        t = trainer()
+        expected = {f"val_{name}": value for name, value in t.evaluate(data(40, seed=2), batch_size=10).items()}
+        history = t.fit(
+            data(), 2, data(40, seed=2), batch_size=10, before=True, out=tmp_path, curves=True, callbacks=[Listener(), Report()]
+        )
+        assert t.before == {"epoch": 0, "step": 0, **expected} == told[0]
+        assert [row["epoch"] for row in history] == [1, 2] and t.rows == [t.before, *history]
+        stored = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+        assert stored == t.rows and (tmp_path / "history.csv").read_text().splitlines()[1].startswith("0,0,")
+        assert json.dumps(t.before["val_loss"])[:6] in (tmp_path / "report.html").read_text()
+        resumed = trainer()
+        resumed.fit(data(), 3, data(40, seed=2), batch_size=10, before=True, out=tmp_path, resume=True, verbose=False)
+        assert resumed.before == t.before and len(told) == 3
+
+    def test_it_is_the_same_run(self):
+        rows = [trainer().fit(data(), 2, data(40, seed=2), batch_size=10, before=before, verbose=False) for before in (False, True)]
+        assert rows[0] == rows[1]
+
+    def test_before_needs_validation(self):
+        with pytest.raises(ArgumentError, match="before needs validation data"):
+            trainer().fit(data(), 1, before=True)
+
     def test_nothing_is_said_where_nothing_was_asked_for(self, capsys):
         trainer().fit(data(), 1, batch_size=10, callbacks=[Slow()], verbose=False)
         assert capsys.readouterr() == ("", "")
@@ -251,8 +280,9 @@ class TestCommand:
         return [sys.executable, "-m", "onnxgrad", "train", *map(str, [tmp_path / "m.onnx", *what, "--out", tmp_path / "run"])]
 
     @pytest.mark.process
-    @pytest.mark.parametrize("columns", [140, 0])
-    def test_on_a_terminal_there_is_one_updating_line(self, arguments, columns):
+    @pytest.mark.parametrize("columns", [140, 80, 0])
+    def test_on_a_terminal_rows_stand_above_one_bar(self, arguments, columns):
+        """At 80 columns the values of an epoch were cut off, and the bar had no room."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40 if columns else 0, columns, 0, 0))
         process = subprocess.Popen(
@@ -275,12 +305,11 @@ class TestCommand:
             said += part
         assert process.wait() == 0
         os.close(ours)
-        text = said.decode()
-        lines = [line for line in text.replace("\r\n", "\n").split("\n") if "epoch 2/2" in line]
-        assert len(lines) == 1 and "\r" in lines[0]
-        last = lines[0].split("\r")[-1]
-        for part in ("100%", "200/200", "examples/s", "loss=", "accuracy="):
-            assert part in last
+        drawn = said.decode().replace("\r\n", "\n").split("\r")
+        bars = [text for text in drawn if "epoch 2/2: " in text]
+        assert bars and all(len(bar) <= (columns or 80) for bar in bars) and all("\n" not in bar for bar in bars)
+        rows = [line for text in drawn for line in text.split("\n") if line.startswith(("epoch 1/2  ", "epoch 2/2  "))]
+        assert len(rows) == 2 and all(f"  {name} " in row for row in rows for name in ("loss", "accuracy"))
 
     @pytest.mark.process
     def test_into_a_file_there_are_plain_lines(self, arguments):
