@@ -20,7 +20,6 @@ __all__ = ["backward", "grad"]
 Tensors = Tensor | Sequence[Tensor]
 
 
-@checked
 def backward(
     tensors: Tensors,
     grad_tensors: Tensor | Sequence[Tensor | None] | None = None,

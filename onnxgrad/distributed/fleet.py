@@ -94,6 +94,10 @@ def distributed_optimizer(optimizer: AnyOptimizer, strategy: Strategy | None = N
 
     What is fetched as the loss is that of the whole batch.
 
+    Args:
+        optimizer: the optimizer of this rank.
+        strategy: how ranks exchange; that of ``fleet.init`` unless given.
+
     Example:
         >>> paddle.distributed.fleet.init()
         >>> optimizer = paddle.distributed.fleet.distributed_optimizer(paddle.optimizer.SGD(0.1))

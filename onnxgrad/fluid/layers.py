@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -94,139 +94,289 @@ def __dir__() -> list[str]:
 def fill_constant(
     shape: Shape, dtype: DTypeLike, value: Number, force_cpu: bool = False, out: None = None, name: str | None = None
 ) -> Variable:
-    """A tensor of one value; ``force_cpu`` and ``out`` are accepted for compatibility."""
+    """A tensor of one value; ``force_cpu`` and ``out`` are accepted for compatibility.
+
+    Args:
+        shape: ints, an integer variable, or a list that mixes ints and variables of one element.
+        dtype: element type.
+        value: a number, or a variable of one element.
+        force_cpu, out: accepted for compatibility.
+    """
     return creation.full(shape, value, dtype, name)
 
 
 def zeros(shape: Shape, dtype: DTypeLike, force_cpu: bool = False, name: str | None = None) -> Variable:
-    """A tensor of zeros."""
+    """A tensor of zeros.
+
+    Args:
+        shape: ints, an integer variable, or a list that mixes ints and variables of one element.
+        dtype: element type.
+        force_cpu: accepted for compatibility.
+    """
     return creation.zeros(shape, dtype, name)
 
 
 def ones(shape: Shape, dtype: DTypeLike, force_cpu: bool = False) -> Variable:
-    """A tensor of ones."""
+    """A tensor of ones.
+
+    Args:
+        shape: ints, an integer variable, or a list that mixes ints and variables of one element.
+        dtype: element type.
+        force_cpu: accepted for compatibility.
+    """
     return creation.ones(shape, dtype)
 
 
 def round(x: Variable, name: str | None = None) -> Variable:
-    """Nearest integer; a half goes to the even neighbour."""
+    """Nearest integer; a half goes to the even neighbour.
+
+    Args:
+        x: floats of any shape.
+    """
     return math.round(x, name=name)
 
 
 def clip(x: Variable, min: Number, max: Number, name: str | None = None) -> Variable:
-    """Elements limited to [min, max]; the gradient passes at the limits."""
+    """Elements limited to [min, max]; the gradient passes at the limits.
+
+    Args:
+        x: variable of any shape.
+        min: the lower limit.
+        max: the upper limit.
+    """
     return math.clip(x, min, max, name)
 
 
 def argmax(x: Variable, axis: int = 0) -> Variable:
-    """Index of the largest element along ``axis``; the first of equal ones."""
+    """Index of the largest element along ``axis``; the first of equal ones.
+
+    Args:
+        x: variable of any shape.
+        axis: the axis.
+    """
     return search.argmax(x, axis)
 
 
 def argmin(x: Variable, axis: int = 0) -> Variable:
-    """Index of the smallest element along ``axis``; the first of equal ones."""
+    """Index of the smallest element along ``axis``; the first of equal ones.
+
+    Args:
+        x: variable of any shape.
+        axis: the axis.
+    """
     return search.argmin(x, axis)
 
 
 def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
-    """``x + value`` for one element. The result is a new variable: programs here never overwrite one."""
+    """``x + value`` for one element. The result is a new variable: programs here never overwrite one.
+
+    Args:
+        x: variable of one element.
+        value: what is added.
+        in_place: accepted for compatibility.
+    """
     return math.increment(x, value)
 
 
 def sums(input: Variable | Sequence[Variable], out: None = None) -> Variable:
-    """Sum of several tensors of one shape."""
+    """Sum of several tensors of one shape.
+
+    Args:
+        input: variables of one shape.
+        out: accepted for compatibility.
+    """
     return elementwise.add_n(input)
 
 
 def sum(x: Variable | Sequence[Variable]) -> Variable:
-    """Sum of several tensors of one shape."""
+    """Sum of several tensors of one shape.
+
+    Args:
+        x: variables of one shape.
+    """
     return elementwise.add_n(x)
 
 
 def equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether elements are equal."""
+    """Whether elements are equal.
+
+    Args:
+        x: variable of any shape.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
     return logic.equal(x, y, name)
 
 
 def not_equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether elements differ."""
+    """Whether elements differ.
+
+    Args:
+        x: variable of any shape.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
     return logic.not_equal(x, y, name)
 
 
 def less_than(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether ``x < y``, element by element."""
+    """Whether ``x < y``, element by element.
+
+    Args:
+        x: variable of any shape.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
     return logic.less_than(x, y, name)
 
 
 def less_equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether ``x <= y``, element by element."""
+    """Whether ``x <= y``, element by element.
+
+    Args:
+        x: variable of any shape.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
     return logic.less_equal(x, y, name)
 
 
 def greater_than(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether ``x > y``, element by element."""
+    """Whether ``x > y``, element by element.
+
+    Args:
+        x: variable of any shape.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
     return logic.greater_than(x, y, name)
 
 
 def greater_equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether ``x >= y``, element by element."""
+    """Whether ``x >= y``, element by element.
+
+    Args:
+        x: variable of any shape.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
     return logic.greater_equal(x, y, name)
 
 
 def logical_and(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether both elements are true (not 0)."""
+    """Whether both elements are true (not 0).
+
+    Args:
+        x: variable of any shape and element type.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
     return logic.logical_and(x, y, name=name)
 
 
 def logical_or(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether an element is true (not 0)."""
+    """Whether an element is true (not 0).
+
+    Args:
+        x: variable of any shape and element type.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
     return logic.logical_or(x, y, name=name)
 
 
 def logical_xor(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether exactly one element is true (not 0)."""
+    """Whether exactly one element is true (not 0).
+
+    Args:
+        x: variable of any shape and element type.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
     return logic.logical_xor(x, y, name=name)
 
 
 def concat(input: Sequence[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
-    """Several tensors joined along ``axis``."""
+    """Several tensors joined along ``axis``.
+
+    Args:
+        input: variables whose sizes are equal on the other axes.
+        axis: the axis.
+    """
     return joining.concat(input, axis, name)
 
 
 def split(
     input: Variable, num_or_sections: int | Sequence[int], dim: int | Variable = -1, name: str | None = None
 ) -> list[Variable]:
-    """Parts of ``input`` along ``dim``: a number of equal ones, or of given sizes (one may be -1)."""
+    """Parts of ``input`` along ``dim``: a number of equal ones, or of given sizes (one may be -1).
+
+    Args:
+        input: variable of any shape.
+        num_or_sections: how many parts, or their sizes.
+        dim: the axis.
+    """
     return joining.split(input, num_or_sections, dim, name)
 
 
 def softplus(x: Variable, name: str | None = None) -> Variable:
-    """log(1 + exp(x))."""
+    """log(1 + exp(x)).
+
+    Args:
+        x: floats of any shape.
+    """
     return F.softplus(x, name=name)
 
 
 def leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) -> Variable:
-    """x where positive, else ``alpha * x``. Maas et al. 2013."""
+    """x where positive, else ``alpha * x``. Maas et al. 2013.
+
+    Args:
+        x: floats of any shape.
+        alpha: slope of the negative part.
+    """
     return F.leaky_relu(x, alpha, name)
 
 
 def gelu(x: Variable, approximate: bool = False) -> Variable:
-    """x times the normal distribution function of x, exact or by tanh. Hendrycks and Gimpel 2016."""
+    """x times the normal distribution function of x, exact or by tanh. Hendrycks and Gimpel 2016.
+
+    Args:
+        x: floats of any shape.
+        approximate: whether by tanh.
+    """
     return F.gelu(x, approximate)
 
 
 def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1) -> Variable:
-    """exp(x) divided by its sum over ``axis``."""
+    """exp(x) divided by its sum over ``axis``.
+
+    Args:
+        input: floats of any shape.
+        use_cudnn: accepted for compatibility.
+        axis: the axis.
+    """
     return F.softmax(input, axis, name=name)
 
 
 def log_softmax(input: Variable, axis: int = -1, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
-    """The logarithm of ``softmax``, stably."""
+    """The logarithm of ``softmax``, stably.
+
+    Args:
+        input: floats of any shape.
+        axis: the axis.
+        dtype: element type that ``input`` is cast to first.
+    """
     return F.log_softmax(input, axis, dtype, name)
 
 
 def mse_loss(input: Variable, label: Variable) -> Variable:
-    """Mean of (input - label)^2."""
+    """Mean of (input - label)^2.
+
+    Args:
+        input: floats of any shape.
+        label: the same, of that shape.
+    """
     return F.mse_loss(input, label)
 
 
@@ -241,6 +391,14 @@ def fc(
 ) -> Variable:
     """``static.nn.fc`` under its old argument names.
 
+    Args:
+        input: [N, ...], or several, whose products are added.
+        size: features of the result.
+        num_flatten_dims: how many axes stay; the others are flattened.
+        param_attr: name, initial value and other options of the weights.
+        bias_attr: the same of the bias; False for none.
+        act: activation that is applied last; None for none.
+
     Example:
         >>> x = fluid.layers.data(name="x", shape=[13])
         >>> fluid.layers.fc(input=x, size=1, act="relu").shape
@@ -250,27 +408,57 @@ def fc(
 
 
 def reduce_sum(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """The sum over the axes ``dim``, or of all elements."""
+    """The sum over the axes ``dim``, or of all elements.
+
+    Args:
+        input: variable of any shape.
+        dim: an axis, several, or None for all.
+        keep_dim: keep the axes with size 1.
+    """
     return reduce("reduce_sum", "ReduceSum", input, dim, keep_dim, name)
 
 
 def reduce_mean(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """The mean over the axes ``dim``, or of all elements."""
+    """The mean over the axes ``dim``, or of all elements.
+
+    Args:
+        input: variable of any shape.
+        dim: an axis, several, or None for all.
+        keep_dim: keep the axes with size 1.
+    """
     return reduce("reduce_mean", "ReduceMean", input, dim, keep_dim, name)
 
 
 def reduce_max(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """The largest element over the axes ``dim``, or of all elements."""
+    """The largest element over the axes ``dim``, or of all elements.
+
+    Args:
+        input: variable of any shape.
+        dim: an axis, several, or None for all.
+        keep_dim: keep the axes with size 1.
+    """
     return reduce("reduce_max", "ReduceMax", input, dim, keep_dim, name)
 
 
 def reduce_min(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """The smallest element over the axes ``dim``, or of all elements."""
+    """The smallest element over the axes ``dim``, or of all elements.
+
+    Args:
+        input: variable of any shape.
+        dim: an axis, several, or None for all.
+        keep_dim: keep the axes with size 1.
+    """
     return reduce("reduce_min", "ReduceMin", input, dim, keep_dim, name)
 
 
 def reduce_prod(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """The product over the axes ``dim``, or of all elements."""
+    """The product over the axes ``dim``, or of all elements.
+
+    Args:
+        input: variable of any shape.
+        dim: an axis, several, or None for all.
+        keep_dim: keep the axes with size 1.
+    """
     return reduce("reduce_prod", "ReduceProd", input, dim, keep_dim, name)
 
 
@@ -301,63 +489,126 @@ def _plain(op_type: str) -> Callable[..., Variable]:
 def elementwise_add(
     x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
 ) -> Variable:
-    """x + y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    """x + y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
     return _aligned("elementwise_add", elementwise.add, x, y, axis, act, name)
 
 
 def elementwise_sub(
     x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
 ) -> Variable:
-    """x - y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    """x - y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
     return _aligned("elementwise_sub", elementwise.subtract, x, y, axis, act, name)
 
 
 def elementwise_mul(
     x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
 ) -> Variable:
-    """x * y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    """x * y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
     return _aligned("elementwise_mul", elementwise.multiply, x, y, axis, act, name)
 
 
 def elementwise_div(
     x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
 ) -> Variable:
-    """x / y, without the fraction for integers; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    """x / y, without the fraction for integers; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
     return _aligned("elementwise_div", _plain("Div"), x, y, axis, act, name)
 
 
 def elementwise_floordiv(
     x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
 ) -> Variable:
-    """x / y for integers, without the fraction; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    """x / y for integers, without the fraction; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
     return _aligned("elementwise_floordiv", _plain("Div"), x, y, axis, act, name)
 
 
 def elementwise_max(
     x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
 ) -> Variable:
-    """The larger of x and y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    """The larger of x and y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
     return _aligned("elementwise_max", elementwise.maximum, x, y, axis, act, name)
 
 
 def elementwise_min(
     x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
 ) -> Variable:
-    """The smaller of x and y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    """The smaller of x and y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
     return _aligned("elementwise_min", elementwise.minimum, x, y, axis, act, name)
 
 
 def elementwise_mod(
     x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
 ) -> Variable:
-    """The remainder of x / y, with the sign of y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    """The remainder of x / y, with the sign of y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
     return _aligned("elementwise_mod", elementwise.remainder, x, y, axis, act, name)
 
 
 def elementwise_pow(
     x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
 ) -> Variable:
-    """x to the power y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last."""
+    """x to the power y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
     return _aligned("elementwise_pow", _plain("Pow"), x, y, axis, act, name)
 
 
@@ -370,7 +621,7 @@ def data(
     append_batch_size: bool = True,
     dtype: DTypeLike = "float32",
     lod_level: int = 0,
-    type: Any = None,
+    type: object = None,
     stop_gradient: bool = True,
 ) -> Variable:
     """An input; a batch axis of any size is put in front.
@@ -398,6 +649,10 @@ def data(
 def assign(input: Variable | np.ndarray[Any, Any], output: Variable | None = None) -> Variable:
     """A copy of a variable, or an array as a constant.
 
+    Args:
+        input: what is copied.
+        output: refused: values are never overwritten.
+
     Raises:
         NotOffered: if ``output`` is given: values are never overwritten.
     """
@@ -407,18 +662,33 @@ def assign(input: Variable | np.ndarray[Any, Any], output: Variable | None = Non
 
 
 def shape(input: Variable) -> Variable:
-    """The dimensions, as int32."""
+    """The dimensions, as int32.
+
+    Args:
+        input: variable of any shape.
+    """
     layer = LayerHelper("shape", input)
     return layer.result("Cast", layer.op.Shape(input), to=6)
 
 
 def mean(x: Variable, name: str | None = None) -> Variable:
-    """The mean of all elements, without axes."""
+    """The mean of all elements, without axes.
+
+    Args:
+        x: variable of any shape.
+    """
     return reduce("mean", "ReduceMean", x, None, False, name)
 
 
 def mul(x: Variable, y: Variable, x_num_col_dims: int = 1, y_num_col_dims: int = 1, name: str | None = None) -> Variable:
-    """The product of x and y seen as matrices: the axes before ``x_num_col_dims`` are rows, the others columns."""
+    """The product of x and y seen as matrices: the axes before ``x_num_col_dims`` are rows, the others columns.
+
+    Args:
+        x: variable of any shape.
+        y: variable of any shape.
+        x_num_col_dims: how many axes of ``x`` are rows.
+        y_num_col_dims: how many axes of ``y`` are rows.
+    """
     layer = LayerHelper("mul", x, y, name=name)
     op = layer.op
     if x.ndim == 2 and y.ndim == 2:
@@ -431,19 +701,37 @@ def mul(x: Variable, y: Variable, x_num_col_dims: int = 1, y_num_col_dims: int =
 def matmul(
     x: Variable, y: Variable, transpose_x: bool = False, transpose_y: bool = False, alpha: float = 1.0, name: str | None = None
 ) -> Variable:
-    """``alpha`` times the matrix product over the last two axes."""
+    """``alpha`` times the matrix product over the last two axes.
+
+    Args:
+        x: [..., n, k].
+        y: [..., k, m].
+        transpose_x: whether the last two axes of ``x`` are swapped.
+        transpose_y: whether those of ``y`` are.
+        alpha: factor of the product.
+    """
     layer = LayerHelper("matmul", x, y, name=name)
     product = linalg.matmul(x, y, transpose_x, transpose_y, layer.name)
     return product if alpha == 1.0 else layer.result("Mul", product, alpha)
 
 
 def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) -> Variable:
-    """x to the power ``factor``, in the element type of x."""
+    """x to the power ``factor``, in the element type of x.
+
+    Args:
+        x: variable of any shape.
+        factor: the exponent.
+    """
     return LayerHelper("pow", x, name=name).result("Pow", x, factor)
 
 
 def topk(input: Variable, k: int, name: str | None = None) -> tuple[Variable, Variable]:
-    """The ``k`` largest elements of the last axis, and their positions."""
+    """The ``k`` largest elements of the last axis, and their positions.
+
+    Args:
+        input: variable of any shape.
+        k: how many.
+    """
     values, positions = LayerHelper("top_k", input, name=name).results(2, "TopK", input, np.array([k]))
     return values, positions
 
@@ -458,6 +746,14 @@ def embedding(
     dtype: DTypeLike = "float32",
 ) -> Variable:
     """Rows of a new embedding. The last axis of ``input`` is 1 and is taken off; ``fluid.embedding`` keeps all axes.
+
+    Args:
+        input: integers [..., 1].
+        size: [rows, features].
+        is_sparse, is_distributed: accepted for compatibility.
+        padding_idx: row that is zeros and gets no gradient.
+        param_attr: name, initial value and other options of the rows.
+        dtype: element type.
 
     Example:
         >>> fluid.layers.embedding(fluid.layers.data("ids", shape=[1], dtype="int64"), size=[100, 8]).shape
@@ -480,7 +776,7 @@ def pool2d(
     ceil_mode: bool = False,
     name: str | None = None,
     exclusive: bool = True,
-    data_format: str = "NCHW",
+    data_format: Literal["NCHW"] = "NCHW",
 ) -> Variable:
     """Largest element or mean of each window of [N, C, H, W].
 
@@ -529,23 +825,43 @@ def dropout(
 
 
 def relu(x: Variable, name: str | None = None) -> Variable:
-    """max(x, 0), in the element type of x."""
+    """max(x, 0), in the element type of x.
+
+    Args:
+        x: variable of any shape.
+    """
     return LayerHelper("relu", x, name=name).result("Relu", x)
 
 
 def relu6(x: Variable, threshold: float = 6.0, name: str | None = None) -> Variable:
-    """x limited to [0, threshold]."""
+    """x limited to [0, threshold].
+
+    Args:
+        x: variable of any shape.
+        threshold: the upper limit.
+    """
     return F.hardtanh(x, 0.0, threshold, LayerHelper("relu6", x, name=name).name)
 
 
 def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
-    """x * sigmoid(beta * x)."""
+    """x * sigmoid(beta * x).
+
+    Args:
+        x: floats of any shape.
+        beta: factor within the sigmoid.
+    """
     layer = LayerHelper("swish", x, name=name)
     return layer.result("Mul", x, layer.op.Sigmoid(layer.op.Mul(x, beta)))
 
 
 def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100) -> Variable:
     """-log of the probability of the label, one value per row of shape [..., 1]. ``input`` holds probabilities, not logits.
+
+    Args:
+        input: probabilities [..., classes].
+        label: classes [..., 1] as integers; probabilities [..., classes] if ``soft_label``.
+        soft_label: whether labels are probabilities.
+        ignore_index: label that counts for nothing.
 
     Example:
         >>> x, label = fluid.layers.data("x", [10]), fluid.layers.data("label", [1], dtype="int64")
@@ -561,7 +877,14 @@ softmax_with_cross_entropy = F.softmax_with_cross_entropy
 def sigmoid_cross_entropy_with_logits(
     x: Variable, label: Variable, ignore_index: int = -100, name: str | None = None, normalize: bool = False
 ) -> Variable:
-    """max(x, 0) - x * label + log(1 + exp(-|x|)), 0 where the label is ``ignore_index``."""
+    """max(x, 0) - x * label + log(1 + exp(-|x|)), 0 where the label is ``ignore_index``.
+
+    Args:
+        x: logits of any shape.
+        label: numbers from 0 to 1, of that shape.
+        ignore_index: label that counts for nothing.
+        normalize: whether it is divided by the number of labels that count.
+    """
     layer = LayerHelper("sigmoid_cross_entropy_with_logits", x, label, name=name)
     op = layer.op
     kept = op.Cast(op.Not(op.Equal(label, op.constant(ignore_index, label.dtype))), to=x.dtype.number)
@@ -578,7 +901,15 @@ def smooth_l1(
     outside_weight: Variable | None = None,
     sigma: float | None = None,
 ) -> Variable:
-    """Sum over all but the first axis of 0.5 (sigma d)^2 where abs(d) < 1 / sigma^2, else abs(d) - 0.5 / sigma^2."""
+    """Sum over all but the first axis of 0.5 (sigma d)^2 where abs(d) < 1 / sigma^2, else abs(d) - 0.5 / sigma^2.
+
+    Args:
+        x: floats [N, ...].
+        y: the same.
+        inside_weight: factors of the differences, of that shape.
+        outside_weight: factors of the losses, of that shape.
+        sigma: where the square ends; 1 unless given.
+    """
     layer = LayerHelper("smooth_l1_loss", x, y)
     op, square = layer.op, 1.0 if sigma is None else float(sigma) ** 2
     d = op.Sub(x, y) if inside_weight is None else op.Mul(op.Sub(x, y), inside_weight)
@@ -606,14 +937,27 @@ def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Va
 def label_smooth(
     label: Variable, prior_dist: Variable | None = None, epsilon: float = 0.1, dtype: DTypeLike = "float32", name: str | None = None
 ) -> Variable:
-    """(1 - epsilon) * label + epsilon * prior, the uniform distribution unless given."""
+    """(1 - epsilon) * label + epsilon * prior, the uniform distribution unless given.
+
+    Args:
+        label: probabilities [..., classes].
+        prior_dist: probabilities of the classes; the uniform distribution unless given.
+        epsilon: weight of the prior.
+        dtype: accepted for compatibility.
+    """
     layer = LayerHelper("label_smooth", label, name=name)
     prior: Any = 1.0 / label.shape[-1] if prior_dist is None else prior_dist
     return layer.result("Add", layer.op.Mul(label, 1.0 - epsilon), prior * epsilon)
 
 
 def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | None = None) -> Variable:
-    """x divided by its norm along ``axis``: x / sqrt(sum(x^2) + epsilon)."""
+    """x divided by its norm along ``axis``: x / sqrt(sum(x^2) + epsilon).
+
+    Args:
+        x: floats of any shape.
+        axis: the axis.
+        epsilon: what is added to the sum of squares.
+    """
     layer = LayerHelper("l2_normalize", x, name=name)
     op = layer.op
     length = op.Sqrt(op.Add(op.ReduceSumSquare(x, [axis], keepdims=1), epsilon))
@@ -627,9 +971,18 @@ def lrn(
     alpha: float = 1e-4,
     beta: float = 0.75,
     name: str | None = None,
-    data_format: str = "NCHW",
+    data_format: Literal["NCHW"] = "NCHW",
 ) -> Variable:
-    """x / (k + alpha * sum of squares of n neighbouring channels)^beta. Krizhevsky et al. 2012."""
+    """x / (k + alpha * sum of squares of n neighbouring channels)^beta. Krizhevsky et al. 2012.
+
+    Args:
+        input: [N, C, H, W].
+        n: channels in a window.
+        k: what is added to the sum.
+        alpha: factor of the sum.
+        beta: the exponent.
+        data_format: only 'NCHW'.
+    """
     layer = LayerHelper("lrn", input, name=name)
     return layer.result("LRN", input, size=n, bias=float(k), alpha=float(alpha) * n, beta=float(beta))
 
@@ -644,6 +997,13 @@ def reshape(
 ) -> Variable:
     """The elements of ``x`` in another shape; -1 for one dimension to compute, 0 to keep the one of ``x``.
 
+    Args:
+        x: variable of any shape.
+        shape: the new dimensions.
+        actual_shape: the same as a variable, in place of ``shape``.
+        act: activation that is applied last; None for none.
+        inplace: accepted for compatibility.
+
     Example:
         >>> fluid.layers.reshape(fluid.layers.data("x", [4, 6]), shape=[0, -1], act="relu").shape
         (-1, 24)
@@ -653,12 +1013,23 @@ def reshape(
 
 
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
-    """A matrix: the axes before ``axis`` become rows, the others columns."""
+    """A matrix: the axes before ``axis`` become rows, the others columns.
+
+    Args:
+        x: variable of any shape.
+        axis: the first axis that is a column.
+    """
     return LayerHelper("flatten", x, name=name).result("Flatten", x, axis=axis)
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
-    """The slices along ``axis``, without it."""
+    """The slices along ``axis``, without it.
+
+    Args:
+        x: variable of any shape.
+        axis: the axis.
+        num: how many slices there are, where the axis is not known.
+    """
     count = x.shape[axis] if num is None else num
     if count < 0:
         raise ArgumentError(f"unstack: axis {axis} of {x!r} must be known, or give num.")
@@ -667,28 +1038,55 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
 
 
 def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
-    """Without the given axes of size 1; all of size 1 if ``axes`` is empty."""
+    """Without the given axes of size 1; all of size 1 if ``axes`` is empty.
+
+    Args:
+        input: variable of any shape.
+        axes: axes of size 1.
+    """
     return LayerHelper("squeeze2", input, name=name).result("Squeeze", input, axes_of(axes))
 
 
 def unsqueeze(input: Variable, axes: int | Sequence[int], name: str | None = None) -> Variable:
-    """With axes of size 1 inserted."""
+    """With axes of size 1 inserted.
+
+    Args:
+        input: variable of any shape.
+        axes: where the axes stand in the result.
+    """
     return LayerHelper("unsqueeze2", input, name=name).result("Unsqueeze", input, axes_of(axes))
 
 
 def expand(x: Variable, expand_times: Sequence[int] | Variable, name: str | None = None) -> Variable:
-    """Repeated so many times along each axis."""
+    """Repeated so many times along each axis.
+
+    Args:
+        x: variable of any shape.
+        expand_times: a number for each axis.
+    """
     return manipulation.tile(x, expand_times, LayerHelper("expand", x, name=name).name)
 
 
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
-    """Rows of ``input`` by integer; an index of shape [N, 1] counts as [N]."""
+    """Rows of ``input`` by integer; an index of shape [N, 1] counts as [N].
+
+    Args:
+        input: variable of any shape.
+        index: integers [N] or [N, 1].
+        overwrite: accepted for compatibility.
+    """
     layer = LayerHelper("gather", input, index)
     return layer.result("Gather", input, layer.op.Squeeze(index, [1]) if index.ndim == 2 else index, axis=0)
 
 
 def pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
-    """With a value before and after each axis: ``paddings`` is [before_0, after_0, before_1, after_1, ...]."""
+    """With a value before and after each axis: ``paddings`` is [before_0, after_0, before_1, after_1, ...].
+
+    Args:
+        x: variable of any shape.
+        paddings: two sizes for each axis.
+        pad_value: the value.
+    """
     return F.pad(x, paddings, value=pad_value, name=LayerHelper("pad", x, name=name).name)
 
 

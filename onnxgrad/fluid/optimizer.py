@@ -6,10 +6,9 @@ Tests: tests/fluid/test_fluid.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from onnxgrad import optimizer
-from onnxgrad.core.autodiff.api import append_backward
+from onnxgrad.core.autodiff.api import Callback, Names, append_backward
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
@@ -34,7 +33,14 @@ def __dir__() -> list[str]:
 
 
 class SGDOptimizer(optimizer.SGD):
-    """p -= lr * g."""
+    """p -= lr * g.
+
+    Args:
+        learning_rate: a number, or a schedule.
+        parameter_list: parameters that it updates; all that are trainable unless given.
+        regularization: weight decay: a number or a regularizer; None for none.
+        grad_clip: how gradients are clipped; None for not at all.
+    """
 
     def __init__(
         self,
@@ -48,7 +54,16 @@ class SGDOptimizer(optimizer.SGD):
 
 
 class MomentumOptimizer(optimizer.Momentum):
-    """v = mu * v + g;  p -= lr * v, or with Nesterov p -= lr * (g + mu * v). Sutskever et al. 2013."""
+    """v = mu * v + g;  p -= lr * v, or with Nesterov p -= lr * (g + mu * v). Sutskever et al. 2013.
+
+    Args:
+        learning_rate: a number, or a schedule.
+        momentum: mu.
+        parameter_list: parameters that it updates; all that are trainable unless given.
+        use_nesterov: whether by Nesterov.
+        regularization: weight decay: a number or a regularizer; None for none.
+        grad_clip: how gradients are clipped; None for not at all.
+    """
 
     def __init__(
         self,
@@ -64,7 +79,16 @@ class MomentumOptimizer(optimizer.Momentum):
 
 
 class AdagradOptimizer(optimizer.Adagrad):
-    """m += g^2;  p -= lr g / (sqrt(m) + eps). Duchi, Hazan and Singer 2011."""
+    """m += g^2;  p -= lr g / (sqrt(m) + eps). Duchi, Hazan and Singer 2011.
+
+    Args:
+        learning_rate: a number, or a schedule.
+        epsilon: what keeps the divisor from 0.
+        parameter_list: parameters that it updates; all that are trainable unless given.
+        regularization: weight decay: a number or a regularizer; None for none.
+        grad_clip: how gradients are clipped; None for not at all.
+        initial_accumulator_value: the first m.
+    """
 
     def __init__(
         self,
@@ -82,6 +106,16 @@ class AdagradOptimizer(optimizer.Adagrad):
 class AdamOptimizer(optimizer.Adam):
     """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p -= lr c m / (sqrt(v) + eps r), r = sqrt(1 - b2^t), c = r / (1 - b1^t).
     Kingma and Ba 2015.
+
+    Args:
+        learning_rate: a number, or a schedule.
+        beta1: decay of the mean of gradients.
+        beta2: decay of the mean of their squares.
+        epsilon: what keeps the divisor from 0.
+        parameter_list: parameters that it updates; all that are trainable unless given.
+        regularization: weight decay: a number or a regularizer; None for none.
+        grad_clip: how gradients are clipped; None for not at all.
+        lazy_mode: accepted for compatibility.
     """
 
     def __init__(
@@ -100,7 +134,17 @@ class AdamOptimizer(optimizer.Adam):
 
 
 class AdamaxOptimizer(optimizer.Adamax):
-    """m = b1 m + (1 - b1) g;  u = max(|g|, b2 u + eps);  p -= lr / (1 - b1^t) * m / u. Kingma and Ba 2015."""
+    """m = b1 m + (1 - b1) g;  u = max(|g|, b2 u + eps);  p -= lr / (1 - b1^t) * m / u. Kingma and Ba 2015.
+
+    Args:
+        learning_rate: a number, or a schedule.
+        beta1: decay of the mean of gradients.
+        beta2: decay of the largest of them.
+        epsilon: what keeps the divisor from 0.
+        parameter_list: parameters that it updates; all that are trainable unless given.
+        regularization: weight decay: a number or a regularizer; None for none.
+        grad_clip: how gradients are clipped; None for not at all.
+    """
 
     def __init__(
         self,
@@ -120,6 +164,14 @@ class AdadeltaOptimizer(optimizer.Adadelta):
     """a = rho a + (1 - rho) g^2;  u = sqrt((d + eps) / (a + eps)) g;  d = rho d + (1 - rho) u^2;  p -= u. Zeiler 2012.
 
     As in Paddle 1, the learning rate has no effect.
+
+    Args:
+        learning_rate: accepted for compatibility.
+        epsilon: what keeps the divisor from 0.
+        rho: decay of both means.
+        parameter_list: parameters that it updates; all that are trainable unless given.
+        regularization: weight decay: a number or a regularizer; None for none.
+        grad_clip: how gradients are clipped; None for not at all.
     """
 
     def __init__(
@@ -136,7 +188,18 @@ class AdadeltaOptimizer(optimizer.Adadelta):
 
 
 class RMSPropOptimizer(optimizer.RMSProp):
-    """s = rho s + (1 - rho) g^2;  v = mu v + lr g / sqrt(s + eps);  p -= v. Hinton 2012."""
+    """s = rho s + (1 - rho) g^2;  v = mu v + lr g / sqrt(s + eps);  p -= v. Hinton 2012.
+
+    Args:
+        learning_rate: a number, or a schedule.
+        rho: decay of the mean of squares.
+        epsilon: what keeps the divisor from 0.
+        momentum: mu.
+        centered: whether the squared mean of the gradients is taken off s.
+        parameter_list: parameters that it updates; all that are trainable unless given.
+        regularization: weight decay: a number or a regularizer; None for none.
+        grad_clip: how gradients are clipped; None for not at all.
+    """
 
     def __init__(
         self,
@@ -157,6 +220,17 @@ class LambOptimizer(optimizer.Lamb):
     """r = mhat / (sqrt(vhat) + eps) + decay p;  p -= lr |p| / |r| r. You et al. 2020.
 
     The regularization is accepted and left out: the decay is Lamb's own.
+
+    Args:
+        learning_rate: a number, or a schedule.
+        lamb_weight_decay: the decay.
+        beta1: decay of the mean of gradients.
+        beta2: decay of the mean of their squares.
+        epsilon: what keeps the divisor from 0.
+        parameter_list: parameters that it updates; all that are trainable unless given.
+        regularization: accepted for compatibility.
+        grad_clip: how gradients are clipped; None for not at all.
+        exclude_from_weight_decay_fn: whether a parameter does not decay.
     """
 
     def __init__(
@@ -192,6 +266,9 @@ Adamax, Adadelta = AdamaxOptimizer, AdadeltaOptimizer
 class RecomputeOptimizer:
     """Another optimizer whose backward pass recomputes what lies between checkpoints.
 
+    Args:
+        optimizer: the other one.
+
     Example:
         >>> x = fluid.layers.data("x", [8])
         >>> hidden = fluid.layers.fc(fluid.layers.fc(x, 8, act="tanh"), 8, act="tanh")
@@ -215,10 +292,17 @@ class RecomputeOptimizer:
         loss: Variable,
         startup_program: Program | None = None,
         parameter_list: Sequence[Variable | str] | None = None,
-        no_grad_set: Any = None,
-        callbacks: Sequence[Callable[..., Any]] | None = None,
+        no_grad_set: Names = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> list[tuple[Variable, Variable]]:
         """The pairs of parameter and gradient.
+
+        Args:
+            loss: what is minimized.
+            startup_program: accepted for compatibility.
+            parameter_list: parameters that get a gradient; all that are trainable unless given.
+            no_grad_set: variables that gradients stop at.
+            callbacks: each is called after every appended operator, as ``append_backward`` says.
 
         Raises:
             ArgumentError: if no checkpoints were set.
@@ -228,7 +312,11 @@ class RecomputeOptimizer:
         return append_backward(loss, parameter_list, no_grad_set, callbacks, self._checkpoints)
 
     def apply_gradients(self, params_grads: list[tuple[Variable, Variable]]) -> list[Operator]:
-        """Append the update."""
+        """Append the update.
+
+        Args:
+            params_grads: pairs of parameter and gradient.
+        """
         return self._optimizer.apply_gradients(params_grads)
 
     def minimize(
@@ -236,9 +324,16 @@ class RecomputeOptimizer:
         loss: Variable,
         startup_program: Program | None = None,
         parameter_list: Sequence[Variable | str] | None = None,
-        no_grad_set: Any = None,
+        no_grad_set: Names = None,
     ) -> tuple[list[Operator], list[tuple[Variable, Variable]]]:
-        """Append the backward pass and the update."""
+        """Append the backward pass and the update.
+
+        Args:
+            loss: what is minimized.
+            startup_program: accepted for compatibility.
+            parameter_list: parameters that get a gradient; all that are trainable unless given.
+            no_grad_set: variables that gradients stop at.
+        """
         pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
         return self._optimizer.apply_gradients(pairs, startup_program), pairs
 

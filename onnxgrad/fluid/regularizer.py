@@ -13,14 +13,22 @@ def __dir__() -> list[str]:
 
 
 class L1Decay(regularizer.L1Decay):
-    """Adds ``regularization_coeff`` times the parameter's sign to the gradient."""
+    """Adds ``regularization_coeff`` times the parameter's sign to the gradient.
+
+    Args:
+        regularization_coeff: the factor.
+    """
 
     def __init__(self, regularization_coeff: float = 0.0) -> None:
         super().__init__(regularization_coeff)
 
 
 class L2Decay(regularizer.L2Decay):
-    """Adds ``regularization_coeff`` times the parameter to the gradient."""
+    """Adds ``regularization_coeff`` times the parameter to the gradient.
+
+    Args:
+        regularization_coeff: the factor.
+    """
 
     def __init__(self, regularization_coeff: float = 0.0) -> None:
         super().__init__(regularization_coeff)

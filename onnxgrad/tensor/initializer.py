@@ -67,7 +67,13 @@ class Initializer:
         startup.program.updates[copy] = self.append(Builder(startup, key=f"{param.name}.init"), shape, param.dtype)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
-        """Append operators that compute the value of a parameter of this shape and type."""
+        """Append operators that compute the value of a parameter.
+
+        Args:
+            op: the builder that they are appended with.
+            shape: the sizes of the parameter.
+            dtype: its element type.
+        """
         raise NotImplementedError
 
 
@@ -489,6 +495,10 @@ def calculate_gain(nonlinearity: Nonlinearity, param: float | None = None) -> fl
 def set_global_initializer(weight_init: Initializer | None, bias_init: Initializer | None = None) -> None:
     """Initialise all parameters made from now on with these, unless their ParamAttr says otherwise; None to end that.
 
+    Args:
+        weight_init: of weights.
+        bias_init: of biases.
+
     Raises:
         ArgumentTypeError: if one is not an initializer.
     """
@@ -500,7 +510,11 @@ def set_global_initializer(weight_init: Initializer | None, bias_init: Initializ
 
 @checked
 def global_initializer(suffix: str) -> Initializer | None:
-    """Look up the initializer that ``set_global_initializer`` set for weights ('w') or biases ('b')."""
+    """Look up the initializer that ``set_global_initializer`` set.
+
+    Args:
+        suffix: 'w' for weights, 'b' for biases.
+    """
     initializer: Initializer | None = state.current.initializers.get(suffix)
     return initializer
 

@@ -27,12 +27,20 @@ def __dir__() -> list[str]:
 
 @checked
 def generate(key: str) -> str:
-    """The next name for ``key``, such as ``fc_0``."""
+    """The next name for ``key``, such as ``fc_0``.
+
+    Args:
+        key: what the name begins with.
+    """
     return state.generate_name(key)
 
 
 def switch(new_generator: NameCounters | None = None) -> NameCounters:
-    """Replace the counters, by new ones unless given; returns the old ones."""
+    """Replace the counters, by new ones unless given; returns the old ones.
+
+    Args:
+        new_generator: the counters.
+    """
     old: NameCounters = state.current.names
     state.current.names = new_generator if new_generator is not None else NameCounters()
     return old
@@ -40,6 +48,9 @@ def switch(new_generator: NameCounters | None = None) -> NameCounters:
 
 def guard(new_generator: NameCounters | str | bytes | None = None) -> AbstractContextManager[None]:
     """Count anew inside a ``with`` block; a str is put before every name.
+
+    Args:
+        new_generator: what is put before every name, or counters to count with.
 
     Raises:
         ArgumentTypeError: if it is neither.
