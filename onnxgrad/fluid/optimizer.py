@@ -330,7 +330,7 @@ class RecomputeOptimizer:
 
         Args:
             loss: what is minimized.
-            startup_program: accepted for compatibility.
+            startup_program: receives the initialisation of the optimizer's state; None for the default one.
             parameter_list: parameters that get a gradient; all that are trainable unless given.
             no_grad_set: variables that gradients stop at.
         """

@@ -58,13 +58,13 @@ def checked(function: Function) -> Function:
     parameters = inspect.signature(function).parameters.values()
     positions = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     of_object = positions[:1] == ["self"]
-    kinds: dict[str, tuple[set[type], Any]] = {}
+    kinds: dict[str, tuple[set[type], set[type] | None, Any]] = {}
     first = 0  # How many arguments stand before those that are checked: a call of these alone is not looked at.
 
     def read_kinds() -> int:
         for name, kind in _kinds_of(function):
             if _says_something(kind):
-                kinds[name] = _usual_types(kind), _without_words(kind)
+                kinds[name] = _usual_types(kind), _usual_entries(kind), _without_words(kind)
         return next((at for at, name in enumerate(positions) if name in kinds), len(positions))
 
     @functools.wraps(function)
@@ -74,8 +74,17 @@ def checked(function: Function) -> Function:
             if not kinds:
                 first = read_kinds()
             for argument, value in (*zip(positions[first:], args[first:]), *kwargs.items()):
-                usual, kind = kinds.get(argument, ((), Any))
-                if type(value) not in usual and not _fits(value, kind, plain_alone=True):
+                if argument not in kinds:
+                    continue
+                usual, entries, kind = kinds[argument]
+                passed = type(value)
+                if passed in usual:
+                    continue
+                if entries is not None and passed in (list, tuple) and entries.issuperset(map(type, value)):
+                    continue
+                if value is not None and not issubclass(passed, _PLAIN):
+                    usual.add(passed)  # a class of another kind, which is left to what reads it each time
+                elif not _fits(value, kind, plain_alone=True):
                     owner = type(args[0]).__name__ if of_object else ""
                     name = ".".join(part for part in (owner, function.__name__) if part not in ("", "__init__"))
                     raise _refusal(name, argument, value, kind)
@@ -144,6 +153,12 @@ def _usual_types(kind: Any) -> set[type]:
     """The types of most values that fit, which are looked up before anything else: functions of tensors take microseconds"""
     plain: set[Any] = {bool, int, float, str, type(None)} & set(_alternatives(kind))
     return plain | {int} if float in plain else plain
+
+
+def _usual_entries(kind: Any) -> set[type] | None:
+    """The same of the entries of lists, where a kind has lists of one kind"""
+    lists = [get_args(each)[0] for each in _alternatives(kind) if get_origin(each) is Sequence]
+    return _usual_types(lists[0]) if len(lists) == 1 else None
 
 
 def _without_words(kind: Any) -> Any:
