@@ -43,8 +43,9 @@ def checked(function: Function) -> Function:
     """Check arguments of a function, a method or a constructor against its annotations each time it is called.
 
     Those of plain kinds are: numbers, flags, strs, lists of them, and these beside classes. An int is none of Python's or numpy's
-    other numbers, and no bool. Other arguments, objects of other classes in place of plain values (Variables above all), and words
-    that are none of a Literal are left to what reads them, which knows better what is wrong.
+    other numbers, and no bool; a float may be any of them, and True for 1, as Paddle's functions take them; an array without axes
+    is the number that it holds, where no list is taken. Other arguments, objects of other classes in place of plain values
+    (Variables above all), and words that are none of a Literal are left to what reads them, which knows better what is wrong.
 
     Raises:
         WrongKind: by the function, if an argument has the wrong type; it names function, argument and types.
@@ -82,6 +83,8 @@ def checked(function: Function) -> Function:
                     continue
                 if entries is not None and passed in (list, tuple) and entries.issuperset(map(type, value)):
                     continue
+                if entries is None and passed is np.ndarray and value.ndim == 0:
+                    value = value[()]
                 if value is not None and not issubclass(passed, _PLAIN):
                     usual.add(passed)  # a class of another kind, which is left to what reads it each time
                 elif not _fits(value, kind, plain_alone=True):
@@ -152,13 +155,13 @@ def _says_something(kind: Any) -> bool:
 def _usual_types(kind: Any) -> set[type]:
     """The types of most values that fit, which are looked up before anything else: functions of tensors take microseconds"""
     plain: set[Any] = {bool, int, float, str, type(None)} & set(_alternatives(kind))
-    return plain | {int} if float in plain else plain
+    return plain | {int, bool} if float in plain else plain
 
 
 def _usual_entries(kind: Any) -> set[type] | None:
-    """The same of the entries of lists, where a kind has lists of one kind"""
+    """The same of the entries of lists; none of lists of several kinds, None where a kind has no lists"""
     lists = [get_args(each)[0] for each in _alternatives(kind) if get_origin(each) is Sequence]
-    return _usual_types(lists[0]) if len(lists) == 1 else None
+    return _usual_types(lists[0]) if len(lists) == 1 else set() if lists else None
 
 
 def _without_words(kind: Any) -> Any:
@@ -169,7 +172,7 @@ def _without_words(kind: Any) -> Any:
 
 
 def _fits(value: Any, kind: Any, plain_alone: bool = False) -> bool:
-    """Whether a value is of a kind, as an annotation says it; ``plain_alone`` takes all objects that are no plain value."""
+    """Whether a value is of a kind, as an annotation says it; ``plain_alone`` judges as ``checked`` says."""
     if type(value) is kind or kind is Any or isinstance(kind, TypeVar):
         return True
     if plain_alone and value is not None and not isinstance(value, _PLAIN):
@@ -186,9 +189,10 @@ def _fits(value: Any, kind: Any, plain_alone: bool = False) -> bool:
     if kind is int:
         return isinstance(value, Integral) and not isinstance(value, bool)
     if kind is float:
-        return isinstance(value, Real) and not isinstance(value, bool)
+        return (isinstance(value, Real) and not isinstance(value, bool)) or (plain_alone and isinstance(value, (bool, np.bool_)))
     if origin is Sequence:
-        is_list = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes))
+        is_list = value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, Sequence)
+        is_list = is_list and not isinstance(value, (str, bytes))
         return is_list and all(_fits(entry, get_args(kind)[0], plain_alone) for entry in value)
     if kind is Path:
         return isinstance(value, PathLike)
@@ -253,6 +257,7 @@ _KINDS: Mapping[Any, tuple[str, str]] = {
     float: ("a number", "numbers"),
     str: ("a str", "strs"),
     type(None): ("None", "None"),
+    np.generic: ("a numpy scalar", "numpy scalars"),
 }
 
 

@@ -163,6 +163,41 @@ def test_numbers_of_numpy_are_taken_and_become_those_of_python():
     assert as_text(None, "x", None) is None and as_word(None, "x", "a", ("a", "b")) == "a"
 
 
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: paddle.full([2], True),
+        lambda x: paddle.full_like(x, False),
+        lambda x: paddle.where(x > 0, True, x),
+        lambda x: paddle.clip(x, False, True),
+        lambda x: paddle.add(x, True),
+        lambda x: paddle.masked_fill(x, x > 0, True),
+        lambda x: paddle.scale(x, True, bias=np.bool_(True)),
+        lambda x: paddle.scale(x, np.array(2.0), bias=np.array(1)),
+        lambda x: paddle.clip(x, np.array(0.0), np.array(1)),
+        lambda x: paddle.logit(x, np.array(0.1)),
+    ],
+)
+def test_functions_take_flags_and_arrays_without_axes_for_numbers(compute):
+    assert compute(paddle.ones([2])).shape == [2]
+
+
+def test_flags_and_fractions_are_no_ints():
+    for number in (True, np.array(1.0), np.array(True), 1.0):
+        with pytest.raises(ArgumentTypeError, match=r"^argsort: axis is an int, not "):
+            paddle.argsort(paddle.ones([2]), number)
+    with pytest.raises(ArgumentTypeError, match=r"^roll: axis is an int, a list of ints or None, not ndarray"):
+        paddle.roll(paddle.ones([2]), 1, np.array(0))
+
+
+def test_entries_of_lists_are_checked():
+    x = paddle.ones([2, 3])
+    assert paddle.reshape(x, [3, np.int64(2)]).shape == [3, 2] and paddle.reshape(x, (6, paddle.to_tensor(1))).shape == [6, 1]
+    for entry in (2.0, "2", None, True):
+        with pytest.raises(ArgumentTypeError, match=r"^reshape: shape is "):
+            paddle.reshape(x, [3, entry])
+
+
 def test_a_group_may_name_one_parameter():
     x = static.data("x", [2, 3])
     loss = paddle.mean(static.nn.fc(x, 1, weight_attr="w", bias_attr=False))
