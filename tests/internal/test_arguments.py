@@ -175,7 +175,7 @@ def test_numbers_of_numpy_are_taken_and_become_those_of_python():
         lambda x: paddle.scale(x, True, bias=np.bool_(True)),
         lambda x: paddle.scale(x, np.array(2.0), bias=np.array(1)),
         lambda x: paddle.clip(x, np.array(0.0), np.array(1)),
-        lambda x: paddle.logit(x, np.array(0.1)),
+        lambda x: paddle.full([2], np.array(1.0)),
     ],
 )
 def test_functions_take_flags_and_arrays_without_axes_for_numbers(compute):
