@@ -126,14 +126,19 @@ class StepCheck:
             rows: a hash of the rows of the whole batch; 0 where each rank cuts its part itself.
         """
         self._subjects = {
-            "another step number": Subject(
-                self.number + 1, "One was interrupted, or took a step more: load the same checkpoint on all ranks"
-            ),
+            "another step number": self._subject_of_number(),
             "another learning rate": Subject(
                 self._rates(program, scope), "Set the same rate, and move schedules on alike, on all ranks"
             ),
             "other rows in its batch": Subject(_hashed(rows, 8), "Give all ranks the same data in the same order"),
         }
+
+    def begin_eager(self) -> None:
+        """Note what a step of eager layers has: its number alone, as the rates are those of optimizers that nobody knows."""
+        self._subjects = {"another step number": self._subject_of_number()}
+
+    def _subject_of_number(self) -> Subject:
+        return Subject(self.number + 1, "One was interrupted, or took a step more: load the same checkpoint on all ranks")
 
     def _rates(self, program: Program, scope: Scope) -> list[float]:
         scheduled = {v.name: scheduler for v, scheduler in program.plan.schedulers}

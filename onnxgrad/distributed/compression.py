@@ -7,7 +7,7 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_trainer.py, te
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -32,13 +32,6 @@ class _Rests:
 
     def __init__(self) -> None:
         self.rest: dict[int, Array] = {}
-
-    def keep_on_first(self, transport: Transport) -> None:
-        """Let rank 0 hold what all ranks have kept: the next sums are those of before, whatever the number of ranks then."""
-        for number in sorted(self.rest):
-            transport.all_reduce_(self.rest[number])
-            if transport.rank:
-                self.rest[number].fill(0)
 
     def _with_rest(self, number: int, bucket: Array) -> Array:
         """Add to a bucket what was kept of it; gives the memory for what is kept next."""
@@ -215,31 +208,65 @@ class Keeps:
     transport: Transport
     _compression: Narrow | TopK | None
     _resumed: Mapping[str, Array] | None = None
+    _rests_of_ranks: list[dict[str, Array]] | None = None
 
     def rests(self) -> dict[str, Array]:
-        """The residuals of this rank, by the name of the gradient; nothing before the first exchange, or without compression.
+        """The residuals by the name of the gradient: of this rank, and between ``keep_on_first`` and the next step, of all ranks
+        together on rank 0, and none on others. Nothing before the first exchange, or without compression."""
+        if self._rests_of_ranks is not None:
+            of_ranks = self._rests_of_ranks
+            return {
+                name: np.sum([rests[name] for rests in of_ranks], axis=0, dtype=of_ranks[0][name].dtype) for name in of_ranks[0]
+            }
+        return self._own_rests()
 
-        In a checkpoint that rank 0 writes, call ``keep_on_first`` on all ranks before.
+    def rests_of_ranks(self) -> list[dict[str, Array]]:
+        """The residuals of each rank, between ``keep_on_first`` and the next step, on rank 0; empty where there are none."""
+        return [rests for rests in self._rests_of_ranks or [] if rests]
+
+    def set_rests(self, rests: Mapping[str, Array], of_ranks: Sequence[Mapping[str, Array]] = ()) -> None:
+        """Go on from what a checkpoint holds, which every rank has read.
+
+        Args:
+            rests: of all ranks together: rank 0 takes them where there were more or fewer ranks, and others nothing.
+            of_ranks: of each rank.
         """
         if self._compression is None:
-            return {}
-        if self._resumed is not None:
-            return dict(self._resumed) if self.transport.rank == 0 else {}
-        return self._views(self._compression.rest)
-
-    def set_rests(self, rests: Mapping[str, Array]) -> None:
-        """Go on from what a checkpoint holds, which every rank has read: rank 0 keeps it, the others nothing."""
-        if self._compression is not None:
-            self._compression.rest.clear()
-            self._resumed = dict(rests)
+            return
+        self._compression.rest.clear()
+        self._rests_of_ranks = None
+        if len(of_ranks) == self.transport.world_size:
+            self._resumed = dict(of_ranks[self.transport.rank])
+        else:
+            self._resumed = {name: rest if self.transport.rank == 0 else np.zeros_like(rest) for name, rest in rests.items()}
 
     def keep_on_first(self, scope: Scope) -> None:
-        """Add up the residuals of all ranks on rank 0, before a checkpoint, so that any number of ranks can resume from it."""
-        if self._compression is not None:
-            self._compression.keep_on_first(self.transport)
+        """Give rank 0 copies of the residuals of all ranks, for a checkpoint, from which any number of ranks can resume; each goes
+        on with its own, so that the run is that without a checkpoint."""
+        if self._compression is None:
+            return
+        own = {name: np.ascontiguousarray(rest) for name, rest in sorted(self._own_rests().items())}
+        of_ranks: list[dict[str, Array]] = [{} for _ in range(self.transport.world_size)]
+        for rank, rests in enumerate(of_ranks):
+            for name, mine in own.items():
+                array = mine.copy() if rank == self.transport.rank else np.empty_like(mine)
+                self.transport.broadcast_(array.reshape(-1).view(np.uint8), rank)
+                if self.transport.rank == 0:
+                    rests[name] = array
+        self._rests_of_ranks = of_ranks
+
+    def forget_rests(self) -> None:
+        """Let go of what ``keep_on_first`` has given rank 0."""
+        self._rests_of_ranks = None
+
+    def _own_rests(self) -> dict[str, Array]:
+        if self._compression is None:
+            return {}
+        return self._views(self._compression.rest) if self._resumed is None else dict(self._resumed)
 
     def _resume(self, flat: Mapping[int, Array]) -> None:
         """Take what ``set_rests`` was given, now that it is known which buckets there are."""
+        self.forget_rests()
         if self._compression is None or self._resumed is None:
             return
         rests, self._resumed = self._resumed, None
@@ -248,8 +275,7 @@ class Keeps:
         for name, value in rests.items():
             if name not in views or views[name].shape != value.shape:
                 raise TrainingError(f"the checkpoint keeps a rest of {name}, which is not exchanged here. Use the model of then.")
-            if self.transport.rank == 0:
-                views[name][...] = value
+            views[name][...] = value
         if rests:
             self._compression.rest.update(rest)
 

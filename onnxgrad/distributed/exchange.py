@@ -33,11 +33,12 @@ from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import view_of
 from onnxgrad.core.step.cut import Cut, is_small
+from onnxgrad.core.step.gather import ROWS
 from onnxgrad.core.step.loss_terms import only_term
 from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
-from onnxgrad.distributed.agreement import MARKS, StepCheck, broadcast_state, check_equal, fingerprint, versions
+from onnxgrad.distributed.agreement import MARKS, StepCheck, Subject, broadcast_state, check_equal, fingerprint, versions
 from onnxgrad.distributed.buckets import Buckets
 from onnxgrad.distributed.compression import Keeps, check_sent, compression_of, is_compressed, put_together
 from onnxgrad.distributed.part_weights import PartWeights
@@ -66,12 +67,14 @@ class Part:
         count: how many it is fed.
         counts: False if they stand in for none, as a step needs examples: its gradients are left out.
         rows: a hash of the rows of the whole batch, which ranks compare; 0 where each rank cuts its part itself.
+        whole: examples of the whole batch; 0 to ask the ranks.
     """
 
     first: int
     count: int
     counts: bool = True
     rows: int = 0
+    whole: int = 0
 
 
 def gathered_sizes(transport: Transport, count: int) -> Array:
@@ -127,6 +130,7 @@ class _Sharing(Keeps):
 
     def forget(self, scope: Scope) -> None:
         """Let go of what other ranks hold, once rank 0 has given all of it to all."""
+        self.forget_rests()
         if self.shared is not None and scope in self._begun:
             self.shared.forget(scope)
 
@@ -197,18 +201,38 @@ class GradientExchange(_Sharing):
         part_feed = {} if self.synchronises is None else {COUNTS: np.array(float(counts))}
         if self._part_weights is not None:
             part_feed |= self._part_weights.feeds(feed, counts)
-        if PART not in program.global_block().vars or PART in feed:
+        known = program.global_block().vars
+        asked = [name for name in (PART, ROWS) if name in known and name not in feed]
+        if not asked:
             return part_feed
-        part = self.part
-        if part is None:
-            counted = next((v.name for v in program.inputs if v.dims and not isinstance(v.dims[0], int) and v.name in feed), None)
-            if counted is None:
-                raise FeedError(
-                    f"how many examples are fed is not known. Feed {PART!r}: those of the ranks before, and of this one."
-                )
-            sizes = gathered_sizes(self.transport, len(feed[counted]))
-            part = Part(int(sizes[: self.transport.rank].sum()), len(feed[counted]))
-        return {**part_feed, PART: np.array([part.first, part.count], np.int64)}
+        part = self._part_of(program, feed, ROWS in asked)
+        if PART in asked:
+            part_feed[PART] = np.array([part.first, part.count], np.int64)
+        if ROWS in asked:
+            self._compare_sizes(program, feed)
+            part_feed[ROWS] = np.array([part.first, part.count if part.counts else 0, part.whole], np.int64)
+        return part_feed
+
+    def _part_of(self, program: Program, feed: Mapping[str, Any], needs_whole: bool) -> Part:
+        """The part that is fed; ranks tell each other how many examples they have, where nobody has said"""
+        if self.part is not None and (self.part.whole or not needs_whole):
+            return self.part
+        counted = next((v.name for v in program.inputs if v.dims and not isinstance(v.dims[0], int) and v.name in feed), None)
+        if counted is None:
+            raise FeedError(f"how many examples are fed is not known. Feed {PART!r}: those of the ranks before, and of this one.")
+        counts = self.part is None or self.part.counts
+        own = len(feed[counted])
+        sizes = gathered_sizes(self.transport, own if counts else 0)
+        return Part(int(sizes[: self.transport.rank].sum()), own, counts, whole=int(sizes.sum()))
+
+    def _compare_sizes(self, program: Program, feed: Mapping[str, Any]) -> None:
+        """Before rows are gathered: refuse those of other sizes, where sizes are not known"""
+        sums = [op.outputs[0] for op in program.global_block().ops if op.reduction == "sum"]
+        if all(v is None or sum(not isinstance(dim, int) for dim in v.dims or (None, None)) <= 1 for v in sums):
+            return
+        shapes = {v.name: list(np.shape(feed[v.name])[1:]) for v in program.inputs if v.name in feed}
+        action = "Fill rows up to one size on all ranks, as they are gathered"
+        check_equal(self.transport, {"rows of another size": Subject(shapes, action)})
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
         """Assign state to the ranks that update it, where each rank holds a shard of the optimizer's state."""
@@ -605,6 +629,7 @@ class StateExchange(_Sharing):
 
     def _parcels(self, scope: Scope) -> list[_Parcel]:
         """Group the sums that travel together, the small ones first: large ones where they lie, the others in one buffer"""
+        self.forget_rests()
         if self._resumed is not None:
             sizes = {number: sum(map(_size, members)) for number, members in self._members().items()}
             dtypes = {number: members[0].dtype.numpy for number, members in self._members().items()}

@@ -5,12 +5,13 @@ Tests: tests/distributed/test_programs.py.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
 from onnxgrad.core.state.inputs import GivenByName
-from onnxgrad.distributed.agreement import Subject, check_equal, versions
+from onnxgrad.distributed.agreement import StepCheck, Subject, check_equal, check_step, versions
 from onnxgrad.distributed.environment import all_reduce, broadcast, current, world_size
 from onnxgrad.eager.creation import to_tensor
 from onnxgrad.internal.arguments import checked
@@ -46,14 +47,17 @@ class DataParallel(Generic[P, Result]):
     """A layer that several ranks train, each on its part of the batch.
 
     All begin with the weights of rank 0. In each backward pass a gradient becomes the mean over ranks, so parts are to be of
-    one size; programs and ``Trainer(distributed=True)`` weigh uneven ones.
+    one size; programs and ``Trainer(distributed=True)`` weigh uneven ones. Nor does it know what a loss does with examples: one
+    that lets them meet, such as a contrastive one, sees those of each part alone; the Trainer gathers them. Before the first
+    gradient of a pass ranks compare how many updates they have made.
 
     Args:
         layers: an ``nn.Layer``; every parameter that trains must get a gradient on all ranks.
         strategy, comm_buffer_size, last_comm_buffer_size, find_unused_parameters, group: accepted for compatibility.
 
     Raises:
-        TrainingError: on all ranks, if their layers have other parameters, or their versions differ.
+        TrainingError: on all ranks, if their layers have other parameters, or their versions differ; and in a backward pass, if
+            one has taken another number of optimizer steps.
 
     Example:
         >>> model = paddle.DataParallel(paddle.nn.Linear(3, 1))
@@ -72,19 +76,34 @@ class DataParallel(Generic[P, Result]):
         group: object = None,
     ) -> None:
         self._layers = layers
+        self._step = StepCheck()
+        self._passed: set[int] = set()
+        """Which parameters the present backward pass has given gradients."""
         if world_size() == 1:
             return
         # Names are left out: they count the layers that a process has made.
         parameters = [(list(p.shape), str(p.dtype), "fixed" if p.stop_gradient else "trained") for p in layers.parameters()]
         subject = Subject(parameters, "Wrap the same layers on all ranks")
         check_equal(current(), {**versions(), "other parameters": subject})
+        self._trained = [p for p in layers.parameters() if not p.stop_gradient]
+        self._updates = self._count()
         for p in layers.parameters():
             broadcast(p)
-            if not p.stop_gradient:
-                p.register_hook(self._mean)
+        for number, p in enumerate(self._trained):
+            p.register_hook(partial(self._mean, number))
 
-    @staticmethod
-    def _mean(gradient: Tensor) -> Tensor:
+    def _count(self) -> int:
+        """How many updates optimizers have made"""
+        return max((p.updates for p in self._trained), default=0)
+
+    def _mean(self, number: int, gradient: Tensor) -> Tensor:
+        """The mean of a gradient over ranks; with the second one of a parameter another pass begins"""
+        if not self._passed or number in self._passed:
+            self._passed = set()
+            self._step.number = self._count() - self._updates
+            self._step.begin_eager()
+            check_step(current(), self._step)
+        self._passed.add(number)
         array = np.array(gradient.numpy(), order="C")
         return to_tensor(all_reduce(array) / array.dtype.type(world_size()))
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.graph import FedLabel
-from onnxgrad.core.graph_passes.label_range import LOSSES, fed_label, has_labels
+from onnxgrad.core.graph_passes.label_range import LOSSES, drop_guards_of_rules, fed_label, has_labels
 from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.origin import is_written_for
@@ -234,6 +234,7 @@ def _session(chain: Chain, fed: set[TapeNode]) -> _Compiled:
         writer.write(call)
     results = [writer.variables[chain.output_at(number)] for number in chain.wanted]
     outputs = [writer.block.build.Cast(v, to=1) if _is_odd(v.type) else v for v in results]
+    drop_guards_of_rules(writer.block.ops)  # all labels are checked
     computed = _computed_labels(writer)
     outputs += list(computed)
     graph = compile(writer.program, outputs, runs=True, checks_labels=True)

@@ -16,10 +16,14 @@ __all__ = ["EagerParameter"]
 
 
 class EagerParameter(Tensor):
-    """A tensor that training changes; ``stop_gradient`` is False unless ``trainable`` is."""
+    """A tensor that training changes; ``stop_gradient`` is False unless ``trainable`` is.
+
+    Attributes:
+        updates: how many an optimizer has made.
+    """
 
     is_distributed = False
-    __slots__ = ("do_model_average", "need_clip", "optimize_attr", "regularizer")
+    __slots__ = ("do_model_average", "need_clip", "optimize_attr", "regularizer", "updates")
 
     def __init__(self, value: Any, name: str, trainable: bool = True) -> None:
         super().__init__(value, stop_gradient=not trainable)
@@ -29,6 +33,7 @@ class EagerParameter(Tensor):
         self.regularizer: Any = None
         self.need_clip = True
         self.do_model_average = True
+        self.updates = 0
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         copy = super().__deepcopy__(memo)

@@ -15,7 +15,7 @@ from math import ceil, prod
 
 import numpy as np
 
-from onnxgrad.core.autodiff.transforms import per_example_gradients, sum_over_examples
+from onnxgrad.core.autodiff.transforms import sum_over_examples
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.examples import check_separate, examples_of
 from onnxgrad.core.ir.operator import Role
@@ -51,11 +51,10 @@ def private_gradients(
     ``noise_multiplier * clip_norm`` in each element. It follows from the constant ``noise_seed``, which has to be secret and new
     for each run, and the state ``noise_step``, so that a run goes on as it would have: ``Worker`` draws seeds from the system.
     What (epsilon, delta) that gives depends on how batches are drawn; an accountant computes it. An example whose gradient is not
-    finite adds nothing to the sum.
+    finite adds nothing to the sum, and changes no other.
 
-    Examples are computed one at a time, as batches of one, where they are rows of all that is fed, of unknown number, and
-    nothing is drawn at random; elsewhere there is a backward pass over the whole batch for each, which takes time by the square
-    of their number, and in which a value that is not finite reaches the gradients of others: give it finite data.
+    Examples are computed one at a time: as batches of one where their number is unknown and nothing is drawn at random; elsewhere
+    as batches of copies of one example, so that sizes and masks stay, which takes time by the square of their number.
 
     Args:
         loss_per_example: a vector, one loss per example.
@@ -71,7 +70,7 @@ def private_gradients(
     Raises:
         ArgumentError: if a number is out of range, a parameter's shape is unknown, or the loss of an example depends on other
             examples, so that clipping does not bound what one of them changes; the operator that mixes them is named.
-        and the errors of ``per_example_gradients``.
+        and the errors of ``vjp``.
 
     Example:
         >>> x = static.data("x", [None, 3], "float32")
@@ -96,8 +95,6 @@ def private_gradients(
         _check_one_loss_each(loss_per_example)
         op = Builder(program.global_block(), role=Role.BACKWARD, key="private")
         sums = sum_over_examples(loss_per_example, trained, partial(_clipped, clip_norm))
-        if sums is None:
-            sums = _clipped_sums(op, per_example_gradients(loss_per_example, trained), clip_norm)
         if noise_multiplier:
             shapes = [p.static_shape or () for p in trained]
             noise = _normal(op, program, shapes, seed)
@@ -130,40 +127,18 @@ def _check_one_loss_each(loss: Variable) -> None:
 
 
 def _clipped(limit: float, op: Builder, gradients: list[Variable]) -> list[Variable]:
-    """One example's gradients, scaled by C / max(norm, C)."""
-    squares = [op.Cast(op.ReduceSum(op.Mul(g, g), keepdims=0), to=1) for g in gradients]
-    factor, finite = _factor(op, squares, limit)
-    return [op.Mul(_where(op, finite, g), op.Cast(factor, to=g.dtype.number)) for g in gradients]
+    """One example's gradients, scaled by C / max(norm, C); zeros where the norm is not finite.
 
-
-def _factor(op: Builder, squares: list[Variable], limit: float) -> tuple[Variable, Variable]:
-    """C / max(norm, C), and where the norm is finite: elsewhere a factor of 0 would leave inf * 0, so NaN in every weight."""
+    It is computed in float32, as squares of float16 overflow where no gradient does.
+    """
+    wide = [op.Cast(g, to=1) for g in gradients]
+    squares = [op.ReduceSum(op.Mul(g, g), keepdims=0) for g in wide]
     total = op.Sum(*squares) if len(squares) > 1 else squares[0]
     finite = op.Less(total, op.constant(np.inf, total.dtype))
-    factor = op.Div(float(limit), op.Max(op.Sqrt(_where(op, finite, total)), float(limit)))
-    return factor, finite
-
-
-def _where(op: Builder, finite: Variable, x: Variable) -> Variable:
-    kept: Variable = op.Where(finite, x, op.constant(0.0, x.dtype))
-    return kept
-
-
-def _clipped_sums(op: Builder, gradients: list[Variable], limit: float) -> list[Variable]:
-    """The sum over the examples, each scaled by C / max(norm, C)."""
-    squares = [op.Cast(op.ReduceSum(op.Mul(g, g), _behind_first(g), keepdims=0), to=1) for g in gradients]
-    per_example = _factor(op, squares, limit)
-    sums = []
-    for g in gradients:
-        column = [-1] + [1] * len(_behind_first(g))
-        factor, finite = (op.Reshape(v, column) if _behind_first(g) else v for v in per_example)
-        sums.append(op.ReduceSum(op.Mul(_where(op, finite, g), op.Cast(factor, to=g.dtype.number)), [0], keepdims=0))
-    return sums
-
-
-def _behind_first(g: Variable) -> list[int]:
-    assert g.rank is not None
-    return list(range(1, g.rank))
+    # A factor of 0 would leave inf * 0, so NaN in every weight.
+    total, *wide = (op.Where(finite, x, op.constant(0.0, x.dtype)) for x in (total, *wide))
+    factor = op.Div(float(limit), op.Max(op.Sqrt(total), float(limit)))
+    return [op.Cast(op.Mul(x, factor), to=g.dtype.number) for x, g in zip(wide, gradients, strict=True)]
 
 
 def _normal(op: Builder, program: Program, shapes: Sequence[Sequence[int]], seed: int) -> list[Variable]:

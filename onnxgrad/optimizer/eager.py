@@ -11,6 +11,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.state.scope import Scope
+from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal import state
@@ -95,6 +96,8 @@ class _Updates:
         for p in parameters:
             p.set_value(np.asarray(self.scope.get(p.name)))
             self.written[p.name] = p._array()
+            if isinstance(p, EagerParameter):
+                p.updates += 1
 
     def _build(self, parameters: list[Tensor]) -> Program:
         program = Program()

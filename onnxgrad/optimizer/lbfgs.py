@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal import state
@@ -121,6 +122,9 @@ class LBFGS(Optimizer):
             if np.abs(rate * d).max() <= tolerance_change or abs(loss - old) < tolerance_change:
                 break
         self._write(x)
+        for p in self._eager_parameters():
+            if isinstance(p, EagerParameter):
+                p.updates += 1
         return first
 
     def _direction(self, x: Vector, g: Vector) -> Vector:

@@ -25,11 +25,11 @@ from onnxgrad.training.data.feed import check_labels, checked_batch, output_shap
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.losses.distillation import COLUMN, Teacher
-from onnxgrad.training.losses.terms import Term, attach
+from onnxgrad.training.losses.terms import Term, attach, output_of, target_columns
 from onnxgrad.training.metrics.batch import classes_second, is_whole, metric_named
 from onnxgrad.training.run.plan import Row
 
-__all__ = ["Model"]
+__all__ = ["Model", "class_column", "spec_before_loss"]
 
 _PART = "loss/{}"
 """The name of a term of the loss among means."""
@@ -94,12 +94,6 @@ class Model:
     def labels(self) -> list[Variable]:
         """The target columns of the data."""
         return [v for v in self.targets if self.teacher is None or v.name != COLUMN]
-
-    @property
-    def class_column(self) -> str | None:
-        """The target column of class numbers, of the first term that has one."""
-        targets = (term.target for term in self.terms if term.loss in ("cross_entropy", "bce_with_logits", "triplet"))
-        return next(targets, None)
 
     @property
     def spec(self) -> DataSpec:
@@ -189,6 +183,29 @@ class Model:
     def classes_second(self, output: Any, target: Any) -> tuple[Any, Any]:
         """The first output and its target with examples along the first axis and classes along the second."""
         return classes_second(output, target, self.terms[0].loss, self.layouts[0])
+
+
+def class_column(terms: Sequence[Term]) -> str | None:
+    """The target column of class numbers, of the first term that has one."""
+    return next((term.target for term in terms if term.loss in ("cross_entropy", "bce_with_logits", "triplet")), None)
+
+
+def spec_before_loss(inference: Program, terms: Sequence[Term]) -> DataSpec:
+    """The names of the columns that a loss will read, which is not attached yet.
+
+    Args:
+        inference: the program without a loss.
+        terms: of the loss, of which some wait for the type of their target.
+    """
+    program = inference.clone(for_test=True)
+    derived = DerivedInputs(program).names
+    outputs = [output_of(program, term.output, []) for term in terms]
+    inputs = list({v.name: v for y in outputs for v in read_by_loss(program.inputs, y)[0] if v.name not in derived}.values())
+    targets = target_columns(terms)
+    optional = [*derived, *(term.target for term in terms if term.loss == "causal_lm")]
+    names = [name for name in [*(v.name for v in inputs), *targets] if name not in optional]
+    spelled = [term.target for term in terms if term.loss == "ctc"]
+    return DataSpec(names, {v.name: v for v in inputs}, targets, optional, inference, spelled=spelled)
 
 
 def _terms_in_evaluation(evaluation: Program, loss: str) -> tuple[list[LossTerm], list[str]]:

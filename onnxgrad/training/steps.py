@@ -36,6 +36,10 @@ class TrainingSteps:
         """The progress of the run."""
         raise NotImplementedError
 
+    def _check_attached(self) -> None:
+        """Raise TrainingError while the loss waits for data"""
+        raise NotImplementedError
+
     @checked
     def to_training_step(self, lowering: Lowering | None = None) -> tuple[ModelProto, Manifest]:
         """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
@@ -45,7 +49,11 @@ class TrainingSteps:
 
         Args:
             lowering: "cpu" or "cuda" for the forms that run faster there; None for the plain ones.
+
+        Raises:
+            TrainingError: if the loss waits for data (see ``Trainer``: ``sample``).
         """
+        self._check_attached()
         with self.ranks.gathered():
             return to_training_step(self._step(), self._fetch(), lowering=lowering)
 
@@ -65,8 +73,10 @@ class TrainingSteps:
 
         Raises:
             ArgumentError: if the step cannot be split so.
+            TrainingError: if the loss waits for data (see ``Trainer``: ``sample``).
             OSError: if a file cannot be written.
         """
+        self._check_attached()
         with self.ranks.gathered():
             if split:
                 return save_split(self._split(lowering, batch_norm), path)

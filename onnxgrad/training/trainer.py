@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,17 +23,19 @@ from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
 from onnxgrad.core.ir.summary import Summary, summarize
+from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.step.gather import Gather
 from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss_of_part, loss_terms
 from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, TrainingError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, TrainingError
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import checked
-from onnxgrad.internal.tensor_file import damaged, read_tensors
+from onnxgrad.internal.tensor_file import TensorFile, damaged, read_tensors
 from onnxgrad.internal.words import LossName, OptimizerName, QuantizedMode, ScheduleName
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
@@ -44,14 +46,15 @@ from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, f
 from onnxgrad.training.data.open_batch import open_batch
 from onnxgrad.training.data.opening import open_both, open_data
 from onnxgrad.training.data.rows import Data, Rows, Stream
+from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import class_counts
 from onnxgrad.training.evaluation import evaluated, predicted
 from onnxgrad.training.inference import as_inference
 from onnxgrad.training.losses.distillation import Distillation, Teacher
 from onnxgrad.training.losses.loss_scale import LossScale
-from onnxgrad.training.losses.terms import Term, as_terms
+from onnxgrad.training.losses.terms import Term, as_terms, target_columns, targets_to_json, typed_by_json
 from onnxgrad.training.metrics.batch import check_metrics
-from onnxgrad.training.model import Model
+from onnxgrad.training.model import Model, class_column, spec_before_loss
 from onnxgrad.training.options import EngineOptions, RecomputeOptions, UpdateOptions, WeightOptions
 from onnxgrad.training.quantized.frozen import compute_in_integers
 from onnxgrad.training.quantized.learned import prepare_quantized
@@ -64,7 +67,7 @@ from onnxgrad.training.run.checkpoint import check_tensors, graph_hash, save_che
 from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.loop import TrainingLoop
 from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_fit_options
-from onnxgrad.training.run.position import check_position, check_schedule, position_of
+from onnxgrad.training.run.position import Position, check_position, check_schedule, position_of
 from onnxgrad.training.run.state import RunState
 from onnxgrad.training.steps import TrainingSteps
 from onnxgrad.training.surgery.adapters import save_adapters
@@ -85,7 +88,8 @@ class Trainer(TrainingSteps):
     Args:
         model: path of an .onnx file, its bytes, a message, or a Program without a loss, which the Trainer then appends to.
         loss: a name (``cross_entropy``, ``causal_lm``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
-            ``triplet``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or several that are added up.
+            ``triplet``, ``ctc``), a function ``(output, target) -> Variable``, a ``Term``, or several that are added up. A function
+            gets its target in the type and shape of the data, and is called when the first data is seen (see ``sample``).
         target: name of the data column with the targets, for a loss given by name or function; None for ``target``, and for
             ``labels`` of ``causal_lm``, which are the tokens themselves where the data lacks them.
         optimizer: a name such as ``"adamw"``, or an Optimizer.
@@ -115,12 +119,13 @@ class Trainer(TrainingSteps):
             holds statistics, which is right for small data; with some 10,000 examples and batches of 16 and more, ``"train"``
             adapts better. ``remarks`` says what was chosen.
         sample: inputs, as for ``predict``, for ``batch_norm="insert"``; with a target column, a loss that is a function gets its
-            target in the type and shape of that.
+            target in the type and shape of that, and is called at once rather than when ``fit``, ``step``, ``evaluate`` or ``load``
+            say what the data is.
         quantized: of a file with integer weights in QDQ form: ``"learned"`` to train them, and all scales, as float numbers that
             are rounded in each step and in the export; ``"fixed"`` to leave the scales; ``"integers"`` for weights of products on
             integers too; ``"frozen"`` for float weights alone. None for ``"learned"``, or ``"frozen"`` beside LoRA.
         frozen: ``"int8"`` to compute the forward products of layers that are not trained in 8-bit integers: on processors with
-            VNNI 0.3 of their time, each result 1 to 2 % off. Gradients pass the float weights; evaluation and exports use them.
+            VNNI 0.2 to 0.4 of their time, results about 1 % off. Gradients pass the float weights; evaluation and exports use them.
         seed: of the order of the data and of dropout.
         checkpoints: tensors to keep, or ``"auto"``; what lies between is recomputed in the backward pass, which takes less
             memory and more time.
@@ -200,13 +205,11 @@ class Trainer(TrainingSteps):
             self.terms = [*self.terms, taught.term]
         check_metrics(metrics)  # an unknown one is refused before anything is appended
         self.optimizer = updates.make_optimizer(self.chosen)
-        # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
-        with state.fresh_names():
-            self.model = Model(self.program, self.inference, self.terms, taught, metrics)
-            self._append(updates, recompute)
-        self.remarks += [*notes, *kept_tables(self.program), *self.model.derived.remarks]
         self.executor = engine.make_executor(self.ranks.threads(threads))
-        self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
+        self.remarks: list[str] = notes
+        self._options = (taught, metrics, updates, recompute, frozen)
+        if not self._awaits_data:
+            self._attach()
         self._state = RunState()
         self.interrupt = Interrupt(self.ranks.are_many)
         self.gradient_norms: Any = None
@@ -231,12 +234,67 @@ class Trainer(TrainingSteps):
             warnings.warn(text, stacklevel=3)
         return [*opened, *rounded, *notes]
 
+    @property
+    def _awaits_data(self) -> bool:
+        """Whether the loss is not attached yet, as the type of a target is not known."""
+        return any(term.awaits_data for term in self.terms)
+
+    def _attach_for(self, columns: Any, any_sizes: bool) -> None:
+        """Attach a loss that has waited for data, which these columns are; after an error the Trainer waits for other data
+
+        Args:
+            columns: arrays by name.
+            any_sizes: whether another batch may have other sizes behind the first axis.
+
+        Raises:
+            DataError: if the columns lack the target of a function, or it is no number.
+        """
+        if not self._awaits_data:
+            return
+        with transaction(self.program, self.optimizer, self):
+            self.terms = [term.typed_by(columns, any_sizes) for term in self.terms]
+            missing = [term.target for term in self.terms if term.awaits_data]
+            if missing:
+                raise DataError(f"the batch has no column {missing[0]!r}; it has {sorted(map(str, columns))}. Rename or add it.")
+            self._attach()
+
+    def _attach(self) -> None:
+        """Append the loss, and whatever follows from it"""
+        taught, metrics, updates, recompute, frozen = self._options
+        known = self.remarks
+        # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
+        with state.fresh_names():
+            self.model = Model(self.program, self.inference, self.terms, taught, metrics)
+            self._append(updates, recompute)
+        self.remarks += [*known, *kept_tables(self.program), *self.model.derived.remarks]
+        self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say why a Trainer has no model, trained weights, ... yet"""
+            if name in _OF_LOSS and "terms" in vars(self):  # which are there unless the constructor failed
+                self._check_attached()
+            raise AttributeError(f"a Trainer has no attribute {name!r}")
+
+    def _check_attached(self) -> None:
+        """Raise TrainingError while the loss waits for data"""
+        for term in self.terms:
+            if term.awaits_data:
+                raise TrainingError(
+                    f"the loss of {term.target!r} is a function, which is called when the data shows the type and shape of that "
+                    "column: fit, step or evaluate first. Or give Trainer(sample=), or Term(dtype=, shape=)."
+                )
+
     def _append(self, updates: UpdateOptions, recompute: RecomputeOptions) -> None:
         """Append the backward pass and the updates of what trains"""
         self.average: ExponentialMovingAverage | None = None
         self._loss_weight: Variable | None = None
         """What the loss is divided by, where that is not the number of examples."""
+        self._weighs_whole = False
+        """Whether that is a number of the whole batch on each rank."""
         model = self.model
+        self._reads = model.reads
         self.inputs, self.outputs, self.targets, self.loss = model.inputs, model.outputs, model.targets, model.loss
         self.evaluation, self.metrics, self.whole, self.remarks = model.evaluation, model.metrics, model.whole, model.remarks
         for p in self.program.all_parameters():
@@ -270,27 +328,43 @@ class Trainer(TrainingSteps):
         whole = [LossTerm(self.loss, "mean")]
         has_parts = self.accumulate > 1 or (self.ranks.are_many and self.ranks.strategy.pipeline == 1)
         op = Builder(self.program.global_block(), role=Role.BACKWARD, key="loss_weight")
+        if has_parts and self.accumulate == 1:
+            return self._terms_of_ranks(op)
         try:
             terms = loss_terms(self.loss, op, of_parts=has_parts)
         except ArgumentError:
             if self.accumulate > 1:
                 raise
             return whole
-        if len(terms) == 1 and not counts_examples(terms[0]) and self.ranks.strategy.pipeline == 1:
-            self._loss_weight = terms[0].weight
+        if self.ranks.strategy.pipeline == 1:
+            self._loss_weight = _weight_of(terms)
         if not has_parts:
             return whole
-        if self.accumulate > 1:
-            values = [op.Reshape(term.value, []) for term in terms]
-            self._step_loss = values[0] if len(values) == 1 else op.Sum(*values)
-            return terms
+        values = [op.Reshape(term.value, []) for term in terms]
+        self._step_loss = values[0] if len(values) == 1 else op.Sum(*values)
+        return terms
+
+    def _terms_of_ranks(self, op: Builder) -> list[LossTerm]:
+        """What ranks differentiate: what their parts of a batch add to its loss, where examples meet that of the whole batch"""
+        try:
+            of_whole = _weight_of(loss_terms(self.loss, op))
+        except ArgumentError:
+            of_whole = None
+        gather = Gather(self.program, op)
+        terms = loss_terms(self.loss, op, of_parts=True, gather=gather)
+        self._loss_weight = _weight_of(terms)
         try:
             for term in terms:
                 check_from_data(term)
         except ArgumentError:
             if len(terms) > 1:
                 raise
-            return whole  # gradients of one term are weighed when they are there
+            return [LossTerm(self.loss, "mean")]  # gradients of one term are weighed when they are there
+        if gather.rows:
+            self._loss_weight, self._weighs_whole = None if of_whole is None else gather.whole(of_whole), True
+            # Metrics read rows of the whole batch where the model itself lets examples meet.
+            self._reads = [gather.own_rows(v) if gather.meets(v) else v for v in self._reads]
+            self.remarks.append(gather.remark())
         self._step_loss, weights = loss_of_part(terms, op)
         self.ranks.weigh(weights)
         return [LossTerm(self._step_loss, "sum")]
@@ -307,6 +381,8 @@ class Trainer(TrainingSteps):
 
     def __repr__(self) -> str:
         losses = " + ".join(term.loss if isinstance(term.loss, str) else "a function" for term in self.terms)
+        if self._awaits_data:
+            return f"Trainer({losses}, {type(self.optimizer).__name__}; {len(self.chosen)} weights to train; waits for data)"
         done = f"step {self.step_number}, epoch {self.epoch}"
         weights = f"{len(self.trained)} of {len(self.inference.parameters)} weights train"
         return f"Trainer({losses}, {type(self.optimizer).__name__}; {weights}; {done})"
@@ -315,11 +391,15 @@ class Trainer(TrainingSteps):
         advice = "Make another one with the same arguments, and give it a checkpoint: save and load"
         raise ArgumentTypeError(f"a Trainer is neither copied nor pickled: its state lies on a device. {advice}.")
 
-    def _repr_html_(self) -> str:
-        return self.summary()._repr_html_()
+    def _repr_html_(self) -> str | None:
+        return None if self._awaits_data else self.summary()._repr_html_()
 
     def summary(self) -> Summary:
-        """Layers with shapes, weights and what trains, and the memory of a step; print it."""
+        """Layers with shapes, weights and what trains, and the memory of a step; print it.
+
+        Raises:
+            TrainingError: if the loss waits for data (see ``sample``).
+        """
         summary = summarize(self.inference, repr(self), [p.name for p in self.trained])
         own = {p.name for p in self.program.parameters}
         state = {v.name: v for v in self.program.list_vars() if v.persistable and v.name not in own}
@@ -331,7 +411,7 @@ class Trainer(TrainingSteps):
     @property
     def columns(self) -> list[str]:
         """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
-        return self.model.columns
+        return list(self._spec.names)
 
     @property
     def state(self) -> RunState:
@@ -414,20 +494,21 @@ class Trainer(TrainingSteps):
                 weights are those before the step. On all ranks, if they differ in the number of the step, the rows of the batch
                 that the Trainer cuts, or the learning rate.
         """
+        self._attach_for(batch, any_sizes=True)
         feed = self.model.feed_of(batch, self.executor)  # type: ignore[arg-type]
         examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
         if not self.ranks.has_agreed:
             self.ranks.agree(trainer_subjects(self))
         self.ranks.feed(batch)  # type: ignore[arg-type]
         watched = [v for v in (self._loss_weight, self._norms) if v is not None]
-        fetches = [self._step_loss, *self.model.reads, *watched]
+        fetches = [self._step_loss, *self._reads, *watched]
         self.ranks.begin(self.executor, feed, fetches)
         try:
             row, outputs = self.program.active_scope().change(lambda: self._advance(feed, fetches, examples))
         except _NotFinite as error:
             self.ranks.step.collect()
             where = f"step {self.step_number + 1} (epoch {self.epoch + 1}, batch {self.batch + 1})"
-            cause = bad_loss(self.program, feed, self.executor)
+            cause = error.cause or bad_loss(self.program, feed, self.executor)
             raise TrainingError(f"the loss is {error.loss} at {where}{cause}") from None
         doubts, self.model.doubts = self.model.doubts, []
         for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts) if any(doubts) else ():
@@ -442,12 +523,13 @@ class Trainer(TrainingSteps):
         loss_weight = None if self._loss_weight is None else float(np.asarray(outputs.pop()).reshape(()))
         if not np.isfinite(loss):
             raise _NotFinite(loss)
-        metrics, weights = self.ranks.means(self.model.measure(outputs, feed), self.interrupt, loss_weight)
+        metrics, weights = self.ranks.means(self.model.measure(outputs, feed), self.interrupt, loss_weight, self._weighs_whole)
         row = {"loss": float(loss), **metrics}
         state = replace(state, step=state.step + 1)
         # Last, as ranks may send sums until they are applied.
         if state.step % self.accumulate == 0:
-            self.ranks.step.apply(self.executor)
+            if self._has_counted():
+                self.ranks.step.apply(self.executor)
             schedule = self.schedule
             if schedule is not None and not schedule.steps_by_itself and not isinstance(schedule, ReduceOnPlateau):
                 for owner, attributes in schedule.moved():
@@ -456,6 +538,24 @@ class Trainer(TrainingSteps):
             state = replace(state, batch=state.batch + 1, means=state.means.plus(row, examples, weights))
         scope.follow(self, _state=state, gradient_norms=norms, step_weights=weights)
         return row, outputs
+
+    def _has_counted(self) -> bool:
+        """Whether the micro-batches of an update count anything, on any rank; all their sums are 0 elsewhere, and stay
+
+        Raises:
+            _NotFinite: if they do not, as the loss of one batch is 0 / 0; but one that overflows counts nothing either.
+        """
+        accumulation = self.program.plan.accumulation
+        if accumulation is None or not accumulation.divisors:
+            return True
+        scope = self.program.active_scope()
+        totals = self.ranks.total(np.array([float(v.get_value(scope)) for v in accumulation.sums if v in accumulation.divisors]))
+        if totals.all():
+            return True
+        if self._scaling.start:
+            return False
+        advice = "Leave such batches out, or accumulate more of them"
+        raise _NotFinite(np.nan, f": nothing in its {self.accumulate} micro-batches counts, by labels or weights. {advice}.")
 
     def watch_gradients(self) -> None:
         """From now on ``gradient_norms`` holds the norm of the gradient of each of ``trained`` after each step.
@@ -488,8 +588,10 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        source, held_out, notes = open_both(data, validation, self.model.spec, self.model.class_column, self.seed)
+        source, held_out, notes = open_both(data, validation, self._spec, class_column(self.terms), self.seed)
         self.remarks += notes
+        if self._awaits_data:
+            self._attach_for(source.first(self.seed, self.epoch), isinstance(source, Stream))
         self._class_names = dict(source.classes) or self._class_names
         for term in self.terms:
             if term.weighing.balanced and source is not data:
@@ -563,6 +665,8 @@ class Trainer(TrainingSteps):
         """
         if epochs is not None and total_epochs is not None:
             raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
+        if self._awaits_data:
+            data, validation = self.open(data, validation)
         counts = {
             "checkpoint_every": checkpoint_every,
             "max_steps": max_steps,
@@ -623,8 +727,10 @@ class Trainer(TrainingSteps):
 
     def averaged(self) -> Scope:
         """The scope to evaluate in: that of the run, or where ``ema`` is on a copy with the averages in place of the weights."""
-        self.ranks.step.collect()
         scope = self.program.active_scope()
+        if self._awaits_data:
+            return scope  # nothing was trained
+        self.ranks.step.collect()
         return scope if self.average is None or self.step_number < self.accumulate else self.average.averaged(scope)
 
     def opened(self, data: Data, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
@@ -638,7 +744,15 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        return open_data(data, self.model.spec, classes or self._class_names)
+        opened = open_data(data, self._spec, classes or self._class_names)
+        if self._awaits_data:
+            self._attach_for(opened.first(self.seed, self.epoch), isinstance(opened, Stream))
+        return opened
+
+    @property
+    def _spec(self) -> DataSpec:
+        """The columns that the data has to have."""
+        return spec_before_loss(self.inference, self.terms) if self._awaits_data else self.model.spec
 
     @checked
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
@@ -651,8 +765,8 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        scope = self.averaged()
         opened = self.opened(data).plain()
+        scope = self.averaged()
         self.model.name_unused(opened.unused)
         return evaluated(self, opened, batch_size, scope)
 
@@ -667,8 +781,9 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        scope, targets = self.averaged(), [v.name for v in self.targets]
-        return predicted(self.executor, self.inference, data, batch_size, self.model.derived, targets, scope)
+        scope, targets = self.averaged(), target_columns(self.terms)
+        derived = None if self._awaits_data else self.model.derived
+        return predicted(self.executor, self.inference, data, batch_size, derived, targets, scope)
 
     @checked
     def export(
@@ -726,8 +841,10 @@ class Trainer(TrainingSteps):
             path: of the checkpoint.
 
         Raises:
-            TrainingError: if a weight is not finite, or the file cannot be written; an old file is then untouched.
+            TrainingError: if a weight is not finite, the file cannot be written, or the loss waits for data (see ``sample``); an
+                old file is then untouched.
         """
+        self._check_attached()
         self.ranks.step.gather()
         weight = bad_weight(self.program)
         if self.ranks.any(weight is not None):
@@ -739,6 +856,9 @@ class Trainer(TrainingSteps):
                 "graph": graph_hash(self.program),
                 "position": self.state.position(self.seed, self.accumulate, self.schedule).to_json(),
             }
+            targets = targets_to_json(self.terms)
+            if targets is not None:
+                metadata["targets"] = targets
             save_checkpoint(self.program, path, metadata=metadata)
         self.ranks.step.forget()
 
@@ -758,16 +878,14 @@ class Trainer(TrainingSteps):
     def _load(self, path: str | Path, batches: int | None = None, files: Fingerprints | None = None) -> None:
         """Look at everything first, then change; an epoch has so many ``batches``, from these ``files``, as far as that is known"""
         tensors = read_tensors(path)
-        if tensors.metadata.get("graph") != graph_hash(self.program):
-            raise TrainingError(f"{str(path)!r} was written for another model, loss or optimizer. Use the same arguments as then.")
-        position = position_of(tensors.metadata, path)
-        check_unchanged(position.files, files or {})
-        check_position(position, path, batches, seed=self.seed, accumulate=self.accumulate)
-        check_schedule(self.schedule, position, path)
-        check_tensors(self.program, tensors)
-        weight = bad_value(self.program, tensors.arrays)
-        if weight is not None:
-            raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
+        if self._awaits_data:
+            with transaction(self.program, self.optimizer, self):
+                self.terms = typed_by_json(self.terms, tensors.metadata.get("targets"), path)
+                self._check_attached()
+                self._attach()
+                position = self._checked(tensors, path, batches, files)
+        else:
+            position = self._checked(tensors, path, batches, files)
         scope, schedule = self.program.active_scope(), self.schedule
 
         def go_to() -> None:
@@ -780,10 +898,33 @@ class Trainer(TrainingSteps):
 
         scope.change(go_to)
 
+    def _checked(self, tensors: TensorFile, path: str | Path, batches: int | None, files: Fingerprints | None) -> Position:
+        """The position in a checkpoint, of which everything else fits too"""
+        if tensors.metadata.get("graph") != graph_hash(self.program):
+            raise TrainingError(f"{str(path)!r} was written for another model, loss or optimizer. Use the same arguments as then.")
+        position = position_of(tensors.metadata, path)
+        check_unchanged(position.files, files or {})
+        check_position(position, path, batches, seed=self.seed, accumulate=self.accumulate)
+        check_schedule(self.schedule, position, path)
+        check_tensors(self.program, tensors)
+        weight = bad_value(self.program, tensors.arrays)
+        if weight is not None:
+            raise damaged(path, f"the tensor {weight!r} is not finite, which no Trainer writes")
+        return position
+
+
+_OF_LOSS = {"average", "evaluation", "loss", "metrics", "model", "outputs", "targets", "trained", "whole"}
+"""Attributes that a Trainer has when its loss is attached."""
+
+
+def _weight_of(terms: Sequence[LossTerm]) -> Variable | None:
+    """What a loss of one term is divided by, where that is not the number of examples"""
+    return terms[0].weight if len(terms) == 1 and not counts_examples(terms[0]) else None
+
 
 class _NotFinite(Exception):
-    """The loss of a step that is undone."""
+    """The loss of a step that is undone, and why, where that is known."""
 
-    def __init__(self, loss: Any) -> None:
+    def __init__(self, loss: Any, cause: str = "") -> None:
         super().__init__(loss)
-        self.loss = loss
+        self.loss, self.cause = loss, cause

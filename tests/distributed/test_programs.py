@@ -12,7 +12,7 @@ from onnxgrad.core.step import cut, make as making
 from onnxgrad.distributed import DistributedBatchSampler, Strategy, fleet, run_local
 from onnxgrad.distributed.buckets import ALIGNMENT, Buckets
 from onnxgrad.distributed.monitor import RankStatus, failure_reason
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, TrainingError
 from onnxgrad.training import load_checkpoint, save_checkpoint
 
 F = paddle.nn.functional
@@ -263,6 +263,35 @@ def test_a_layer_gets_the_mean_of_the_gradients():
     np.testing.assert_array_equal(weight, np.full((9, 2), 0.1, np.float32))
     np.testing.assert_allclose(gradient, layer.weight.grad.numpy(), rtol=1e-5)
     assert all((w == weight).all() and (g == gradient).all() for w, g in others)
+
+
+@pytest.mark.parametrize("make", [paddle.optimizer.SGD, paddle.optimizer.Adam], ids=lambda make: make.__name__)
+def test_a_layer_refuses_ranks_of_which_one_has_left_out_an_update(make):
+    """Its weights are others from then on, which nothing else would tell"""
+
+    def work(transport):
+        with _BUILDING:
+            layer = paddle.nn.Linear(9, 2)
+        optimizer = make(0.1, parameters=layer.parameters())
+        optimizer.clear_grad()
+        paddle.mean(layer(paddle.to_tensor(X[0][:4]))).backward()
+        if transport.rank:
+            optimizer.step()  # before all begin with the weights of rank 0, it makes no difference
+        model = paddle.DataParallel(layer)
+
+        def pass_back():
+            paddle.mean(paddle.square(model(paddle.to_tensor(X[0][:4])))).backward()
+
+        for number, passes in enumerate((1, 2, 1)):  # gradients of two passes may make one update
+            for _ in range(passes):
+                pass_back()
+            if number < 2 or transport.rank == 0:
+                optimizer.step()
+            optimizer.clear_grad()
+        with pytest.raises(TrainingError, match=r"rank 1 of 2 cannot train.*another step number \(3, not 4\).*same checkpoint"):
+            pass_back()
+
+    on_ranks(2, work)
 
 
 @pytest.mark.parametrize("shuffle", [False, True])

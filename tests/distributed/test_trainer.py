@@ -300,12 +300,13 @@ def test_what_compression_has_kept_is_part_of_a_checkpoint(tmp_path, compress, a
     def part(epochs, folder, resume=False):
         def work(transport):
             t = trainer(distributed=Strategy(compress=compress, top_k=0.2), accumulate=accumulate)
-            t.fit(data(), total_epochs=epochs, batch_size=8, out=tmp_path / folder, resume=resume)
+            out = None if folder is None else tmp_path / folder
+            t.fit(data(), total_epochs=epochs, batch_size=8, out=out, resume=resume)
             return weights(t)
 
         return work
 
-    expected = on_ranks(2, part(3, "whole"))
+    expected = on_ranks(2, part(3, None))  # no checkpoint is written: that changed the run, as rank 0 took the residuals of all
     on_ranks(2, part(2, "parts"))
     kept = [name for name in read_tensors(tmp_path / "parts" / "last.safetensors").arrays if name.startswith("rest of ")]
     found = on_ranks(2, part(3, "parts", resume=True))

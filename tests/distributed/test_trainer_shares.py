@@ -350,7 +350,7 @@ def test_what_compression_has_kept_is_part_of_a_checkpoint(tmp_path, strategy, a
         def work(transport):
             t = trainer(distributed=strategy, **options)
             if loses:
-                exchange_of(t).set_rests = lambda found: None
+                exchange_of(t).set_rests = lambda *found: None
             t.fit(data(), total_epochs=epochs, batch_size=8, out=tmp_path / folder, resume=resume)
             return whole(t)
 

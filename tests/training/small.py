@@ -14,9 +14,9 @@ small (float[batch, 4] x) => (float[batch, 3] scores) {
 }"""
 
 
-def model(text=TEXT):
+def model(text=TEXT, dtype=np.float32):
     rng = np.random.default_rng(5)
-    found = parse_model(text)
+    found = parse_model(text if dtype == np.float32 else text.replace("(float[", "(double["))
     arrays = {
         "body.weight": rng.normal(0, 0.5, (8, 4)),
         "body.bias": rng.normal(0, 0.1, 8),
@@ -33,7 +33,7 @@ def model(text=TEXT):
     used = {name for node in found.graph.node for name in node.input}
     for name, array in arrays.items():
         if name in used:
-            found.graph.initializer.append(numpy_helper.from_array(np.asarray(array, np.float32), name))
+            found.graph.initializer.append(numpy_helper.from_array(np.asarray(array, dtype), name))
     return found
 
 

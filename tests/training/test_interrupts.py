@@ -14,7 +14,7 @@ import onnxgrad as paddle
 from onnxgrad import distributed, static
 from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.step import cut, make as making
-from onnxgrad.distributed import run_local
+from onnxgrad.distributed import Strategy, run_local
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, FeedError, TrainingError
 from onnxgrad.training import Trainer, find_learning_rate
 from tests.interrupting import interrupt, visits_of
@@ -412,25 +412,46 @@ def half(transport):
     return {name: array[rows] for name, array in BATCH.items()}
 
 
+PIPELINES = {
+    "plain": {"distributed": Strategy(pipeline=2, micro_batches=2)},
+    "accumulated": {"distributed": Strategy(pipeline=2, micro_batches=2), "accumulate": 2},
+    "averaged": {"distributed": Strategy(pipeline=2, micro_batches=3), "ema": 0.9, "schedule": "linear", "warmup": 1},
+}
+
+
+@pytest.mark.one_in(5)  # of 6 with few lines two
+@pytest.mark.parametrize("stage", [0, 1])
+@pytest.mark.parametrize("options", PIPELINES.values(), ids=PIPELINES)
+@pytest.mark.parametrize("every", [53, pytest.param(7, marks=pytest.mark.exhaustive)])
+def test_each_stage_of_a_pipeline_has_the_old_state_or_the_new_one(options, every, stage):
+    interrupt_ranks(options, every, lambda transport: BATCH, stage)
+
+
 @pytest.mark.parametrize("options", [{}, {"accumulate": 2}], ids=str)
 @pytest.mark.parametrize("every", [53, pytest.param(5, marks=pytest.mark.exhaustive)])
 def test_each_rank_has_the_old_state_or_the_new_one(options, every):
+    interrupt_ranks({"distributed": True, **options}, every, half, 1)
+
+
+def interrupt_ranks(options, every, batch_of, interrupted):
+    """Interrupt a step of one rank at some lines: each rank then has the old state or the new one"""
+
     def train(number, visits=None):
         warm = threading.Event()
 
         def work(transport):
-            t = trainer(distributed=True, batch_norm="frozen", **options)
-            batch = half(transport)
+            t = trainer(batch_norm="frozen", **options)
+            batch = batch_of(transport)
             for _ in range(3):
                 t.step(batch)
             states = [state_of(t)]
-            if transport.rank == 0:
+            if transport.rank != interrupted:
                 warm.set()
             warm.wait()
             try:
-                if transport.rank and visits is not None:
+                if transport.rank == interrupted and visits is not None:
                     visits.extend(visits_of(lambda: t.step(batch), 1, every)[0])
-                elif transport.rank and number is not None:
+                elif transport.rank == interrupted and number is not None:
                     states.append(interrupt(lambda: t.step(batch), number))
                     transport._group.abort()
                 else:
@@ -450,16 +471,17 @@ def test_each_rank_has_the_old_state_or_the_new_one(options, every):
             assert state in (old, new), (where, [name for name in new[0] if state[0][name] not in (old[0][name], new[0][name])])
 
 
-def test_the_next_step_refuses_ranks_of_which_one_was_interrupted():
+@pytest.mark.parametrize("strategy", [True, Strategy(pipeline=2, micro_batches=2)], ids=["ranks", "stages"])
+def test_the_next_step_refuses_ranks_of_which_one_was_interrupted(strategy):
     def work(transport):
-        t = trainer(distributed=True, batch_norm="frozen")
-        t.step(half(transport))
+        t = trainer(distributed=strategy, batch_norm="frozen")
+        t.step(half(transport) if strategy is True else BATCH)
         before = state_of(t)
         if transport.rank:
             t.go_to(replace(t.state, step=0))
             before = state_of(t)
         with pytest.raises(TrainingError, match=r"rank 1 of 2 cannot train with rank 0: it has another step number \(1, not 2\)"):
-            t.step(half(transport))
+            t.step(half(transport) if strategy is True else BATCH)
         assert state_of(t) == before
         return True
 

@@ -171,6 +171,34 @@ def test_a_function_gets_its_target_in_the_type_and_shape_of_the_sample():
     assert term.dtype is None and term.dims is None
 
 
+def test_a_checkpoint_is_loaded_into_the_memory_of_the_state(tmp_path):
+    """After a step its bindings keep that memory, so a second one made 3 copies of the state of 2; what others hold is not written to"""
+    t, other = trainer(seed=3), trainer(seed=3)
+    t.step(data())
+    t.save(tmp_path / "c")
+    saved = weights(t)
+    t.step(data())
+    scope = t.program.active_scope()
+    before, held = weights(t), scope.copy()
+    names = [name for name in before if scope.stored(name).__class__.__name__ == "Buffer"]
+    first = scope.stored(names[0])
+    t.load(tmp_path / "c")
+    assert scope.stored(names[0]) is not first  # which the copy holds
+    assert_equal({name: held.get(name) for name in before}, before)
+    assert_equal(weights(t), saved)
+    del held
+    for number in range(2):  # either side of the bindings
+        t.step(data(seed=number))
+        buffers = {name: scope.stored(name) for name in names}
+        t.load(tmp_path / "c")
+        assert all(scope.stored(name) is buffer for name, buffer in buffers.items())
+        assert_equal(weights(t), saved)
+    other.load(tmp_path / "c")
+    for one in (t, other):
+        one.step(data())
+    assert_equal(weights(t), weights(other))
+
+
 def statistics(t):
     return {name: np.array(t.program.find(name).get_value()) for name in ("body.mean", "body.var")}
 
@@ -486,7 +514,7 @@ class TestBadInput:
             ({"metrics": ["f7"]}, ArgumentError, "no metric 'f7'"),
             ({"optimizer": "sdg"}, ArgumentError, "no optimizer 'sdg'"),
             ({"accumulate": 0}, ArgumentError, "at least 1"),
-            ({"loss": lambda y, t: 3.0}, ArgumentError, "the loss function returned float"),
+            ({"loss": lambda y, t: 3.0, "sample": data()}, ArgumentError, "the loss function returned float"),
         ],
     )
     def test_impossible_arguments(self, options, error, message):

@@ -237,8 +237,8 @@ def _add_choice(group: Any) -> None:
     group.add_argument(
         "--frozen",
         choices=("int8",),
-        help="forward products with weights that are not trained, in 8-bit integers: 0.3 of their time where the processor has "
-        "VNNI, each result 1 to 2 %% off",
+        help="forward products with weights that are not trained, in 8-bit integers: 0.2 to 0.4 of their time where the "
+        "processor has VNNI, each result about 1 %% off",
     )
     group.add_argument(
         "--qat",

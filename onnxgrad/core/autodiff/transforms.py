@@ -11,7 +11,7 @@ contrast, returns None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias, overload
 
@@ -19,13 +19,13 @@ import numpy as np
 
 from onnxgrad.core.autodiff.api import BackwardPass, variables_of
 from onnxgrad.core.autodiff.linear import Appended, free_of, into_loop, sum_in_loop
+from onnxgrad.core.graph.plan import Plan, make_plan
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.copying import copy_operators
-from onnxgrad.core.ir.examples import examples_of
 from onnxgrad.core.ir.operator import Operator, Role
-from onnxgrad.core.ir.traits import RANDOM
+from onnxgrad.core.ir.traits import RANDOM, READS_SHAPES
 from onnxgrad.core.ir.transaction import transaction
-from onnxgrad.core.ir.traverse import all_operators_of, dependent_operators, needed_operators
+from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
@@ -232,49 +232,70 @@ def per_example_gradients(loss_per_example: Variable, inputs: Variables) -> list
 
 def sum_over_examples(
     loss_per_example: Variable, inputs: Variables, weigh: Callable[[Builder, list[Variable]], list[Variable]]
-) -> list[Variable] | None:
-    """Sum over examples what ``weigh`` computes of each one's gradients, in a Loop over batches of one example.
+) -> list[Variable]:
+    """Sum over examples what ``weigh`` computes of each one's gradients, in a Loop that sees one example at a time.
+
+    So a value that is not finite reaches the gradients of its own example alone. Examples are batches of one where their number is
+    unknown and nothing is drawn at random. Elsewhere they are a batch of copies of one example, of which the loss in its own place
+    counts: sizes stay as they are, and so do its masks; the time grows by the square of their number.
 
     Args:
-        loss_per_example: a floating-point vector, one loss per example.
+        loss_per_example: a floating-point vector, one loss per example, computed from the rows of all that is fed, of which each
+            loss reads its own alone.
         inputs: of known shape, as in ``vjp``.
         weigh: from the gradients of one example, for ``inputs`` in order, to what is added up, of the same shapes.
 
     Returns:
-        One sum per input; None where an input has a first axis of known length, where an example may depend on others or has
-        several losses, or where the program draws random numbers, which would be the same for each.
+        One sum per input.
     """
     call = _Call(loss_per_example, inputs)
     loss, block = call.outputs[0], call.block
-    forward = needed_operators(block.ops, [loss])
-    rows = [x for x in call.program.inputs if x.value is None and x.dims != () and dependent_operators(forward, [x])]
-    if not rows or any(x.dims is None or isinstance(x.dims[0], int) for x in rows):
-        return None
-    moved = dependent_operators(forward, rows)
-    if loss.op not in moved or any(op.type in RANDOM for op in _with_bodies(moved)):
-        return None
-    examples = examples_of(call.program, dict.fromkeys(rows, 0))
-    mixing = (examples.mixed_by(loss), examples.unknown(loss), examples.statistics_by(loss), examples.total_by(loss))
-    if any(op is not None for op in mixing) or examples.axis(loss) != 0 or examples.rows(loss) != 1:
-        return None
     with call.appending() as appended:
         op = call.builder
+        forward = make_plan(call.program, [loss])
+        rows = [x for x in call.program.inputs if x.value is None and x.dims != () and _dependents(forward, [x])]
+        draws = any(inner.type in RANDOM for o in _dependents(forward, rows) for inner in _with_bodies([o.replaces or o]))
+        is_whole = draws or not rows or any(x.dims is None or isinstance(x.dims[0], int) for x in rows)
         row = Variable(block, call.program.fresh_name(f"{loss.name}@ROW"), TensorType(dtype_of("int64"), ()))
-        count = op.Squeeze(op.Shape(rows[0], end=1), [0])
         alone: dict[Variable, Variable] = {}
         for x in rows:
             # Inputs of another length than the first fail here.
             same = op.Reshape(x, op.Concat(op.Shape(rows[0], end=1), op.Shape(x, start=1), axis=0), allowzero=1)
-            alone[x] = op.Gather(same, op.Unsqueeze(row, [0]), axis=0)
-        for copy in copy_operators(moved, alone, block, lambda v: call.program.fresh_name(f"{v.name}@ALONE")):
-            block.append(copy)
-            for v in copy.outputs:
-                if v is not None:
-                    block.register(v)
-        grads, _ = call.pull([op.Reshape(alone[loss], op.constant(np.zeros(0, np.int64)))], call.inputs, [None])  # one loss each
+            example = op.Gather(same, op.Unsqueeze(row, [0]), axis=0)
+            alone[x] = op.Expand(example, op.Shape(x)) if is_whole else example
+        _append_copies(call, forward, _dependents(forward, rows, but=READS_SHAPES if is_whole else frozenset()), alone)
+        own = alone.get(forward.resolve(loss), loss)
+        own = op.Gather(own, row, axis=0) if is_whole else op.Reshape(own, op.constant(np.zeros(0, np.int64)))  # one loss each
+        grads, _ = call.pull([own], call.inputs, [None])
         zero = [op.constant(np.zeros(v.static_shape or (), v.dtype.numpy)) for v in call.inputs]
         gradients = [z if g is None else g for g, z in zip(grads, zero, strict=True)]
+        count = op.Size(loss) if is_whole else op.Squeeze(op.Shape(rows[0], end=1), [0])
         return sum_in_loop(appended, row, count, weigh(op, gradients))
+
+
+def _dependents(plan: Plan, sources: Iterable[Variable], but: Container[str] = ()) -> list[Operator]:
+    """The operators of a plan, in order, that depend on the sources by others than those of the types ``but``"""
+    reached = set(sources)
+    dependents: list[Operator] = []
+    for op in plan.operators:
+        if any(v is not None and plan.resolve(v) in reached for v in op.operands()) and op.type not in but:
+            dependents.append(op)
+            reached.update(v for v in op.outputs if v is not None)
+    return dependents
+
+
+def _append_copies(call: _Call, plan: Plan, operators: Iterable[Operator], copies: dict[Variable, Variable]) -> None:
+    """Append operators of a plan once more; what they read in place of others, and their results, are in ``copies``"""
+    replaced: dict[Variable, list[Variable]] = {}
+    for v in plan.aliases:
+        replaced.setdefault(plan.resolve(v), []).append(v)
+    for op in operators:
+        (copy,) = copy_operators([op], copies, call.block, lambda known: call.program.fresh_name(f"{known.name}@ALONE"))
+        call.block.append(copy)
+        for result, own in zip(op.outputs, copy.outputs, strict=True):
+            if result is not None and own is not None:
+                call.block.register(own)
+                copies.update(dict.fromkeys(replaced.get(result, ()), own))
 
 
 def _with_bodies(operators: Iterable[Operator]) -> Iterator[Operator]:

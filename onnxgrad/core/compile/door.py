@@ -23,6 +23,7 @@ from onnxgrad.core.graph_passes.float64 import FLOAT64
 from onnxgrad.core.graph_passes.fold import FOLD
 from onnxgrad.core.graph_passes.label_range import LABEL_RANGE
 from onnxgrad.core.graph_passes.running_stats import RUNNING_STATS
+from onnxgrad.core.graph_passes.schema_bodies import SCHEMA_BODIES
 from onnxgrad.core.graph_passes.sink_dequantize import SINK_DEQUANTIZE
 from onnxgrad.core.graph_passes.tile_updates import TILE_UPDATES
 from onnxgrad.core.ir.opset import NEWEST
@@ -132,6 +133,7 @@ NEWEST_OPSET = Pass("newest_opset", _lower_opset, when=_is_too_new)
 
 
 GENERAL_PASSES: list[GraphPass] = [
+    SCHEMA_BODIES,
     FOLD,
     NEWEST_OPSET,
     BRANCHES,

@@ -5,7 +5,7 @@ ONNX leaves open what SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss make
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,30 +14,48 @@ from onnxgrad.core.graph.contract import Pass, Target
 from onnxgrad.core.graph.graph import FedLabel, Graph
 from onnxgrad.core.graph.order import in_order
 from onnxgrad.core.graph.rewriting import name_results, stage_builder
+from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.origin import LABEL_IN_RANGE, LESS_ONE_AT_LABEL, Origin, is_piece
+from onnxgrad.core.ir.origin import LABEL_IN_RANGE, LABELS_IN_RANGE_OR_NAN, Origin, is_piece
 from onnxgrad.core.ir.traits import VIEWS
+from onnxgrad.core.ir.traverse import needed_operators, substitute
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["LABEL_RANGE", "LOSSES", "fed_label", "guard_labels", "has_labels"]
+__all__ = [
+    "LABEL_RANGE",
+    "LOSSES",
+    "are_known_classes",
+    "drop_guards_of_rules",
+    "fed_label",
+    "guard_labels",
+    "has_labels",
+    "inside_range",
+]
 
 LOSSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
 _LABELS = ("int32", "int64")
 
 
 def guard_labels(graph: Graph, target: Target) -> int:
-    """Guard the losses of the main graph. Labels that are fed as they are, are noted instead where whoever feeds checks them."""
+    """Guard the losses of a graph and of its bodies. Labels that are fed as they are, are noted where whoever feeds checks them.
+
+    Rules guard the gradients of losses that they write. Where the loss is in the graph too, one guard does for both.
+    """
     count = 0
     for op in [op for op in graph.operators if has_labels(op)]:
         label = op.inputs[1]
-        if label is None or is_piece(label.op, LABEL_IN_RANGE) or _is_known_class(op):
+        if label is None or is_piece(label.op, LABEL_IN_RANGE) or are_known_classes(label, op.inputs[0], op.attr("ignore_index")):
             continue
         fed = fed_label(op, graph.inputs) if target.checks_labels else None
         if fed is not None:
+            drop_guards_of_rules(graph.operators, op.outputs[0])
+            graph.operators = needed_operators(graph.operators, [v for _, v in graph.outputs])
             graph.labels.append(fed)
             continue
         _guard(graph, op, label)
         count += 1
+    count += sum(_guard_body(body) for op in graph.operators for body in op.blocks())
     if count:
         graph.take_constants()
     return count
@@ -51,24 +69,23 @@ def has_labels(op: Operator) -> bool:
 LABEL_RANGE = Pass("label_range", guard_labels, when=lambda graph, target: not graph.is_whole)
 
 
-def _classes(op: Operator) -> int | None:
-    scores = op.inputs[0]
+def _classes(scores: Variable | None) -> int | None:
     dims = None if scores is None else scores.dims
     return dims[1] if dims is not None and len(dims) > 1 and isinstance(dims[1], int) else None
 
 
-def _is_known_class(op: Operator) -> bool:
-    """Return whether the labels are constants that are classes, or ignored"""
-    label, classes = op.inputs[1], _classes(op)
-    if label is None or label.value is None or label.persistable or classes is None:
+def are_known_classes(label: Variable, scores: Variable | None, ignored: int | None) -> bool:
+    """Return whether labels are constants that are classes of these scores, or ignored."""
+    classes = _classes(scores)
+    if label.value is None or label.persistable or classes is None:
         return False
     values = label.value.numpy()
-    return bool((((values >= 0) & (values < classes)) | (values == op.attr("ignore_index"))).all())
+    return bool((((values >= 0) & (values < classes)) | (values == ignored)).all())
 
 
 def fed_label(op: Operator, fed: Iterable[Variable]) -> FedLabel | None:
     """The input that the labels of a loss are, in another shape or type at most; None where they are computed."""
-    label, classes, inputs = op.inputs[1], _classes(op), set(fed)
+    label, classes, inputs = op.inputs[1], _classes(op.inputs[0]), set(fed)
     while label is not None and label not in inputs:
         producer = label.op
         if producer is None or producer.domain or not (producer.type in VIEWS or _keeps_classes(producer)):
@@ -107,71 +124,106 @@ def _guard(graph: Graph, op: Operator, label: Variable) -> None:
     key = f"{op.name or op.type}/range"
     build = stage_builder(graph, op, key)
     guard = _written(build, op, label)
-    own = _take_over(graph, op)
+    own = _own_result(graph.program.global_block(), op)
     op.inputs[1] = guard.label
     _return_as(old, build.Add(own, guard.nothing))
+    name_results(graph, build.stage or [], key)
     of_rule = [other for other in graph.operators if other.origin is not None and other.origin.of is old]
-    backward = stage_builder(graph, of_rule[0] if of_rule else op, key)
     for other in of_rule:
         assert other.origin is not None
         other.origin = other.origin._replace(of=own)
-        other.inputs = [guard.label if v is label else v for v in other.inputs]
-    for other in of_rule:
-        _spoil(graph, backward, other, op, guard)
-    stage = [*(build.stage or []), *(backward.stage or [])]
-    name_results(graph, stage, key)
-    graph.operators = in_order([*graph.operators, *stage], graph.resolve)
+        if is_piece(other, LABEL_IN_RANGE) and other.outputs[0] is not None:
+            substitute(graph.operators, {other.outputs[0]: guard.label})
+    graph.operators = in_order([*graph.operators, *(build.stage or [])], graph.resolve)
+    graph.operators = needed_operators(graph.operators, [v for _, v in graph.outputs])
 
 
 def _written(build: Any, op: Operator, label: Variable) -> _Guard:
-    scores, ignored, classes = op.inputs[0], op.attr("ignore_index"), _classes(op)
+    scores, ignored = op.inputs[0], op.attr("ignore_index")
     assert scores is not None
-    kind = label.dtype.numpy
-    zero = np.zeros((), kind)
-    count: Any = np.array(classes, kind) if classes is not None else None
-    if count is None:
-        count = build.Cast(build.Gather(build.Shape(scores), np.array(1)), to=label.dtype.number)
-    # By operators that every provider has: no Or and no Xor, which WebGPU lacks.
-    counted = label if ignored is None else build.Where(build.Equal(label, np.array(ignored, kind)), zero, label)
-    inside = build.Less(build.Where(build.Less(counted, zero), count, counted), count)
-    safe = build.Where(inside, label, zero)
+    inside = inside_range(build, label, scores, ignored)
+    safe = build.Where(inside, label, np.zeros((), label.dtype.numpy))
     safe.op.origin = Origin(op.type, LABEL_IN_RANGE, op.outputs[0])
     number = scores.dtype.numpy
     nothing = build.Where(inside, np.zeros((), number), np.full((), np.nan, number))
     return _Guard(safe, nothing if op.attr("reduction") == "none" else build.ReduceSum(nothing, keepdims=0))
 
 
-def _spoil(graph: Graph, build: Any, op: Operator, loss: Operator, guard: _Guard) -> None:
-    """Make the gradient of the scores NaN where the loss is, by what the rule of the loss multiplies it by"""
-    nothing = build.Unsqueeze(guard.nothing, [1]) if loss.attr("reduction") == "none" else guard.nothing
-    if loss.type == "NegativeLogLikelihoodLoss" and op.type == "ScatterElements":
-        # Along axis 1 at the labels of rows; the gradient of the weights of classes adds all rows up, one after the other.
-        rows = nothing if op.attr("axis") == 1 or loss.attr("reduction") != "none" else build.Reshape(guard.nothing, [-1])
-        op.inputs[2] = build.Add(op.inputs[2], rows)
-    if not is_piece(op, LESS_ONE_AT_LABEL):
-        return
-    less = op.outputs[0]
-    assert less is not None
-    readers = [reader for reader in graph.operators if any(v is less for v in reader.operands())]
-    if len(readers) == 1 and readers[0].type == "Mul" and readers[0].inputs[0] is less and readers[0].origin == _rest(op):
-        # There the forms of losses over many classes expect a factor for each row, or one for all.
-        readers[0].inputs[1] = build.Add(readers[0].inputs[1], nothing)
-        return
-    own = _take_over(graph, op)
-    _return_as(less, build.Mul(own, build.Add(nothing, np.ones((), less.dtype.numpy))))
+def inside_range(build: Any, label: Variable, scores: Variable, ignored: int | None) -> Variable:
+    """Whether each label is a class of these scores, along axis 1, or the one that does not count.
+
+    It is written by operators that every provider has: no Or and no Xor, which WebGPU lacks.
+    """
+    classes, kind = _classes(scores), label.dtype.numpy
+    zero = np.zeros((), kind)
+    count: Any = np.array(classes, kind) if classes is not None else None
+    if count is None:
+        count = build.Cast(build.Gather(build.Shape(scores), np.array(1)), to=label.dtype.number)
+    counted = label if ignored is None else build.Where(build.Equal(label, np.array(ignored, kind)), zero, label)
+    inside: Variable = build.Less(build.Where(build.Less(counted, zero), count, counted), count)
+    return inside
 
 
-def _rest(op: Operator) -> Origin | None:
-    """The origin of what a rule writes besides its pieces"""
-    return None if op.origin is None else op.origin._replace(piece="")
+def drop_guards_of_rules(operators: Sequence[Operator], loss: Variable | None = None) -> None:
+    """Let gradients of losses read labels that somebody checks, and the gradients of losses, as they are.
+
+    Args:
+        operators: of a block.
+        loss: whose gradient it is; None for all losses.
+    """
+    places = {LABEL_IN_RANGE: 1, LABELS_IN_RANGE_OR_NAN: 0}
+    read: dict[Variable, Variable] = {}
+    for op in operators:
+        if op.origin is None or op.origin.piece not in places or (loss is not None and op.origin.of is not loss):
+            continue
+        result, operand = op.outputs[0], op.inputs[places[op.origin.piece]]
+        if result is not None and operand is not None:
+            read[result] = operand
+    if read:
+        substitute(operators, read)
 
 
-def _take_over(graph: Graph, op: Operator) -> Variable:
+def _guard_body(body: Block) -> int:
+    """Guard the losses of a body and of those inside it, and return how many"""
+    count, guarded = 0, []
+    for op in body.ops:
+        count += sum(_guard_body(inner) for inner in op.blocks())
+        label, scores = op.inputs[:2][::-1] if has_labels(op) else (None, None)
+        old = op.outputs[0] if op.outputs else None
+        if (
+            label is None
+            or scores is None
+            or old is None
+            or is_piece(label.op, LABEL_IN_RANGE)
+            or are_known_classes(label, scores, op.attr("ignore_index"))
+        ):
+            guarded.append(op)
+            continue
+        key = f"{op.name or op.type}/range"
+        before, after = Builder(body, [], op.role, key), Builder(body, [], op.role, key)
+        guard = _written(before, op, label)
+        own = _own_result(body, op)
+        op.inputs[1] = guard.label
+        _return_as(old, after.Add(own, guard.nothing))
+        for stage in (before.stage or [], after.stage or []):
+            for written in stage:
+                for v in written.outputs:
+                    if v is not None and v.name == "":
+                        v._name = body.program.fresh_name(f"{key}/{written.type}")
+                        body.register(v)
+                written.name = next(v.name for v in written.outputs if v is not None)
+        guarded += [*(before.stage or []), op, *(after.stage or [])]
+        count += 1
+    body.ops = guarded
+    return count
+
+
+def _own_result(block: Block, op: Operator) -> Variable:
     """Give an operator a first result of its own in place of one that others read"""
     old = op.outputs[0]
     assert old is not None and old.type is not None
-    own = Variable(graph.program.global_block(), graph.program.fresh_name(f"{old.name}/unguarded"), old.type, op)
-    op.outputs[0] = graph.program.global_block().register(own)
+    own = Variable(block, block.program.fresh_name(f"{old.name}/unguarded"), old.type, op)
+    op.outputs[0] = block.register(own)
     op.name = own.name
     return own
 

@@ -15,8 +15,9 @@ from onnxgrad.core.ir.infer import _as_node, infer_with_bodies
 from onnxgrad.core.ir.operator import Operator, resolve_reference
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import UnsupportedGradient
+from onnxgrad.internal.late import provides
 
-__all__ = ["inline_function", "schema_body"]
+__all__ = ["inline_function", "schema_body", "written_out"]
 
 
 def schema_body(operator: Operator) -> Block | None:
@@ -45,6 +46,15 @@ def schema_body(operator: Operator) -> Block | None:
         return None
     proto.domain, proto.name = operator.domain, operator.type
     return read_function(proto, operator.block.program).body
+
+
+@provides("Operator.written_out")
+def written_out(operator: Operator, op: Builder) -> list[Variable | None] | None:
+    """Stage the body that ONNX defines for an operator and return its outputs; None if it defines none for these operands."""
+    body = schema_body(operator)
+    if body is None or len(body.ops) == 0:
+        return None
+    return inline_function(operator, body, op, {})
 
 
 def inline_function(call: Operator, body: Block, op: Builder, defaults: dict[str, Any]) -> list[Variable | None]:

@@ -117,6 +117,22 @@ class Examples:
         state = self._of(v)
         return state.axis if state.depends else None
 
+    def lies_along(self, v: Variable) -> int | None:
+        """The axis along which a value has rows for each example, whether or not it depends on any, as zeros do not."""
+        return self._of(v).axis
+
+    def follows_batch(self, v: Variable) -> bool | None:
+        """Whether a number in a small integer tensor, as shapes are computed, follows from how many examples there are; None where
+        that is not known."""
+        numbers = self._numbers(v)
+        if numbers is None or None in numbers:
+            return None
+        names = {name for n in numbers if n is not None for name in n.names}
+        if not names.isdisjoint(self._batch.names):
+            return True
+        fed = {f"{x.name}#{axis}" for x in self.program.inputs for axis in range(x.rank or 0)}
+        return None if any("#" in name and name not in fed for name in names) else False
+
     def rows(self, v: Variable) -> int | None:
         """How many rows each example has along ``axis``; None where that is not a known number."""
         size = self._of(v).rows
@@ -926,13 +942,14 @@ def examples_of(program: Program, axes: Mapping[Variable, int] | None = None) ->
     return Examples(program, _default_axes(program) if axes is None else axes)
 
 
-def check_separate(examples: Examples, v: Variable, what: str) -> None:
+def check_separate(examples: Examples, v: Variable, what: str, advice: str = "Compute it from each example alone") -> None:
     """Refuse a value in which examples are mixed, or may be. Totals and statistics of a batch are for the caller to judge.
 
     Args:
         examples: of the value's program.
         v: what is computed for each example, or added up over them.
         what: what asks, as the beginning of a sentence: "Ranks that each take a part of a batch".
+        advice: what to do where they are mixed.
 
     Raises:
         ArgumentError: naming the first operator that mixes them.
@@ -940,10 +957,7 @@ def check_separate(examples: Examples, v: Variable, what: str) -> None:
     reason = examples.reason(v)
     if not reason:
         return
-    if examples.mixed_by(v) is not None:
-        advice = "Compute it from each example alone, or keep the batch whole"
-    else:
-        advice = "Write it in standard operators"
+    advice = advice if examples.mixed_by(v) is not None else "Write it in standard operators"
     raise ArgumentError(f"{what} needs examples that do not depend on each other, but on the way to {v.name} {reason}. {advice}.")
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "BATCH_VARIANCE",
     "FILTER_GRADIENT",
     "INSIDE_BOUNDS",
+    "LABELS_IN_RANGE_OR_NAN",
     "LABEL_IN_RANGE",
     "LESS_ONE_AT_LABEL",
     "PIECES",
@@ -41,6 +42,8 @@ LESS_ONE_AT_LABEL = "less one at label"
 """The ScatterElements that takes 1 from probabilities at the label of each row: the rule of SoftmaxCrossEntropyLoss."""
 LABEL_IN_RANGE = "label in range"
 """The Where that gives a loss its labels, with 0 for those that are no classes (``core/graph_passes/label_range.py``)."""
+LABELS_IN_RANGE_OR_NAN = "labels in range or NaN"
+"""The Mul by which the gradient of a loss is NaN where a label is no class."""
 INSIDE_BOUNDS = "inside bounds"
 """Where the operand of a Clip lies between its bounds."""
 BATCH_MEAN = "batch mean"
@@ -61,6 +64,7 @@ PIECES = (
     SUM_AT_MAXIMA,
     LESS_ONE_AT_LABEL,
     LABEL_IN_RANGE,
+    LABELS_IN_RANGE_OR_NAN,
     INSIDE_BOUNDS,
     BATCH_MEAN,
     BATCH_VARIANCE,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from onnxgrad.core.graph_passes.label_range import are_known_classes, inside_range
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.origin import LESS_ONE_AT_LABEL
+from onnxgrad.core.ir.origin import LABEL_IN_RANGE, LABELS_IN_RANGE_OR_NAN, LESS_ONE_AT_LABEL
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import cast_like, scatter_add_flat, size_as, zeros_like
 from onnxgrad.core.rules.registry import gradient
@@ -15,7 +18,8 @@ class _Rows:
     """The rows of a loss: ``labels`` made safe, how much each ``counts``, and the gradient ``g`` of what a row counting 1 adds"""
 
     def __init__(self, op: Builder, node: Any, scores: Variable, g: Variable) -> None:
-        self.labels = op.Cast(node.inputs[1], to=7)
+        label, g = _in_range(op, node, scores, g)
+        self.labels = op.Cast(label, to=7)
         self.weights: Any = node.inputs[2] if len(node.inputs) > 2 else None
         self.reduction = node.attr("reduction")
         self.kept = self.counts = None
@@ -46,6 +50,25 @@ class _Rows:
         if self.kept is not None:
             rows = op.Where(op.Equal(self.kept, 0.0), 0.0, rows)
         return scatter_add_flat(op, self.labels, op.Mul(rows, self.g), self.weights)
+
+
+def _in_range(op: Builder, node: Any, scores: Variable, g: Variable) -> tuple[Variable, Variable]:
+    """The labels, 0 for those that are no classes, and the gradient of the loss, NaN there: also where the loss is not computed
+
+    It is a factor, so that the gradient stays linear in that of the loss.
+    """
+    label, ignored, number = node.inputs[1], node.attr("ignore_index"), g.dtype.numpy
+    if are_known_classes(label, scores, ignored):
+        return label, g
+    inside = inside_range(op, label, scores, ignored)
+    safe = node.wrote(LABEL_IN_RANGE, op.Where(inside, label, np.zeros((), label.dtype.numpy)))
+    nothing = op.Where(inside, np.zeros((), number), np.full((), np.nan, number))
+    valid = op.Add(nothing if node.attr("reduction") == "none" else op.ReduceSum(nothing, keepdims=0), np.ones((), number))
+    # Of a gradient that is 1 the product would be ``valid``, and nothing could be taken off again.
+    simplifies, op.simplify = op.simplify, False
+    product = op.Mul(g, valid)
+    op.simplify = simplifies
+    return safe, node.wrote(LABELS_IN_RANGE_OR_NAN, product)
 
 
 def _less_one(op: Builder, p: Variable, index: Variable) -> Variable:

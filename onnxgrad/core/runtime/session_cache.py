@@ -24,7 +24,7 @@ from onnxgrad.core.runtime.prepared import Prepared
 from onnxgrad.core.runtime.session import open_graph
 from onnxgrad.core.state.inputs import FEED, as_array, is_ortvalue
 from onnxgrad.core.step.cut import cut_step, saves_much
-from onnxgrad.core.step.make import Shapes, StepTarget, make_applying, make_exchanged, make_step
+from onnxgrad.core.step.make import Shapes, StepTarget, is_in_stages, make_applying, make_exchanged, make_step
 from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ExecutionError
 
@@ -165,8 +165,8 @@ class _Sessions:
         self.exchange = program.plan.exchange
         self.prepared: dict[Any, Prepared] = {}
         self.cuts: dict[tuple[Place, int | None, Turn], OpenApplying | None] = {}
-        # Statistics of all ranks cut a graph into stages, which are written for any size.
-        is_staged = self.exchange is not None and self.exchange.synchronises is not None
+        # Sums over all ranks cut a graph into stages, which are written for any size.
+        is_staged = self.exchange is not None and is_in_stages(program, self.exchange.synchronises)
         self.dynamic = [] if is_staged else _dynamic_inputs(program, place)
         """Inputs whose shapes make a training step faster when they are known."""
 

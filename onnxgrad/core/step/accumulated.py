@@ -5,6 +5,8 @@ Tests: tests/core/step/test_accumulated.py.
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
@@ -20,6 +22,8 @@ COUNTER = "micro_batch"
 
 def accumulated_step(program: Program, done: int = 0) -> Program:
     """One step for all runs: in the last of each row the state is what the sums make of it, else what it was.
+
+    Where nothing in a row of runs counts, the state stays as well: the gradient of one batch would be 0 / 0.
 
     Args:
         program: that adds gradients up over several runs, or not: then it is returned as it is. It is not changed.
@@ -45,8 +49,10 @@ def accumulated_step(program: Program, done: int = 0) -> Program:
     copy.updates[counter] = op.Where(last, np.array(0), reached)
     for total in accumulation.sums:
         copy.updates[total] = op.Where(last, op.constant(0, total.dtype), each[total])
+    counted = [op.Not(op.Equal(each[total], 0.0)) for total in accumulation.sums if total in accumulation.divisors]
+    applies = reduce(op.And, counted, last)
     for v, new in applied.items():
-        copy.updates[v] = op.Where(last, new, v)
+        copy.updates[v] = op.Where(applies, new, v)
     copy.plan.accumulation = None
     copy.version += 1
     return copy

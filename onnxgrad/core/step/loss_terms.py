@@ -8,13 +8,13 @@ Tests: tests/core/step/test_loss_terms.py, tests/distributed/test_sharded.py, te
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
 from onnxgrad.core.ir.builder import Builder
-from onnxgrad.core.ir.examples import check_separate, examples_of
+from onnxgrad.core.ir.examples import check_separate
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
@@ -22,6 +22,7 @@ from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.traverse import dependent_operators, needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.step.gather import Gather
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 
@@ -34,6 +35,10 @@ _LINEAR = VIEWS | {"Cast", "Neg"}
 _SUMS = ("Add", "Sub", "Sum")
 _SUM, _MEAN, _NONE = "sum", "mean", "none"
 _PARTS = "A batch that is cut into parts, by ranks or micro-batches,"
+_WHOLE = (
+    "Compute it from each example alone, or keep the batch whole: micro-batches are not gathered, as later ones are not known when "
+    "the first goes back; the parts of a Trainer's ranks are, with accumulate=1"
+)
 _ALIKE = "each part alike"
 """The measure of a term that does not depend on the data, beside sums: in their mean each part counts alike."""
 
@@ -54,7 +59,9 @@ def loss_of(program: Program, fetched: Sequence[Variable]) -> Variable:
     return candidates[0]
 
 
-def loss_terms(loss: Variable, build: Builder, *, of_parts: bool = False, checks: bool = False) -> list[LossTerm]:
+def loss_terms(
+    loss: Variable, build: Builder, *, of_parts: bool = False, checks: bool = False, gather: Gather | None = None
+) -> list[LossTerm]:
     """The terms of a loss, those with one measure as one: the loss is their sum.
 
     A term that does not depend on the data, such as a penalty of the weights, counts as a mean like any other.
@@ -64,13 +71,15 @@ def loss_terms(loss: Variable, build: Builder, *, of_parts: bool = False, checks
         of_parts: whether a backward pass of the terms follows, for parts of a batch in which nothing may count: their values and
             gradients are then 0 there, and not 0 / 0.
         checks: whether a loss is refused in which examples depend on each other, as it is ``of_parts``.
+        gather: what gathers examples of parts where terms let them depend on each other, or are no sum or mean of theirs. Such a
+            term is a sum over parts.
 
     Raises:
         ArgumentError: if the formula of the loss does not say; naming the operator by which an example depends on others.
     """
-    formula = _Formula(loss, build, of_parts)
+    formula = _Formula(loss, build, of_parts, gather)
     leaves = formula.leaves(loss)
-    if of_parts or checks:
+    if (of_parts or checks) and gather is None:
         formula.check_separate()
     constant = [leaf for leaf in leaves if leaf.term.reduction == _NONE]
     groups: dict[Any, list[_Leaf]] = {}
@@ -149,8 +158,8 @@ class _Leaf(NamedTuple):
 class _Formula:
     """The operators between a program's inputs and its loss."""
 
-    def __init__(self, loss: Variable, build: Builder, of_parts: bool) -> None:
-        self.build, self.of_parts = build, of_parts
+    def __init__(self, loss: Variable, build: Builder, of_parts: bool, gather: Gather | None = None) -> None:
+        self.build, self.of_parts, self.gather = build, of_parts, gather
         self.loss, self.program = loss, loss.block.program
         self.is_rewritten = False
         """Whether the value of a term is not the one that stands in the program."""
@@ -180,12 +189,33 @@ class _Formula:
         if op.type in ("Mul", "Div"):
             return self._scaled(v, op, operands, path)
         if op.type in ("ReduceSum", "ReduceMean") and v.static_shape is not None and all(n == 1 for n in v.static_shape):
-            self.rows.append(operands[0])
-            return [_Leaf(self._mean(v, operands[0]) if op.type == "ReduceMean" else LossTerm(v, _SUM), path)]
+            mean = op.type == "ReduceMean"
+            return [self._leaf(v, [operands[0]], path, lambda: self._mean(v, operands[0]) if mean else LossTerm(v, _SUM))]
         if op.type in ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss") and op.outputs[0] is v:
-            self.rows += operands
-            return [_Leaf(self._labelled(v, op), path)]
-        raise _refusal(v, f"{v.name} comes from {op.type}")
+            return [self._leaf(v, operands, path, lambda: self._labelled(v, op))]
+        return [self._unread(v, path, f"{v.name} comes from {op.type}")]
+
+    def _leaf(
+        self, v: Variable, rows: list[Variable], path: tuple[tuple[Operator, int], ...], read: Callable[[], LossTerm]
+    ) -> _Leaf:
+        """A term that adds up rows of examples; gathered where these meet before"""
+        if self.gather is not None and any(self.gather.meets(x) for x in rows):
+            return self._gathered(v, path)
+        self.rows += rows
+        return _Leaf(read(), path)
+
+    def _unread(self, v: Variable, path: tuple[tuple[Operator, int], ...], reason: str) -> _Leaf:
+        """A term whose formula is not known; it is that of the whole batch where its rows can be gathered"""
+        if self.gather is None:
+            raise _refusal(v, reason)
+        return self._gathered(v, path)
+
+    def _gathered(self, v: Variable, path: tuple[tuple[Operator, int], ...]) -> _Leaf:
+        assert self.gather is not None
+        if v.static_shape not in ((), (1,)):
+            raise _refusal(v, f"{v.name} is no single number")
+        self.is_rewritten = True
+        return _Leaf(LossTerm(self.gather.loss(v), _SUM), path)
 
     def _scaled(self, v: Variable, op: Operator, operands: list[Variable], path: tuple[tuple[Operator, int], ...]) -> list[_Leaf]:
         dependent = [x for x in operands if x in self.data]
@@ -194,18 +224,34 @@ class _Formula:
             return self.leaves(dependent[0], ((op, position), *path))
         if op.type == "Div" and len(dependent) == 2 and operands[1] not in self.trained:
             weight = _at_least_one(operands[1])
-            reductions = {leaf.term.reduction for leaf in self.leaves(operands[0])}
-            if reductions == {_SUM} and weight.static_shape in ((), (1,)):
-                value = self._quotient(operands[0], weight) if self.of_parts and weight is operands[1] else v
-                return [_Leaf(LossTerm(value, _MEAN, self.build.Reshape(weight, []), weight), path)]
-        raise _refusal(v, f"{v.name} is a {'product' if op.type == 'Mul' else 'quotient'} of what depends on the data")
+            numerator = _Formula(operands[0], self.build, self.of_parts)
+            if self._is_sum(numerator) and weight.static_shape in ((), (1,)):
+
+                def quotient() -> LossTerm:
+                    value = self._quotient(operands[0], weight) if self.of_parts and weight is operands[1] else v
+                    return LossTerm(value, _MEAN, self.build.Reshape(weight, []), weight)
+
+                return [self._leaf(v, [*numerator.rows, weight], path, quotient)]
+        return [self._unread(v, path, f"{v.name} is a {'product' if op.type == 'Mul' else 'quotient'} of what depends on the data")]
+
+    def _is_sum(self, numerator: _Formula) -> bool:
+        """Whether a formula is a plain sum over examples"""
+        try:
+            return {leaf.term.reduction for leaf in numerator.leaves(numerator.loss)} == {_SUM}
+        except ArgumentError:
+            if self.gather is None:
+                raise
+            return False
 
     def check_separate(self) -> None:
         """Refuse terms that add up what depends on several examples, by the operator that mixes them: of a part of the batch it is
         another value. BatchNormalization by statistics of its batch is judged by those who cut batches."""
-        examples = examples_of(self.program)
+        meeting = Gather(self.program, self.build)
         for v in self.rows:
-            check_separate(examples, v, f"{_PARTS} (the loss {self.loss.name})")
+            what = f"{_PARTS} (the loss {self.loss.name})"
+            check_separate(meeting.examples, v, what, _WHOLE)
+            if meeting.meets(v):
+                raise ArgumentError(f"{what} needs rows that depend on no number of examples, but {meeting.meets(v)}. {_WHOLE}.")
 
     def _quotient(self, total: Variable, weight: Variable) -> Variable:
         """A sum over examples divided by its weight; 0 where nothing counts"""

@@ -21,6 +21,7 @@ from onnxgrad.core.ir.traits import ELEMENTWISE
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.step.cut import Cut, cut_exchanged, is_small
+from onnxgrad.core.step.gather import ROWS
 from onnxgrad.core.step.shards import Shards, sums_over_ranks
 from onnxgrad.core.step.stages import in_steps, make_stages, sources_in
 from onnxgrad.core.step.step import (
@@ -46,6 +47,7 @@ __all__ = [
     "StepTarget",
     "Travels",
     "applied_phases",
+    "is_in_stages",
     "make_applying",
     "make_exchanged",
     "make_step",
@@ -172,18 +174,21 @@ def _make_step(program: Program, fetches: Sequence[Variable], target: StepTarget
     cut = applying.cut
     gradients = cut.computed
     synchronised = None if applying.exchange is None else applying.exchange.synchronises
+    is_staged = applying.exchange is not None and is_in_stages(program, synchronised)
     outputs = [*fetches, *gradients, *cut.others]
-    if synchronised is None:
-        graph = _compiled(program, outputs, target, updates=False)
-    else:
+    if synchronised is not None:
         graph = synchronised_graph(program, outputs, gradients, synchronised)
+    elif is_staged:
+        graph = compile(program, outputs, state_as_inputs=True, updates=False)
+    else:
+        graph = _compiled(program, outputs, target, updates=False)
     computed = {graph.of(v) for v in cut.others}
     graph.updates = {v: new for v, new in graph.updates.items() if new in computed}
     phases: list[Phase] = []
-    if graph.outputs and synchronised is None:
+    if graph.outputs and not is_staged:
         phases = _gradient_phases(graph, applying)
     elif graph.outputs:
-        phases = _synchronised_phases(graph, applying, target)
+        phases = _staged_phases(graph, applying, target)
     sources = {name: phase.name for phase in phases for name, _ in phase.graph.outputs}
     fetched = [(sources[graph.name(v)], graph.name(v)) for v in fetches]
     producers = {v: (sources[graph.name(v)], graph.name(v)) for v in gradients if graph.name(v) in sources}
@@ -276,14 +281,19 @@ def _owning(applying: Applying) -> Shards | None:
     return applying.shards if exchange is not None and exchange.sharding == 2 else None
 
 
-def _synchronised_phases(graph: Graph, applying: Applying, target: StepTarget) -> list[Phase]:
-    """A phase after each sum over ranks that statistics of the whole batch wait for; gradients travel when all are there."""
+def is_in_stages(program: Program, synchronised: Synchronised | None) -> bool:
+    """Whether ranks add up statistics, or gather examples, within the passes of a program."""
+    return synchronised is not None or any(op.reduction == "sum" for op in program.global_block().ops)
+
+
+def _staged_phases(graph: Graph, applying: Applying, target: StepTarget) -> list[Phase]:
+    """A phase after each sum over ranks that others wait for: statistics, gathered rows; gradients travel when all are there."""
     exchange, gradients = applying.exchange, applying.cut.computed
     assert exchange is not None
     phases = make_stages(graph, [v for _, v in graph.outputs], target.provider, "gradients")
     names = {graph.name(v) for v in gradients}
     for number, phase in enumerate(phases):
-        feeds: dict[str, Feed] = {name: "exchange" if name in (PART, COUNTS) else who for name, who in phase.feeds.items()}
+        feeds: dict[str, Feed] = {name: "exchange" if name in (PART, COUNTS, ROWS) else who for name, who in phase.feeds.items()}
         hands = tuple(name for name, _ in phase.graph.outputs if name in names)
         phases[number] = _writing(replace(phase, feeds=feeds, hands=hands), graph)
     if gradients and exchange.sends:

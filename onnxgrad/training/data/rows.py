@@ -89,6 +89,10 @@ class Rows:
         """
         return RowSubset(self, rows)
 
+    def first(self, seed: int, epoch: int) -> Batch:
+        """The first example, which shows the types of columns."""
+        return self.take(np.arange(1), (seed, epoch))
+
     def plain(self) -> Rows:
         """The same without random changes of examples, as evaluation takes it."""
         return self
@@ -244,6 +248,19 @@ class Stream:
         items = self.source(epoch) if callable(self.source) else self.source
         for item in itertools.islice(items, skip, None):
             yield self._as_batch(item)
+
+    def first(self, seed: int, epoch: int) -> Batch:
+        """The first batch of an epoch, which shows the types of columns; what gives its batches once gives it again after that."""
+        if isinstance(self.source, Iterator):
+            items = list(itertools.islice(self.source, 1))
+            self.source = itertools.chain(items, self.source)
+            batches = iter([self._as_batch(item) for item in items])
+        else:
+            batches = self.batches(1, shuffle=False, seed=seed, epoch=epoch)
+        batch = next(batches, None)
+        if batch is None:
+            raise DataError("the data has no batch. Is the iterable used up? Give a list or a function.")
+        return batch
 
     def plain(self) -> Stream:
         """The same without random changes of examples."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.examples import examples_of
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.types import Dim, TensorType, same_dim
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
+from onnxgrad.core.state.inputs import COLUMN, as_array
 from onnxgrad.dtypes import DType, DTypeLike, dtype_of
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.tensor_file import damaged
 from onnxgrad.internal.words import LossName, OutputLayout
 from onnxgrad.training.data.rows import Data
 from onnxgrad.training.losses.class_weights import Weighing
@@ -24,7 +27,7 @@ from onnxgrad.training.losses.expressions import append_expression
 from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, alignment_loss, class_loss, takes_logits
 from onnxgrad.training.surgery.activations import Activation
 
-__all__ = ["Attached", "Term", "as_terms", "attach", "output_of"]
+__all__ = ["Attached", "Term", "as_terms", "attach", "output_of", "target_columns", "targets_to_json", "typed_by_json"]
 
 
 class Term:
@@ -37,7 +40,7 @@ class Term:
             for its only or first output that is not part of a cache (``present.*``).
         target: name of the data column; None for ``target``, of ``causal_lm`` for ``labels``.
         weight: factor of this term in the sum.
-        dtype, shape: of the target column, for a function; None for those of the Trainer's ``sample``, else of the output.
+        dtype, shape: of the target column, for a function; None for those of the data (see ``typed_by``).
         label_smoothing: share of a label that is spread over all classes; ``cross_entropy`` and ``bce_with_logits``.
         class_weights: of these losses, a number for each class (of ``bce_with_logits`` for 0 and 1), or ``"balanced"`` for
             n / (classes * count) in the training data. The loss is the weighted mean, of validation data too.
@@ -77,20 +80,36 @@ class Term:
         self.weighing = Weighing(loss, label_smoothing, class_weights, sample_weight)
         self.dtype = None if dtype is None else dtype_of(dtype)
         self.dims: tuple[Dim, ...] | None = None if shape is None else tuple(None if d == -1 else d for d in shape)
+        self.column: _Column | None = None
 
-    def typed_by(self, sample: Data | None) -> Term:
-        """The same term, whose function gets its target in the shape of the column of a sample, and in its type: of numbers with a
-        fraction in that of the output.
+    @property
+    def awaits_data(self) -> bool:
+        """Whether the type or the shape of the target is that of data, which was not seen yet."""
+        return callable(self.loss) and self.column is None and (self.dtype is None or self.dims is None)
+
+    def typed_by(self, columns: Data | None, any_sizes: bool = False) -> Term:
+        """Give the function its target as a column of data has it: of its element type and number of axes, for any batch.
+
+        Numbers with a fraction come in the type of the output, as arrays, tables and lists hold them in float64 whatever was
+        meant. A type or shape that the term was given stays.
 
         Args:
-            sample: columns by name, or None.
+            columns: arrays by name, as the data or a batch of it has them; None for nothing.
+            any_sizes: whether another batch may have other sizes behind the first axis: then only those stay that the output has
+                too, at the same axis.
+
+        Returns:
+            A copy with the type and shape; the term itself where these are known, or the columns lack its target.
+
+        Raises:
+            DataError: if the column is ragged, masked or holds no numbers.
         """
-        is_told = callable(self.loss) and self.dtype is None and self.dims is None
-        if not is_told or not isinstance(sample, Mapping) or self.target not in sample:
+        if not self.awaits_data or not isinstance(columns, Mapping) or self.target not in columns:
             return self
-        column, term = np.asarray(sample[self.target]), copy(self)
-        term.dims = (None, *column.shape[1:])
-        term.dtype = None if dtype_of(column.dtype).is_float else dtype_of(column.dtype)
+        array, term = as_array(columns[self.target], self.target, COLUMN), copy(self)
+        if array.dtype.kind in "OUSMm":
+            raise DataError(f"column {self.target!r} holds {array.dtype}, and a loss that is a function takes numbers. Number it.")
+        term.column = _Column(dtype_of(array.dtype), (None, *array.shape[1:]) if array.ndim else (), any_sizes)
         return term
 
     def target_type(self, output: Variable, layout: str | None) -> TensorType:
@@ -102,7 +121,28 @@ class Term:
         """
         if not callable(self.loss):
             return TensorType(*_target_type(self.loss, output, layout))
-        return TensorType(self.dtype or output.dtype, output.dims if self.dims is None else self.dims)
+        dtype, dims = self.dtype, self.dims
+        if self.column is not None:
+            dtype, dims = dtype or self.column.dtype_for(output), self.column.dims_for(output) if dims is None else dims
+        assert dtype is not None, "terms are typed before they are attached"
+        return TensorType(dtype, dims)
+
+
+class _Column(NamedTuple):
+    """The type of a target column, as data has it"""
+
+    dtype: DType
+    dims: tuple[int | None, ...]
+    any_sizes: bool
+
+    def dtype_for(self, output: Variable) -> DType:
+        return output.dtype if self.dtype.is_float and output.dtype.is_float else self.dtype
+
+    def dims_for(self, output: Variable) -> tuple[Dim, ...]:
+        if not self.any_sizes:
+            return self.dims
+        alike = dict(enumerate(output.dims or ()))
+        return tuple(size if size == alike.get(axis) else None for axis, size in enumerate(self.dims))
 
 
 def as_terms(loss: Any, target: str | None) -> list[Term]:
@@ -119,6 +159,40 @@ def as_terms(loss: Any, target: str | None) -> list[Term]:
     if not terms or not all(isinstance(term, Term) for term in terms):
         raise ArgumentError("a loss is a name, a function, a Term, or a list of Terms.")
     return terms
+
+
+def target_columns(terms: Sequence[Term]) -> list[str]:
+    """The names of the columns that terms read beside the inputs: targets and weights of examples, each once."""
+    return list(dict.fromkeys(name for term in terms for name in (term.target, term.weighing.sample_weight) if name is not None))
+
+
+def targets_to_json(terms: Sequence[Term]) -> str | None:
+    """The types of the targets that data has told, for a checkpoint; None where there are none."""
+    columns = {term.target: term.column for term in terms if term.column is not None}
+    types = {name: {"dtype": c.dtype.name, "dims": c.dims, "any_sizes": c.any_sizes} for name, c in columns.items()}
+    return json.dumps(types) if types else None
+
+
+def typed_by_json(terms: Sequence[Term], text: str | None, path: str | Path) -> list[Term]:
+    """The terms with the types of their targets that a checkpoint holds.
+
+    Raises:
+        ModelError: if the entry is damaged.
+    """
+    if text is None:
+        return list(terms)
+    typed = []
+    try:
+        types = dict(json.loads(text).items())
+        for term in terms:
+            if term.awaits_data and term.target in types:
+                entry, term = types[term.target], copy(term)
+                dims = tuple(None if size is None else int(size) for size in entry["dims"])
+                term.column = _Column(dtype_of(entry["dtype"]), dims, bool(entry["any_sizes"]))
+            typed.append(term)
+    except (AttributeError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise damaged(path, f"its metadata entry 'targets' holds no types of targets ({error})") from error
+    return typed
 
 
 class Attached:
@@ -187,6 +261,7 @@ def _value(op: Builder, term: Term, resolved: _Understood, targets: dict[str, Va
         value = term.loss(output, targets[name])
         if not isinstance(value, Variable):
             raise ArgumentError(f"the loss function returned {type(value).__name__}. Return a Variable of the program.")
+        _check_kept_apart(term, output, targets[name], value)
     elif term.loss == "cross_entropy":
         axis = -1 if resolved.layout == "NTC" else 1
         value = class_loss(op, output, targets[name], notes, axis=axis, weighing=weighing, weight=weight, key=key)
@@ -202,6 +277,30 @@ def _value(op: Builder, term: Term, resolved: _Understood, targets: dict[str, Va
         value = LOSSES[term.loss](op, output, targets[name], notes)
     value = weighing.mean(op, value, weight)
     return value if term.weight == 1.0 else op.Mul(value, term.weight)
+
+
+def _check_kept_apart(term: Term, output: Variable, target: Variable, value: Variable) -> None:
+    """Check that a function did not broadcast scores of shape [N, 1] and targets of shape [N] to [N, N]
+
+    Raises:
+        ArgumentError: if it did, or mixes examples otherwise where it could have; not where the user said the shape.
+    """
+    y, t = output.dims, target.dims
+    if (
+        term.column is None
+        or term.dims is not None
+        or y is None
+        or t is None
+        or len(y) == len(t)
+        or not (y[1:] == (1,) or t[1:] == (1,))
+    ):
+        return
+    examples = examples_of(output.block.program)
+    if examples.mixed_by(value) is not None:
+        raise ArgumentError(
+            f"the loss function mixes examples: {examples.reason(value)}. Its output is {output!r}, its target {target!r}. Give "
+            "the column the output's number of axes; if examples are to be mixed, say its type and shape: Term(dtype=, shape=)."
+        )
 
 
 def _layout(term: Term, output: Variable, inputs: Sequence[Variable], notes: list[str]) -> str | None:

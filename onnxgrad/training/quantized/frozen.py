@@ -1,7 +1,11 @@
 """Frozen layers computed in 8-bit integers: the forward products of a fine-tuning step, while gradients pass the float weights.
 
-y = x W becomes s_x s_W (x_q - z) W_q: W_q is rounded once, a scale for each column; x in each step, by DynamicQuantizeLinear, with
-one scale for all of it. The gradient of x is that of the float product. Models that are saved or exported hold nothing of it.
+y = x W becomes s_x s_W (x_q - z) W_q: W_q is rounded once, a scale for each column; x in each step, a scale for each row. One
+scale for all rows, as DynamicQuantizeLinear has, would let each example depend on the largest number of its batch: ranks and
+micro-batches would train something else, and the result would be less exact. The gradient of x is that of the float product.
+Models that are saved or exported hold nothing of it.
+
+Tests: tests/training/quantized/test_frozen.py, tests/distributed/test_divisors.py.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Expansion, Operator, Role
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.errors import ArgumentError
 
@@ -21,6 +26,8 @@ __all__ = ["compute_in_integers"]
 
 _SMALL = 2**14
 _HIGHEST = 127
+_POSITIVE = ("Relu", "Sigmoid", "Softmax")
+"""Operators whose results are not negative, which leaves all 8 bits to what is positive."""
 
 
 def compute_in_integers(program: Program, mode: str | None, trained: Sequence[Variable], place: Any) -> list[str]:
@@ -90,11 +97,15 @@ def _attach(op: Operator, program: Program, rounded: dict[tuple[int, bool], tupl
     at = next(i for i, other in enumerate(block.ops) if other is op) + 1
     tail, block.ops = block.ops[at:], block.ops[:at]
     build: Any = Builder(block, key=f"{y.name}/int8")
-    small, step, zero = build.DynamicQuantizeLinear(x, outputs=3)
-    # It takes NaN for a number: 0 times the sum of x is what a diverged run is seen by.
-    seen = build.Add(step, build.Mul(build.ReduceSum(x, keepdims=0), np.float32(0)))
+    assert x.rank is not None
+    rows = x if x.rank == 2 else build.Reshape(x, [-1, matrix.shape[0]])
+    small, step, zero = _rounded_rows(build, rows, _is_positive(x))
+    # Rounded, NaN is a number: 0 times the sum of a row is what a diverged run is seen by.
+    seen = build.Add(step, build.Mul(build.ReduceSum(rows, [1], keepdims=0), np.float32(0)))
     total = build.Cast(build.MatMulInteger(small, matrix, zero), to=x.dtype.number)
-    result = build.Mul(total, build.Mul(seen, scale))
+    result = build.Mul(build.Mul(total, build.Unsqueeze(seen, [1])), scale)
+    if x.rank != 2:
+        result = build.Reshape(result, build.Concat(build.Shape(x, end=-1), [matrix.shape[1]], axis=0))
     if len(op.inputs) > 2 and op.inputs[2] is not None:
         result = build.Add(result, op.inputs[2])
     inner = block.ops[at:]
@@ -102,3 +113,21 @@ def _attach(op: Operator, program: Program, rounded: dict[tuple[int, bool], tupl
         other.replaces = op
     op.expansion = Expansion(inner, [result], always=True)
     block.ops += tail
+
+
+def _is_positive(x: Variable) -> bool:
+    """Whether nothing in a value can be negative"""
+    while x.op is not None and x.op.type in VIEWS and not x.op.domain and x.op.inputs[0] is not None:
+        x = x.op.inputs[0]
+    return x.op is not None and x.op.type in _POSITIVE and not x.op.domain
+
+
+def _rounded_rows(build: Any, rows: Variable, is_positive: bool) -> tuple[Variable, Variable, np.uint8]:
+    """A matrix in integers of 8 bits, the scale of each row, and the integer that stands for 0"""
+    largest = build.ReduceMax(rows, [1], keepdims=0)
+    if not is_positive:
+        largest = build.Max(largest, build.Neg(build.ReduceMin(rows, [1], keepdims=0)))
+    step = build.Div(build.Max(largest, np.float32(1e-30)), np.float32(255 if is_positive else _HIGHEST))
+    zero = np.uint8(0 if is_positive else 128)
+    zeros = build.Expand(build.constant(np.array(zero)), build.Shape(step))
+    return build.QuantizeLinear(rows, step, zeros, axis=0), step, zero

@@ -85,8 +85,8 @@ def _rows(whole: int, transport: Transport | _Row, batch_hash: int) -> tuple[sli
     first = transport.rank * size + min(transport.rank, more)
     count = size + (transport.rank < more)
     if not count:
-        return slice(0, 1), Part(0, 1, counts=False, rows=batch_hash)
-    return slice(first, first + count), Part(first, count, rows=batch_hash)
+        return slice(0, 1), Part(0, 1, counts=False, rows=batch_hash, whole=whole)
+    return slice(first, first + count), Part(first, count, rows=batch_hash, whole=whole)
 
 
 class _Parts(Stream):
@@ -267,7 +267,8 @@ class Ranks:
             ranks = f"rank {rank} of {self.transport.world_size} has {sizes[rank]} examples, and rank {rank - rank % stages}"
             message = f"{ranks}, the first stage of its row, {firsts[rank]}"
             raise TrainingError(f"{message}. Give all ranks of a row the same batch.")
-        return Part(int(sizes[::stages][: self._row.rank].sum()), count)
+        rows = sizes[::stages]
+        return Part(int(rows[: self._row.rank].sum()), count, whole=int(rows.sum()))
 
     def begin(self, executor: Executor, feed: Batch, fetches: list[Variable]) -> None:
         """Before the first step, which may be undone where this is not: make sure that all ranks train the same, from one state."""
@@ -278,13 +279,16 @@ class Ranks:
         """A step, or the gradients of one that ``step.apply`` ends; all ranks have taken the same ``number`` of steps before."""
         return self.step.compute(executor, feed, fetches, self.part, number)
 
-    def means(self, values: dict[str, Any], interrupt: Interrupt, loss_weight: float | None) -> tuple[Row, dict[str, float]]:
+    def means(
+        self, values: dict[str, Any], interrupt: Interrupt, loss_weight: float | None, weighs_whole: bool = False
+    ) -> tuple[Row, dict[str, float]]:
         """Means of metrics over the whole batch, and what they count; ranks also agree here whether the run is to be interrupted.
 
         Args:
             values: of this rank's part, by name.
             interrupt: of this rank, which is told what the others want.
             loss_weight: what the loss of this part counts; what it counts in all is given back as ``loss``. None for examples.
+            weighs_whole: whether that is what it counts in all already.
         """
         arrays = {name: np.asarray(value) for name, value in values.items()}
         if not self.are_many:
@@ -299,7 +303,15 @@ class Ranks:
         weights = {name: float(count) for name, (_, count) in zip(arrays, table, strict=False)}
         row = {name: float(total / count) if count else 0.0 for name, (total, count) in zip(arrays, table, strict=False)}
         exchange = self.step.exchange
-        return row, weights if loss_weight is None or exchange is None else {**weights, "loss": exchange.weight}
+        if loss_weight is None or exchange is None:
+            return row, weights
+        return row, {**weights, "loss": loss_weight if weighs_whole else exchange.weight}
+
+    def total(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The sums over all ranks of some numbers of each, in float64."""
+        if self.are_many:
+            self.transport.all_reduce_(values)
+        return values
 
     def any(self, answer: bool) -> bool:
         """Return whether any rank answers True."""

@@ -16,7 +16,9 @@ import numpy as np
 
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import view_of
 from onnxgrad.errors import UnknownName
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.tensor_file import TensorFile, read_tensors, write_tensors
@@ -30,7 +32,7 @@ _REST = "rest of "
 """In front of the name of a gradient: what an exchange between ranks has kept of it."""
 
 _SUM = re.compile(r"rank (\d+) of (.+)", re.DOTALL)
-"""Names of sums of gradients of one rank; under the name itself are those of all, for another number of ranks."""
+"""Names of sums of gradients, and of residuals, of one rank; under the name alone are those of all, for other numbers of ranks."""
 
 
 @checked
@@ -60,6 +62,9 @@ class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
     def __init__(self, program: Programs, scope: Scope | None) -> None:
         self._state = {v.name: v for v in _state(program)}
         self._rests = {_REST + name: rest for one in _exchanges(program) for name, rest in one.rests().items()}
+        for one in _exchanges(program):
+            for rank, rests in enumerate(one.rests_of_ranks() if len(one.rests_of_ranks()) > 1 else ()):
+                self._rests |= {f"rank {rank} of {_REST}{name}": rest for name, rest in rests.items()}
         of_ranks = [sums for one in _summing(program) for sums in one.sums_of_ranks()]
         self._sums = {f"rank {rank} of {name}": sums[name] for rank, sums in enumerate(of_ranks) for name in sums}
         self._totals = {name: [sums[name] for sums in of_ranks] for name in (of_ranks[0] if of_ranks else ())}
@@ -116,9 +121,12 @@ def check_tensors(program: Programs, file: TensorFile) -> None:
 
 def set_tensors(program: Programs, file: TensorFile, scope: Scope | None = None) -> None:
     """Set the variables of a program to what ``check_tensors`` has seen, all of them also where this is interrupted."""
+    rests = {name.removeprefix(_REST): array for name, array in file.arrays.items() if name.startswith(_REST)}
+    of_ranks = [
+        {name.removeprefix(_REST): array for name, array in own.items() if name.startswith(_REST)} for own in _of_ranks(file)
+    ]
     for exchange in _exchanges(program):
-        rests = {name.removeprefix(_REST): array for name, array in file.arrays.items() if name.startswith(_REST)}
-        exchange.set_rests(rests)
+        exchange.set_rests(rests, [own for own in of_ranks if own])
     where = scope or _as_list(program)[0].active_scope()
     where.defer(_Loaded(where, program, file))
     if not where.changes:
@@ -138,15 +146,17 @@ class _Loaded:
     def finish(self) -> None:
         """Set all values, then the sums of gradients that each rank has of its own."""
         for v in _state(self._program):
-            self._scope.set(v.name, self._file.arrays[v.name], v)
+            array, buffer = self._file.arrays[v.name], self._scope.stored(v.name)
             self.has_begun = True
-        of_ranks: dict[int, dict[str, Any]] = {}
-        for name, array in self._file.arrays.items():
-            if _is_sum(name, self._file):
-                rank, own = _SUM.fullmatch(name).groups()  # type: ignore[union-attr]
-                of_ranks.setdefault(int(rank), {})[own] = array
+            if isinstance(buffer, Buffer) and buffer.is_held_by(1) and buffer.value.device_name() == "cpu":
+                # Where steps have run, their bindings keep the memory of the state anyway.
+                buffer.origin = None
+                np.copyto(view_of(buffer.value), array)
+            else:
+                self._scope.set(v.name, array, v)
+        of_ranks = [{name: array for name, array in own.items() if not name.startswith(_REST)} for own in _of_ranks(self._file)]
         for exchange in _summing(self._program):
-            exchange.set_sums([of_ranks[rank] for rank in sorted(of_ranks)], self._scope)
+            exchange.set_sums([own for own in of_ranks if own], self._scope)
 
 
 def graph_hash(program: Programs) -> str:
@@ -177,10 +187,20 @@ def _summing(program: Programs) -> list[Any]:
 
 
 def _is_sum(name: str, file: TensorFile) -> bool:
-    """Whether a tensor is the sum of gradients of one rank: like that of all, which the file holds too"""
+    """Whether a tensor is a sum of gradients, or a residual, of one rank: like that of all, which the file holds too"""
     match = _SUM.fullmatch(name)
     total = None if match is None else file.arrays.get(match[2])
     return total is not None and (total.shape, total.dtype) == (file.arrays[name].shape, file.arrays[name].dtype)
+
+
+def _of_ranks(file: TensorFile) -> list[dict[str, Any]]:
+    """The sums and residuals of each rank, by the names under which those of all stand"""
+    of_ranks: dict[int, dict[str, Any]] = {}
+    for name, array in file.arrays.items():
+        if _is_sum(name, file):
+            rank, own = _SUM.fullmatch(name).groups()  # type: ignore[union-attr]
+            of_ranks.setdefault(int(rank), {})[own] = array
+    return [of_ranks[rank] for rank in sorted(of_ranks)]
 
 
 def _state(program: Programs) -> list[Any]:

@@ -97,6 +97,7 @@ def cases() -> dict[str, Callable[[], Made]]:
     found["few positions"] = _few_positions
     found["one column"] = _one_column
     found["newer than the runtime"] = _newer_than_the_runtime
+    found["unknown to the runtime"] = _unknown_to_the_runtime
     return found
 
 
@@ -181,6 +182,16 @@ def _newer_than_the_runtime() -> Made:
         x = static.data("x", [2, 3])
         y = paddle.exp(x)
     return Made(program, [y], {"x": np.ones((2, 3), np.float32)})
+
+
+def _unknown_to_the_runtime() -> Made:
+    text = """<ir_version: 12, opset_import: ["": 24, "ai.onnx.preview": 1]>
+    f (float[N, 4, 3, 8] q, float[N, 4, 5, 8] k, float[N, 4, 5, 8] v) => (float[N, 4, 3, 8] y) {
+      y = ai.onnx.preview.FlexAttention (q, k, v) }"""
+    rng = np.random.default_rng(0)
+    feed = {name: rng.normal(size=(2, 4, size, 8)).astype(np.float32) for name, size in (("q", 3), ("k", 5), ("v", 5))}
+    program = paddle.from_onnx(onnx.parser.parse_model(text))
+    return Made(program, program.outputs, feed)
 
 
 def _many_words(**options: Any) -> Made:

@@ -9,7 +9,9 @@ import onnxgrad.nn.functional as F
 from onnxgrad import errors, static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.onnx_export import write_model
+from onnxgrad.core.ir.bodies import loop_times, write_body
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.providers.losses import vocabulary, vocabulary_tiles
 from onnxgrad.federated import Worker
 from onnxgrad.training import Trainer
@@ -278,3 +280,111 @@ def test_every_loss_of_classes_gives_nan(name, wrong):
     good, _ = executor.run(feed={**feed, "label": np.array([0, 3, 1])}, fetch_list=[loss, gradient])
     bad, of_scores = executor.run(feed={**feed, "label": np.array([0, wrong, 1])}, fetch_list=[loss, gradient])
     assert np.isfinite(good) and np.isnan(bad) and np.isnan(of_scores).any()
+
+
+# In bodies, and where the loss is not computed ---------------------------------------------------------------------------
+
+
+def if_body(op, scores, label, loss_type, attributes):
+    def branch(program, name):
+        block = program.new_block(op.block, name)
+        build = Builder(block, key=name)
+        block.outputs = [build.emit(loss_type, (scores, build.Add(label, np.array(0))), attributes)]
+        return block
+
+    program = op.block.program
+    return op.If(static.data("chosen", [], "bool"), then_branch=branch(program, "then"), else_branch=branch(program, "else"))
+
+
+def loop_body(op, scores, label, loss_type, attributes):
+    def step(build, i, total):
+        return build.Add(total, build.emit(loss_type, (scores, build.Add(label, build.Mul(i, np.array(0)))), attributes))
+
+    start = op.constant(np.zeros((ROWS,) if attributes["reduction"] == "none" else (), np.float32))
+    (total,) = loop_times(op, np.array(1), [("total", start)], step)
+    return total
+
+
+def scan_body(op, scores, label, loss_type, attributes):
+    types = [("scores", TensorType(scores.dtype, (ROWS, CLASSES))), ("label", TensorType(label.dtype, (ROWS,)))]
+    body = write_body(op, "scan", types, lambda build, x, at: build.emit(loss_type, (x, build.Add(at, np.array(0))), attributes))
+    stacked = op.Scan(op.Unsqueeze(scores, [0]), op.Unsqueeze(label, [0]), body=body, num_scan_inputs=2)
+    return op.Squeeze(stacked, [0])
+
+
+def nested_body(op, scores, label, loss_type, attributes):
+    types = [("scores", TensorType(scores.dtype, (ROWS, CLASSES))), ("label", TensorType(label.dtype, (ROWS,)))]
+
+    def write(build, x, at):
+        def branch(name):
+            block = build.block.program.new_block(build.block, name)
+            inner = Builder(block, key=name)
+            block.outputs = [inner.emit(loss_type, (x, inner.Add(at, np.array(0))), attributes)]
+            return block
+
+        return build.If(chosen, then_branch=branch("then"), else_branch=branch("else"))
+
+    chosen = static.data("chosen", [], "bool")
+    stacked = op.Scan(
+        op.Unsqueeze(scores, [0]), op.Unsqueeze(label, [0]), body=write_body(op, "scan", types, write), num_scan_inputs=2
+    )
+    return op.Squeeze(stacked, [0])
+
+
+BODIES = {"If": if_body, "Loop": loop_body, "Scan": scan_body, "If in Scan": nested_body}
+
+
+@pytest.mark.parametrize("ignored", [None, -100])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("loss_type", ["SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"])
+@pytest.mark.parametrize("body", BODIES)
+def test_losses_in_bodies_and_their_gradients_give_nan(body, loss_type, reduction, ignored):
+    """-1 trained the last class"""
+    attributes = {"reduction": reduction, **({} if ignored is None else {"ignore_index": ignored})}
+    op = Builder(static.default_main_program().global_block())
+    x, label = static.data("x", [ROWS, CLASSES]), static.data("label", [ROWS], "int64")
+    x.stop_gradient = False
+    scores = op.LogSoftmax(x, axis=1) if loss_type == "NegativeLogLikelihoodLoss" else x
+    inside = BODIES[body](op, scores, label, loss_type, attributes)
+    outside = op.emit(loss_type, (scores, op.Add(label, np.array(0))), attributes)
+    (g,), (expected,) = (static.gradients([loss], [x]) for loss in (inside, outside))
+    feed = {"x": np.random.default_rng(0).normal(size=(ROWS, CLASSES)).astype(np.float32), "chosen": np.array(True)}
+    executor = static.Executor()
+
+    def ran(label, *fetches):
+        return executor.run(feed={**feed, "label": np.array(label)}, fetch_list=list(fetches))
+
+    good = [0, 1, 2, CLASSES - 1, 1, 3 if ignored is None else ignored]
+    for a, b in zip(ran(good, inside, g), ran(good, outside, expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+    for wrong in (-1, -CLASSES, CLASSES, CLASSES + 7, 2**33, *([-100] if ignored is None else [])):
+        bad = [0, 1, wrong, 2, 1, 3]
+        for a, b in zip(ran(bad, inside, g), ran(bad, outside, expected), strict=True):
+            assert np.isnan(a).any() and (np.isnan(a) == np.isnan(b)).all(), wrong
+        (alone,) = ran(bad, g)
+        assert np.isnan(alone).any(), wrong
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("loss_type", ["SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"])
+def test_derivatives_give_nan_where_nobody_computes_the_loss(loss_type, reduction):
+    """A gradient that was fetched without its loss, Jacobians, Hessians and gradients of each example were those of another class"""
+    op = Builder(static.default_main_program().global_block())
+    x, label = static.data("x", [ROWS, CLASSES]), static.data("label", [ROWS], "int64")
+    x.stop_gradient = False
+    w = static.create_parameter([CLASSES], "float32", name="w")
+    w.set_value(np.linspace(0.5, 2, CLASSES, dtype=np.float32))
+    h = x * w
+    scores = op.LogSoftmax(h, axis=1) if loss_type == "NegativeLogLikelihoodLoss" else h
+    loss = op.emit(loss_type, (scores, op.Add(label, np.array(0))), {"reduction": reduction})
+    derivatives = [*static.gradients([loss], [x]), paddle.jacobian(loss, x), paddle.vjp(loss, w)[0]]
+    derivatives += [paddle.jvp(loss, w, static.data("t", [CLASSES]))[0]]
+    if reduction == "none":
+        derivatives += [paddle.per_example_gradients(loss, w)[0]]
+    else:
+        derivatives += [paddle.hessian(loss, w)]
+    feed = {"x": np.random.default_rng(0).normal(size=(ROWS, CLASSES)).astype(np.float32), "t": np.ones(CLASSES, np.float32)}
+    for v in derivatives:
+        for wrong, is_nan in ((-1, True), (CLASSES, True), (CLASSES - 1, False)):
+            (found,) = static.Executor().run(feed={**feed, "label": np.array([0, 1, wrong, 2, 1, 3])}, fetch_list=[v])
+            assert np.isnan(found).any() == is_nan, (v.name, wrong)

@@ -288,7 +288,7 @@ class TestOverruling:
         path, _ = self.rotary(tmp_path)
         assert main(["info", str(path)]) == 0
         out = capsys.readouterr().out
-        assert "weights 3 (1 trainable)" in out
+        assert "in 3 tensors (1 trainable)" in out
         assert "frozen, as it is no weight: cos: sines and cosines of positions (train --train 'cos' trains it)" in out
         assert main(["info", str(path), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["parameters"]["tables"].keys() == {"cos", "sin"}

@@ -489,3 +489,14 @@ def test_analysis_changes_nothing():
     examples_of(program)
     assert to_onnx(program, program.outputs).SerializeToString(deterministic=True) == before
     assert os.path.exists(FILES[0])
+
+
+def test_numbers_that_follow_from_how_many_examples_there_are():
+    x = static.data("x", [None, "steps", 3])
+    op = x.block.build
+    shape = op.Shape(x)
+    scores = op.MatMul(x, op.Transpose(x, perm=[0, 2, 1]))
+    first, second, unknown = op.Gather(shape, [0]), op.Gather(shape, [1]), op.NonZero(shape)
+    examples = examples_of(x.block.program)
+    assert [examples.follows_batch(v) for v in (shape, first, second, unknown)] == [True, True, False, None]
+    assert examples.lies_along(scores) == 0

@@ -62,6 +62,24 @@ def test_it_begins_where_the_sums_are():
     assert not any(value.any() for name, value in state_of(program, scope).items() if name.endswith(SUM))
 
 
+def test_runs_in_which_nothing_counts_leave_the_state():
+    """Moments would fade, and weights decay"""
+    x, label = static.data("x", ["N", 3]), static.data("label", ["N"], "int64")
+    loss = paddle.nn.functional.cross_entropy(static.nn.fc(x, 4), label, ignore_index=9)
+    program = loss.block.program
+    terms = loss_terms(loss, Builder(program.global_block(), key="loss_weight"), of_parts=True)
+    add_up(program, terms, [static.append_backward(terms[0].value)], paddle.optimizer.AdamW(0.1, weight_decay=0.3), 2)
+    executor, whole = static.Executor(), accumulated_step(program)
+    executor.run(static.default_startup_program())
+    scope = program.active_scope()
+    for labels in (np.zeros(4, np.int64), np.full(4, 9)):
+        before = state_of(program, scope)
+        for _ in range(2):
+            executor.run(whole, {"x": X[0], "label": labels}, scope=scope)
+        changed = [name for name, value in state_of(program, scope).items() if not np.array_equal(value, before[name])]
+        assert bool(changed) is bool((labels == 0).all())
+
+
 def test_the_program_stays_as_it_is_and_one_without_sums_is_itself():
     _, program, _loss = network(OPTIMIZERS["sgd"])
     text = str(program)

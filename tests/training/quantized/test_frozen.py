@@ -1,5 +1,7 @@
 """Frozen layers in 8-bit integers: how far results are off, whose gradients they have, and what files hold."""
 
+import threading
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -11,12 +13,15 @@ from onnxgrad.core.runtime import processor, session
 from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.static import CUDAPlace
 from onnxgrad.training import Trainer, add_lora
+from tests.distributed.test_trainer import on_ranks
 
 WIDTH = 160
+_BUILDING = threading.Lock()
+"""Of networks on several threads, whose names are counted."""
 
 
-def model():
-    """Gemm with turned weights and bias, Relu, MatMul on three axes, and a small last layer"""
+def model(rows=2):
+    """Gemm with turned weights and bias, Relu, MatMul on three axes, of which one holds several rows, and a small last layer"""
     draw = np.random.default_rng(0)
     weights = {
         "w1": draw.normal(size=(WIDTH, WIDTH)) / WIDTH**0.5, "b1": draw.normal(size=WIDTH),
@@ -28,14 +33,14 @@ def model():
         helper.make_node("Reshape", ["h4", "flat"], ["h5"]), helper.make_node("MatMul", ["h5", "w3"], ["y"]),
     ]  # fmt: skip
     constants = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
-    constants += [numpy_helper.from_array(np.array(v), n) for n, v in (("shape", [-1, 2, WIDTH]), ("flat", [-1, WIDTH]))]
+    constants += [numpy_helper.from_array(np.array(v), n) for n, v in (("shape", [-1, rows, WIDTH]), ("flat", [-1, WIDTH]))]
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["b", size]) for n, size in (("x", WIDTH), ("y", 3)))
     graph = helper.make_graph(nodes, "g", [x], [y], constants)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-def trainer(frozen, **named):
-    program = paddle.from_onnx(model())
+def trainer(frozen, rows=2, **named):
+    program = paddle.from_onnx(model(rows))
     with paddle.state.fresh_names():
         add_lora(program, rank=4)
         return Trainer(program, loss="mse", target="target", frozen=frozen, learning_rate=1e-2, **named)
@@ -94,13 +99,41 @@ def test_a_run_learns_as_in_float32_and_exports_the_weights_of_the_file(tmp_path
         assert sizes[3] > 1e-2 and sizes[4] < 1e-5
 
 
+def test_an_example_is_rounded_by_itself():
+    """With one scale for the whole batch, one example that is 20 times as large moved the others by 9 %"""
+    values = []
+    for factor in (1, 20):
+        one, batch = trainer("int8"), data()
+        batch["x"][3] *= factor
+        results = one.executor.run(one.program, batch, ["h1", "h4"])
+        values.append([np.delete(h.reshape(-1, WIDTH), 3, 0) for h in results])
+    for before, after in zip(*values, strict=True):
+        np.testing.assert_array_equal(after, before)
+
+
+@pytest.mark.parametrize("options", [{"accumulate": 4}, {"distributed": True}, {"distributed": True, "accumulate": 2}], ids=str)
+def test_parts_of_a_batch_train_what_the_whole_does(options):
+    def fitted(accumulate=1, **distributed):
+        with _BUILDING:
+            one = trainer("int8", rows=1, accumulate=accumulate, optimizer="sgd", clip_norm=0.5, **distributed)
+        one.fit(data(), 3, batch_size=16 // accumulate, shuffle=False, verbose=False)
+        return {p.name: p.get_value() for p in one.trained}
+
+    expected = fitted()
+    results = on_ranks(2, lambda transport: fitted(**options)) if "distributed" in options else [fitted(**options)]
+    for weights in results:
+        for name, value in expected.items():
+            # What float products round in another order may round to another integer.
+            np.testing.assert_allclose(weights[name], value, rtol=2e-4, atol=2e-5, err_msg=name)
+
+
 def test_a_run_that_diverges_is_seen():
-    """DynamicQuantizeLinear takes NaN for a number"""
+    """What rounds takes NaN for a number; other examples have nothing to do with it"""
     one = trainer("int8")
     program, batch = one.program, data()
     batch["x"][3, 5] = np.nan
     (h,) = one.executor.run(program, batch, ["h1"])
-    assert not np.isfinite(h).any()
+    assert not np.isfinite(h[3]).any() and np.isfinite(np.delete(h, 3, 0)).all()
     for p in one.trained:
         program.active_scope().set(p.name, np.full(p.shape, np.inf, np.float32))
     with pytest.raises(TrainingError):
