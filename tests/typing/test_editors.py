@@ -47,6 +47,14 @@ def test_parameters_are_shown_and_the_definition_is_source(line):
     )
 
 
+@pytest.mark.parametrize("name", ["sin", "floor", "amax", "greater_than", "tensor.sin"])
+def test_functions_of_a_table_are_defined_in_the_stub(name):
+    asked, last = script(f"og.{name}")
+    (place,) = asked.goto(last, follow_imports=True, prefer_stubs=True)
+    assert Path(place.module_path) == ROOT / "onnxgrad/tensor/__init__.pyi"
+    assert line_of(place).startswith(f"def {name.rpartition('.')[2]}(")
+
+
 def test_the_list_goes_over_the_whole_surface():
     assert len(PARAMETERS) == len({line.partition("(")[0] for line in PARAMETERS}) >= 80
     homes = {line.partition("(")[0].rpartition(".")[0] for line in PARAMETERS}
