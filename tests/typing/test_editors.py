@@ -68,6 +68,13 @@ def test_completion_shows_the_names_of_a_module(module):
     assert {name.name for name in asked.complete(last)} >= set(module_at(module).__all__)
 
 
+@pytest.mark.parametrize("module", ["nn", "func", "linalg", "regularizer", "training", "distributed", "static", "amp", "autograd"])
+def test_completion_shows_nothing_that_a_module_imports_for_itself(module):
+    asked, last = script(f"og.{module}.")
+    shown = {name.name for name in asked.complete(last)}
+    assert shown and shown & {"annotations", "Any", "Array", "ArgumentError", "Callable", "FeedError", "Sequence", "np"} == set()
+
+
 def test_completing_a_module_reads_little():
     """Files, never time: that of typing, which costs most, is not among them"""
     from parso.cache import parser_cache
