@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data import Images, Shuffled, Table, Texts, open_data
+from onnxgrad.training.data.kinds.text import TextColumn
 from onnxgrad.training.data.opening import source_at
+from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS
 from onnxgrad.training.data.text import Text
 
-__all__ = ["PATHS", "data_named", "opened_inputs", "resolve_paths"]
+__all__ = ["PATHS", "data_named", "judged_settings", "opened_inputs", "resolve_paths"]
 
 PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters")
-_IMAGES = ("image_size", "image_mean", "image_std", "image_order", "flip", "crop", "color")
+_IMAGES = ("image_size", "image_mean", "image_std", "image_order", "image_white", "flip", "crop", "color")
+_RECORDED = ("image_size", "image_mean", "image_std", "image_order", "image_white", "columns", "fill", "max_length")
+"""Settings whose effect is in the record of the data."""
 
 
-def data_named(settings: dict[str, Any], name: str, label: str = "labels") -> Any:
+def data_named(settings: dict[str, Any], name: str, label: str = "labels", record: DataRecord | None = None) -> Any:
     """The data that a setting names: a path, ``Images``, ``Table``, ``Text`` or ``Texts`` for a tokenizer, or a share.
+
+    ``record`` says how long texts are where the settings do not.
 
     Raises:
         ArgumentError: if options do not fit it.
@@ -30,31 +37,73 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels") -> An
     path = settings[name]
     if path is None or isinstance(path, float):
         return path
+    of_tables: dict[str, Any] = {
+        "columns": _columns(settings.get("columns") or []),
+        "fill": _fill(settings.get("fill")) if name == "data" else None,  # as training data is filled
+        "decimal": settings.get("decimal"),
+    }
     if settings.get("tokenizer") is not None and _has_labels(Path(path), settings):
-        return Texts(path, settings["tokenizer"], max_length=settings["max_length"])
+        return Texts(path, settings["tokenizer"], max_length=settings["max_length"], **of_tables)
     if settings.get("tokenizer") is not None:
-        return Text(path, settings["tokenizer"], max_length=settings["max_length"], pack=settings["pack"], label=label)
+        recorded = () if record is None else record.columns.values()
+        lengths = [settings["max_length"], *(column.length for column in recorded if isinstance(column, TextColumn))]
+        length = next((length for length in lengths if length is not None), None)
+        return Text(path, settings["tokenizer"], max_length=length, pack=settings["pack"], label=label)
     source = source_at(path)
     image_options = [option for option in _IMAGES if settings.get(option)]
     buffer = settings.get("buffer")
     if isinstance(source, Images):
-        changes = {option: settings.get(option) or False for option in ("flip", "crop")} if name == "data" else {}
+        is_training = name == "data"
         return Images(
             path,
             size=_size(settings.get("image_size")),
             mean=settings.get("image_mean"),
             std=settings.get("image_std"),
             order=settings.get("image_order"),
-            color=(settings.get("color") or 0.0) if name == "data" else 0.0,
-            **changes,
+            white=settings.get("image_white"),
+            flip=is_training and bool(settings.get("flip")),
+            crop=is_training and bool(settings.get("crop")),
+            color=(settings.get("color") or 0.0) if is_training else 0.0,
+            **of_tables,
         )
     if image_options and name == "data":
         raise ArgumentError(f"--{image_options[0].replace('_', '-')} is for images; {path!r} holds none. Leave it out.")
-    if buffer is not None and isinstance(source, Table):
-        return Table(path, stream=True, buffer=buffer)
+    if isinstance(source, Table):
+        return Table(path, **of_tables) if buffer is None else Table(path, stream=True, buffer=buffer, **of_tables)
+    given = [option for option, value in of_tables.items() if value]
+    if given and name == "data":
+        raise ArgumentError(f"--{given[0]} is for tables; {path!r} is none. Leave it out.")
     if buffer is not None and callable(source):
         return Shuffled(source, buffer=buffer)
     return path
+
+
+def _columns(entries: Sequence[str]) -> dict[str, list[str]]:
+    """``["x=a,b"]`` as a dict"""
+    columns = {}
+    for text in entries:
+        name, _, names = text.partition("=")
+        if not name or not all(names.split(",")):
+            raise ArgumentError(f"--columns takes INPUT=A,B, such as x=length,width, not {text!r}.")
+        columns[name] = names.split(",")
+    return columns
+
+
+def _fill(text: str | None) -> str | float | None:
+    if text is None or text in ("median", "mean"):
+        return text
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ArgumentError(f"--fill takes median, mean or a number, not {text!r}.") from error
+
+
+def judged_settings(settings: dict[str, Any], options: dict[str, Any], record: DataRecord) -> dict[str, Any]:
+    """Settings of a run for data to judge: what the command says counts first, then the record, then the settings of the run."""
+    known = {name: value for name, value in settings.items() if not (record.columns and name in _RECORDED)}
+    unset = dict.fromkeys(_RECORDED)
+    said = {name: options[name] for name in (*settings, *_RECORDED, "decimal") if options.get(name) not in (None, [])}
+    return {**unset, **known, **said, "flip": False, "crop": False, "color": 0.0}
 
 
 def _has_labels(path: Path, settings: dict[str, Any]) -> bool:
@@ -97,5 +146,5 @@ def _fraction_of(text: str) -> float | None:
 
 def opened_inputs(settings: dict[str, Any], program: Program, targets: list[str]) -> Rows | Stream:
     """The inputs alone of the training data, for statistics."""
-    wanted = DataSpec([v.name for v in program.inputs], {v.name: v for v in program.inputs}, program=program, beside=targets)
+    wanted = DataSpec.of(program.inputs, program=program, beside=targets)
     return open_data(data_named(settings, "data"), wanted).plain()

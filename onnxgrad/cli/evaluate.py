@@ -8,10 +8,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from onnxgrad.cli.common import print_json
-from onnxgrad.cli.data import data_named, resolve_paths
+from onnxgrad.cli.common import print_json, print_notes
+from onnxgrad.cli.data import data_named, judged_settings, resolve_paths
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.losses.terms import Term
 from onnxgrad.training.trainer import Trainer
 
@@ -23,31 +24,27 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError(f"--batch-size is at least 1, not {options.batch_size}.")
     arguments = vars(options)
     resolve_paths(arguments)
-    classes: dict[str, Any] = {}
     if Path(options.model).is_dir():
         if options.loss or options.output or options.target:
             raise ArgumentError("a run has its loss; --loss, --output and --target are for an .onnx file. Leave them out.")
         trainer, settings = run_of(options.model, options.checkpoint, options.metric)
-        arguments = without_augmentation({**settings, **{k: v for k, v in arguments.items() if k in settings and v is not None}})
-        classes = settings.get("classes") or {}
+        if options.ignore_record:
+            trainer.take_record(DataRecord())
+        arguments = judged_settings(settings, arguments, trainer.record)
     elif options.loss is None:
         raise ArgumentError("evaluate needs --loss for an .onnx file. See onnxgrad evaluate --help.")
     else:
         trainer = Trainer(options.model, loss=Term(options.loss, options.output, options.target), metrics=options.metric or ())
-    opened = trainer.opened(data_named(arguments, "data", trainer.terms[0].target), classes)
+        if options.ignore_record:
+            trainer.take_record(DataRecord())
+    opened = trainer.opened(data_named(arguments, "data", trainer.terms[0].target, trainer.record))
     metrics = trainer.evaluate(opened, batch_size=options.batch_size)
     if options.json:
         print_json(metrics)
     else:
-        for remark in opened.remarks:
-            print(f"note: {remark}")
+        print_notes(opened.remarks, everything=True)
         print("  ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
     return 0
-
-
-def without_augmentation(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings without random changes of images."""
-    return {**settings, "flip": False, "crop": False, "color": 0.0}
 
 
 def run_of(folder: str, checkpoint: str, metrics: list[str] | None = None) -> tuple[Trainer, dict[str, Any]]:

@@ -14,8 +14,9 @@ from onnxgrad.attribution import Attribution, grad_cam, integrated_gradients, sa
 from onnxgrad.cli.common import load, print_json
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import writing
-from onnxgrad.training.data.images import open_image
+from onnxgrad.training.data.kinds.picture import PictureColumn, picture_at
 from onnxgrad.training.data.preparing import Preparation, preparation_of
+from onnxgrad.training.data.record import DataRecord, record_of, set_record
 from onnxgrad.training.run.progress import Working
 
 Array = np.ndarray[Any, Any]
@@ -25,12 +26,17 @@ _COLOURS = np.array([[0, 0, 4], [87, 16, 110], [188, 55, 84], [249, 142, 9], [25
 
 
 def run(options: argparse.Namespace) -> int:
-    image = open_image(Path(options.picture))
     output = options.output or f"{Path(options.picture).stem}.explained.png"
     with Working("reading the model", options.json) as working:
         program = load(options)
+        if options.ignore_record:
+            set_record(program, DataRecord())
+        record = record_of(program)
+        recorded = next((column for column in record.columns.values() if isinstance(column, PictureColumn)), None)
+        image = picture_at(Path(options.picture), options.image_white or (None if recorded is None else recorded.white))
         size = None if options.image_size is None else _size(options.image_size)
-        name, how, note = preparation_of(program, [image], size, options.image_mean, options.image_std, options.image_order)
+        given = (size, options.image_mean, options.image_std, options.image_order)
+        name, how, note = preparation_of(program, [image], *given, recorded)
         small = image.resize(how.size[::-1], 2)
         feeds = {name: how.array(small)[None]}
         attributions: dict[str, Attribution] = {}
@@ -47,14 +53,17 @@ def run(options: argparse.Namespace) -> int:
     panels = [overlay(small, heat_of(a, how)) for a in attributions.values()]
     _save([np.asarray(small.convert("RGB")), *panels], output)
     first = next(iter(attributions.values()))
+    class_name = record.class_name(first.labels[0])
     facts = {"file": output, "class": first.labels[0], "score": first.scores[0], "methods": list(attributions), "image": note}
     if "integrated" in attributions:
         facts["completeness_gap"] = attributions["integrated"].gap
+    if class_name is not None:
+        facts["class_name"] = class_name
     if options.json:
         print_json(facts)
         return 0
     print(f"note: {note}")
-    print(f"class {first.labels[0]}, score {first.scores[0]:.4g}")
+    print(f"class {first.labels[0]}{'' if class_name is None else f' ({class_name})'}, score {first.scores[0]:.4g}")
     if "integrated" in attributions:
         gap = attributions["integrated"].gap
         print(f"integrated gradients add up to the change of the score but for {gap:.1%} (more --steps, less)")

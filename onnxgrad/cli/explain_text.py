@@ -16,14 +16,20 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import write_whole
 from onnxgrad.pages.page import asset, page
 from onnxgrad.training.data.derived_inputs import DerivedInputs
-from onnxgrad.training.data.text import open_tokenizer
+from onnxgrad.training.data.kinds.text import TextColumn, TokenizerFile
+from onnxgrad.training.data.record import record_of
 from onnxgrad.training.run.progress import Working
 
 
 def run(options: argparse.Namespace) -> int:
     with Working("reading the model", options.json) as working:
         program = load(options)
-        encoding = open_tokenizer(Path(options.tokenizer)).encode(options.text)
+        record = record_of(program)
+        file = TokenizerFile(options.tokenizer)
+        for column in record.columns.values():
+            if isinstance(column, TextColumn):
+                file.check(column)
+        encoding = file.tokenizer.encode(options.text)
         if not encoding.ids:
             raise ArgumentError("the text has no tokens. Give another.")
         feeds = _feeds(program, encoding)
@@ -41,8 +47,12 @@ def run(options: argparse.Namespace) -> int:
         "completeness_gap": attribution.gap,
         "tokens": tokens,
     }
+    class_name = record.class_name(attribution.labels[0])
+    if class_name is not None:
+        facts["class_name"] = class_name
+    label = f"class {attribution.labels[0]}{'' if class_name is None else f' ({class_name})'}"
     if options.output is not None:
-        title = f"class {attribution.labels[0]}, score {attribution.scores[0]:.4g}"
+        title = f"{label}, score {attribution.scores[0]:.4g}"
         text = page(
             f"{title}: tokens", '<main id="parts"></main>', asset("tokens.css"), asset("tokens.js"), {**facts, "title": title}
         )
@@ -50,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(facts)
         return 0
-    print(f"class {attribution.labels[0]}, score {attribution.scores[0]:.4g}; the tokens add up but for {attribution.gap:.1%}")
+    print(f"{label}, score {attribution.scores[0]:.4g}; the tokens add up but for {attribution.gap:.1%}")
     most = max(max(abs(t["adds"]) for t in tokens), 1e-30)
     for t in tokens:
         print(f"  {t['adds']:>+9.4f}  {('+' if t['adds'] > 0 else '-') * round(20 * abs(t['adds']) / most):<20}  {t['token']}")

@@ -16,7 +16,9 @@ from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ModelError
 from onnxgrad.training.data.derived_inputs import read_by_loss
+from onnxgrad.training.data.record import record_of
 from onnxgrad.training.losses.fitting import fitting_losses
 from onnxgrad.training.surgery.batch_norm import has_statistics
 from onnxgrad.training.surgery.ties import find_ties
@@ -44,6 +46,7 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
         "opset": {domain or "ai.onnx": version for domain, version in program.opset_imports},
         "inputs": [{"name": v.name, "type": shape_text(v)} for v in program.inputs],
         "outputs": [{"name": v.name, "type": shape_text(v), "losses": fitting_losses(v, program)} for v in program.outputs],
+        "data": _recorded(program),
         "operators": len(operators),
         "parameters": {
             "count": len(weights),
@@ -60,6 +63,14 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
         "keeps_statistics": has_statistics(program),
         "memory": _memory(program, sizes),
     }
+
+
+def _recorded(program: Program) -> dict[str, Any]:
+    """The record of the data that the model was trained with, if it can be read"""
+    try:
+        return {name: column.as_json() for name, column in record_of(program).columns.items()}
+    except ModelError:
+        return {"": {"kind": "a damaged record (--ignore-record)"}}
 
 
 def _hints(operators: list[Any]) -> list[str]:
@@ -111,6 +122,13 @@ def _bytes(v: Variable, sizes: dict[str, int]) -> int:
     return math.prod(dims) * int(np.dtype(v.dtype.numpy).itemsize)
 
 
+def _short(value: Any) -> str:
+    """A value of the record, of a list the first six"""
+    if not isinstance(value, list):
+        return str(value)
+    return " ".join(map(str, value[:6])) + (f" ... ({len(value)})" if len(value) > 6 else "")
+
+
 def _print(facts: dict[str, Any], everything: bool) -> None:
     opsets = ", ".join(f"{domain} {version}" for domain, version in facts["opset"].items())
     print(f"opset {opsets}; {facts['operators']} operators; written by {facts['producer'] or 'an unknown producer'}")
@@ -118,6 +136,9 @@ def _print(facts: dict[str, Any], everything: bool) -> None:
         for v in facts[section]:
             losses = f"; losses that fit: {', '.join(v['losses'])}" if v.get("losses") else ""
             print(f"{section[:-1]:<7} {v['name']}: {v['type']}{losses}")
+    for name, column in facts["data"].items():
+        known = ", ".join(f"{field} {_short(value)}" for field, value in column.items() if field != "kind")
+        print(f"data    {name}: {column['kind']}{f' ({known})' if known else ''}")
     parameters = facts["parameters"]
     print(
         f"{parameters['elements']:,} parameters in {parameters['count']} tensors ({parameters['trainable']} trainable), "

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.cli.common import print_json
-from onnxgrad.cli.data import data_named, resolve_paths
-from onnxgrad.cli.evaluate import run_of, without_augmentation
+from onnxgrad.cli.common import print_json, print_notes
+from onnxgrad.cli.data import data_named, judged_settings, resolve_paths
+from onnxgrad.cli.evaluate import run_of
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import write_whole, writing
 from onnxgrad.training.data.columns import TARGETS
-from onnxgrad.training.evaluation import predicted
+from onnxgrad.training.data.record import DataRecord, record_of, set_record
+from onnxgrad.training.evaluation import opened_inputs, predicted
 
 _WIDEST = 10_000
 
@@ -35,17 +36,24 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError(f"--batch-size is at least 1, not {options.batch_size}.")
     arguments = vars(options)
     resolve_paths(arguments)
-    classes: list[str] = []
     if Path(options.model).is_dir():
         trainer, settings = run_of(options.model, options.checkpoint)
-        data = data_named(
-            without_augmentation({**settings, **{k: v for k, v in arguments.items() if k in settings and v is not None}}), "data"
-        )
-        outputs = trainer.predict(data, batch_size=options.batch_size)
-        classes = next(iter((settings.get("classes") or {}).values()), [])
+        if options.ignore_record:
+            trainer.take_record(DataRecord())
+        record = trainer.record
+        data = data_named(judged_settings(settings, arguments, record), "data", record=record)
+        opened = trainer.opened(data, inputs_alone=True)
+        outputs = trainer.predict(opened, batch_size=options.batch_size)
     else:
         program = from_onnx(options.model)
-        outputs = predicted(Executor(), program, data_named(arguments, "data"), options.batch_size, beside=TARGETS)
+        if options.ignore_record:
+            set_record(program, DataRecord())
+        record = record_of(program)
+        opened = opened_inputs(program, data_named(arguments, "data", record=record), beside=[*TARGETS, *record.columns])
+        outputs = predicted(Executor(), program, opened, options.batch_size, beside=TARGETS)
+    classes = list(next(iter(record.classes.values()), []))
+    if not options.json:
+        print_notes(opened.remarks, everything=True)
     write_answers(out, outputs, classes)
     count = len(next(iter(outputs.values())))
     shapes = {name: list(array.shape) for name, array in outputs.items()}

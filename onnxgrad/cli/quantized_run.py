@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli.settings import data_of, loss_terms, make_trainer
+from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import make_folder, read_whole
+from onnxgrad.training.data.record import set_record
 from onnxgrad.training.quantized.calibration import agreement, quantize
 from onnxgrad.training.run.folder import BEST, LAST, write_atomically
 from onnxgrad.training.trainer import Trainer
@@ -42,7 +44,9 @@ def begin(settings: dict[str, Any], folder: str) -> None:
     make_folder(Path(folder))
     path = Path(folder) / MODEL
     targets = [term.target for term in loss_terms(settings)]
-    quantize(settings["model"], path, data_of({**settings, "flip": False, "crop": False, "color": 0.0}, "data"), beside=targets)
+    model = from_onnx(settings["model"], expand=settings["expand"])
+    set_record(model, trainer.record)  # of a file without BatchNormalization values and colours would be guessed otherwise
+    quantize(model, path, data_of({**settings, "flip": False, "crop": False, "color": 0.0}, "data"), beside=targets)
     settings["model"] = str(path.resolve())
     _write(folder, {BEFORE: before})
 

@@ -25,6 +25,8 @@ from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.characters import KEY
+from onnxgrad.training.data.kinds.words import WordsColumn
+from onnxgrad.training.data.record import DataRecord, record_in, set_record
 from onnxgrad.training.data.rows import Rows
 from onnxgrad.training.losses.distillation import Distillation
 from onnxgrad.training.losses.terms import Term
@@ -90,8 +92,8 @@ def _are_classes(value: Any) -> bool:
 
 
 _TEXTS = (
-    "model", "expand", "device", "precision", "amp", "memory", "data", "image_size", "image_order", "tokenizer",
-    "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
+    "model", "expand", "device", "precision", "amp", "memory", "data", "image_size", "image_order", "tokenizer", "fill",
+    "decimal", "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
     "quantized", "frozen", "qat", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
 )  # fmt: skip
 _WHOLE = (
@@ -100,14 +102,14 @@ _WHOLE = (
     "micro_batches",
 )  # fmt: skip
 _NUMBERS = (
-    "color", "label_smoothing", "lr", "weight_decay", "clip_norm", "clip_value", "loss_scale", "temperature", "distill",
-    "ema", "dropout",
+    "image_white", "color", "label_smoothing", "lr", "weight_decay", "clip_norm", "clip_value", "loss_scale", "temperature",
+    "distill", "ema", "dropout",
 )  # fmt: skip
 _SWITCHES = (
-    "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
+    "ignore_record", "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
 )  # fmt: skip
 _LISTS = (
-    "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
+    "columns", "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
 )  # fmt: skip
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
     (_TEXTS, _is_text),
@@ -171,6 +173,7 @@ def checkpoint_of(folder: Path, name: str) -> Path:
 def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     """The trainer that the settings describe."""
     program: Program = from_onnx(_model_path(settings, folder), expand=settings["expand"])
+    set_known_record(settings, program, folder)
     if settings.get("characters") is not None:
         program.metadata[KEY] = _characters(Path(settings["characters"]))
     chosen = settings["train"]
@@ -239,6 +242,19 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     )
 
 
+def set_known_record(settings: dict[str, Any], program: Program, folder: str | None) -> None:
+    """Put the record of a run into its program, for which older runs noted classes alone, or take out what is to be ignored"""
+    if settings.get("ignore_record"):
+        set_record(program, DataRecord())
+    if folder is None:
+        return
+    record = record_in(Path(folder))
+    if record is None and settings.get("classes"):
+        record = DataRecord({name: WordsColumn((), tuple(names)) for name, names in settings["classes"].items()})
+    if record is not None:
+        set_record(program, record)
+
+
 def _characters(path: Path) -> str:
     try:
         return read_whole(path).decode()
@@ -246,9 +262,9 @@ def _characters(path: Path) -> str:
         raise ArgumentError(f"{str(path)!r} is not written in UTF-8 ({error}). Convert it.") from error
 
 
-def data_of(settings: dict[str, Any], name: str) -> Any:
-    """The data or validation data of a run."""
-    return data_named(settings, name, (loss_terms(settings)[0]).target)
+def data_of(settings: dict[str, Any], name: str, record: DataRecord | None = None) -> Any:
+    """The data or validation data of a run; ``record`` is of data that the model was trained with before."""
+    return data_named(settings, name, (loss_terms(settings)[0]).target, record)
 
 
 def _batch_norm(

@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         names = ("batch_size", "epochs", "patience", "checkpoint_every", "keep", "max_steps", "evaluate_every")
         check_fit_options(trainer, settings["val"], settings.get("monitor"), **{name: settings.get(name) for name in names})
         working.say("reading the data")
-        data = trainer.open(data_of(settings, "data"), data_of(settings, "val"))
+        data = trainer.open(data_of(settings, "data", trainer.record), data_of(settings, "val", trainer.record))
         if settings.get("qat") and not options.resume:
             working.say("evaluating the quantised model")
             quantized_run.measured(trainer, data[1], settings, folder)
@@ -113,7 +113,7 @@ def _find_rate(trainer: Trainer, data: Any, settings: dict[str, Any], options: a
         print(json.dumps({"event": "rate", **result._asdict()}))
     else:
         drawn = f"; loss over rate is in {options.find_lr}" if options.find_lr else ""
-        print(f"the loss falls fastest at a learning rate of {result.suggestion:.2g} (--lr {result.suggestion:.2g}){drawn}")
+        print(f"suggested learning rate: {result.suggestion:.2g} (--lr {result.suggestion:.2g}){drawn}")
     return 0
 
 
@@ -194,7 +194,6 @@ def _fit(
 ) -> list[dict[str, Any]]:
     with trainer.ranks.folder(folder, settings["keep"]) as run:
         if options.resume is None and run is not None and trainer.ranks.is_first:
-            settings["classes"] = {name: list(class_names) for name, class_names in data[0].classes.items()}
             write_settings(run, settings)
         return trainer.fit(
             data[0],

@@ -1,6 +1,7 @@
 """Fine-tuning of model files: the Trainer, its losses, data, checkpoints and history, and choosing what trains."""
 
 from onnxgrad.training.data import Images, Shuffled, Table, Texts
+from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.text import Text
 from onnxgrad.training.losses.distillation import Distillation
 from onnxgrad.training.losses.terms import Term
@@ -22,6 +23,7 @@ from onnxgrad.training.trainer import Trainer
 
 __all__ = [
     "Callback",
+    "DataRecord",
     "Distillation",
     "Images",
     "MLflow",

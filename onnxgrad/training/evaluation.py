@@ -17,6 +17,7 @@ from onnxgrad.errors import DataError
 from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.opening import open_data
+from onnxgrad.training.data.record import record_of
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.metrics.epoch import epoch_metric
@@ -67,6 +68,17 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: S
     return {**model.with_loss(means.now()), **{name: metric.value() for name, metric in whole.items()}}
 
 
+def opened_inputs(program: Program, data: Any, following: DerivedInputs | None = None, beside: Sequence[str] = ()) -> Rows | Stream:
+    """Open data for the inputs of a program; ``beside`` are columns that the data may have, and that are not read.
+
+    Raises:
+        DataError: if the data does not fit the model.
+    """
+    following = following or DerivedInputs(program)
+    inputs = [v for v in program.inputs if v.name not in beside or v.name in record_of(program).columns]
+    return open_data(data, DataSpec.of(inputs, (), following.names, program, beside))
+
+
 def predicted(
     executor: Executor,
     program: Program,
@@ -86,8 +98,7 @@ def predicted(
     outputs: dict[str, list[Any]] = {v.name: [] for v in program.outputs}
     following = following or DerivedInputs(program)
     inputs = [v for v in program.inputs if v.name not in beside]
-    wanted = DataSpec.of(inputs, (), following.names, program, beside)
-    for batch in open_data(data, wanted).plain().batches(batch_size, shuffle=False):
+    for batch in opened_inputs(program, data, following, beside).plain().batches(batch_size, shuffle=False):
         feed = checked_batch(following.complete(batch), inputs)
         for name, value in zip(outputs, executor.run(program, feed, list(outputs), scope=scope), strict=True):
             outputs[name].append(value)

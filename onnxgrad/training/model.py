@@ -22,6 +22,7 @@ from onnxgrad.core.step.loss_terms import loss_terms
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.derived_inputs import DerivedInputs, read_by_loss
 from onnxgrad.training.data.feed import check_labels, checked_batch, output_shapes
+from onnxgrad.training.data.record import record_of
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.losses.distillation import COLUMN, Teacher
@@ -98,8 +99,8 @@ class Model:
     @property
     def spec(self) -> DataSpec:
         """The names, types and shapes of the data for this model."""
-        spelled = [term.target for term in self.terms if term.loss == "ctc"]
-        return DataSpec.of(self.inputs, self.labels, self.derived.names, self.inference, spelled=spelled)
+        losses = {term.target: term.loss for term in reversed(self.terms) if isinstance(term.loss, str)}
+        return DataSpec.of(self.inputs, self.labels, self.derived.names, self.inference, losses=losses)
 
     def name_unused(self, names: Iterable[str]) -> None:
         """Warn, once, of columns of the data that nothing reads."""
@@ -204,8 +205,9 @@ def spec_before_loss(inference: Program, terms: Sequence[Term]) -> DataSpec:
     targets = target_columns(terms)
     optional = [*derived, *(term.target for term in terms if term.loss == "causal_lm")]
     names = [name for name in [*(v.name for v in inputs), *targets] if name not in optional]
-    spelled = [term.target for term in terms if term.loss == "ctc"]
-    return DataSpec(names, {v.name: v for v in inputs}, targets, optional, inference, spelled=spelled)
+    losses = {term.target: term.loss for term in reversed(terms) if isinstance(term.loss, str)}
+    known = record_of(inference)
+    return DataSpec(names, {v.name: v for v in inputs}, targets, optional, inference, losses=losses, record=known)
 
 
 def _terms_in_evaluation(evaluation: Program, loss: str) -> tuple[list[LossTerm], list[str]]:

@@ -45,10 +45,11 @@ from onnxgrad.training.data.feed import doubted_logits
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.data.open_batch import open_batch
 from onnxgrad.training.data.opening import open_both, open_data
+from onnxgrad.training.data.record import DataRecord, record_in, record_of, set_record
 from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import class_counts
-from onnxgrad.training.evaluation import evaluated, predicted
+from onnxgrad.training.evaluation import evaluated, opened_inputs, predicted
 from onnxgrad.training.inference import as_inference
 from onnxgrad.training.losses.distillation import Distillation, Teacher
 from onnxgrad.training.losses.loss_scale import LossScale
@@ -216,7 +217,6 @@ class Trainer(TrainingSteps):
         self._norms: Variable | None = None
         self.step_weights: dict[str, float] = {}
         """What the loss and the metrics of the last step count, where these are not its examples."""
-        self._class_names: Mapping[str, Sequence[str]] = {}
 
     # Building --------------------------------------------------------------------------------------------------------
 
@@ -590,13 +590,31 @@ class Trainer(TrainingSteps):
         """
         source, held_out, notes = open_both(data, validation, self._spec, class_column(self.terms), self.seed)
         self.remarks += notes
+        if source.record is not None:
+            self.take_record(self.record.merged(source.record))
         if self._awaits_data:
             self._attach_for(source.first(self.seed, self.epoch), isinstance(source, Stream))
-        self._class_names = dict(source.classes) or self._class_names
         for term in self.terms:
             if term.weighing.balanced and source is not data:
                 self.remarks.append(term.weighing.balance(class_counts(source, term.target)))
         return source, held_out
+
+    @property
+    def record(self) -> DataRecord:
+        """What was found of the data when it was opened, here or by the run that wrote the model: see ``DataRecord``.
+
+        It stands in the metadata of the programs, so that exports hold it.
+        """
+        return record_of(self.inference)
+
+    def take_record(self, record: DataRecord) -> None:
+        """Set the record of the data, for data that is opened from now on.
+
+        Args:
+            record: an empty one to guess anew.
+        """
+        for program in (self.program, self.inference):
+            set_record(program, record)
 
     # Whole runs ------------------------------------------------------------------------------------------------------
 
@@ -679,6 +697,9 @@ class Trainer(TrainingSteps):
             count = max_steps  # an epoch has a step at least
         if batch_size < 1 or count is None or count < 0:
             raise ArgumentError(f"batch_size is at least 1 and epochs at least 0, not {batch_size} and {count}.")
+        recorded = record_in(out.path if isinstance(out, RunFolder) else Path(out)) if resume and out is not None else None
+        if recorded is not None:
+            self.take_record(recorded)
         source, held_out = self.open(data, validation)
         self.model.name_unused([*source.unused, *(() if held_out is None else held_out.unused)])
         if out is None and resume:
@@ -696,6 +717,8 @@ class Trainer(TrainingSteps):
                     folder.write_history(self.rows)
             elif folder is not None:
                 folder.check_new()
+            if folder is not None and self.record.columns:
+                folder.write_record(self.record.as_text())
             begun = self.state.begun if folder is not None and resume else self.epoch
             self.go_to(replace(self.state, begun=begun, files=files))
             goal = count if total_epochs is not None else self.state.begun + count
@@ -733,18 +756,20 @@ class Trainer(TrainingSteps):
         self.ranks.step.collect()
         return scope if self.average is None or self.step_number < self.accumulate else self.average.averaged(scope)
 
-    def opened(self, data: Data, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
-        """Open data for ``evaluate``; ``classes`` are class names by number, by target column; None for the classes of the data
-        that was trained on.
+    def opened(self, data: Data, inputs_alone: bool = False) -> Rows | Stream:
+        """Open data for ``evaluate``, or for ``predict`` without targets: as ``record`` says of the data that was trained on.
 
         Args:
             data: as for ``fit``.
-            classes: words by number, by target column.
+            inputs_alone: whether it may lack targets.
 
         Raises:
             DataError: if the data does not fit the model.
         """
-        opened = open_data(data, self._spec, classes or self._class_names)
+        if inputs_alone:
+            derived = None if self._awaits_data else self.model.derived
+            return opened_inputs(self.inference, data, derived, target_columns(self.terms))
+        opened = open_data(data, self._spec)
         if self._awaits_data:
             self._attach_for(opened.first(self.seed, self.epoch), isinstance(opened, Stream))
         return opened
@@ -864,7 +889,7 @@ class Trainer(TrainingSteps):
 
     @checked
     def load(self, path: str | Path) -> None:
-        """Continue from a file that ``save`` wrote.
+        """Continue from a file that ``save`` wrote, with the record of the data in its folder if there is one.
 
         Args:
             path: what ``save`` wrote.
@@ -877,7 +902,7 @@ class Trainer(TrainingSteps):
 
     def _load(self, path: str | Path, batches: int | None = None, files: Fingerprints | None = None) -> None:
         """Look at everything first, then change; an epoch has so many ``batches``, from these ``files``, as far as that is known"""
-        tensors = read_tensors(path)
+        tensors, recorded = read_tensors(path), record_in(Path(path).parent)
         if self._awaits_data:
             with transaction(self.program, self.optimizer, self):
                 self.terms = typed_by_json(self.terms, tensors.metadata.get("targets"), path)
@@ -895,6 +920,8 @@ class Trainer(TrainingSteps):
             if schedule is not None and position.schedule is not None:
                 for owner, attributes in schedule.attributes_of(position.schedule):
                     scope.follow(owner, **attributes)
+            if recorded is not None:
+                self.take_record(recorded)
 
         scope.change(go_to)
 

@@ -12,9 +12,13 @@ from onnxgrad.distributed.environment import current
 from onnxgrad.errors import TrainingError
 from onnxgrad.training import Callback
 from onnxgrad.training.data.fingerprints import content_of, described
-from onnxgrad.training.data.images import Pictures
-from onnxgrad.training.data.preparing import Preparation
+from onnxgrad.training.data.kinds.column import Reading
+from onnxgrad.training.data.kinds.picture import LazyPictures, PictureColumn
+from onnxgrad.training.data.kinds.words import WordsColumn
+from onnxgrad.training.data.lazy_rows import LazyRows
+from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.rows import Columns, Stream
+from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.ranks import subjects
 from onnxgrad.training.run.rate_finder import find_learning_rate
 from tests.distributed import test_programs as programs
@@ -191,10 +195,12 @@ def test_data_are_described_alike_only_if_they_are():
     parts = [columns, columns.select(np.arange(5)), columns.select(np.arange(5)[::-1])]
     assert len({described(part) for part in parts}) == 3
     named = Columns({"x": x})
-    named.classes = {"x": ["cat", "dog"]}
+    named.record = DataRecord({"x": WordsColumn((), ("cat", "dog"))})
     assert described(named) != described(columns)
-    how = Preparation((4, 4), "CHW", "RGB", (0.0,) * 3, (1.0,) * 3, np.dtype(np.float32))
-    pictures = [Pictures(lambda number: None, 5, "x", {}, how, changes) for changes in [(False, False, 0.0), (True, False, 0.0)]]
+    column = PictureColumn((), (4, 4), "CHW", "RGB", (0.0,) * 3, (1.0,) * 3)
+    readings = [Reading(changes=(flip, False, 0.0)) for flip in (False, True)]
+    lazy = [LazyPictures(lambda number: None, "x", column, DataSpec(["x"]), reading, "t.csv") for reading in readings]
+    pictures = [LazyRows({"x": pictures}, {}, 5) for pictures in lazy]
     assert described(pictures[0]) != described(pictures[1])
     assert described(Stream([1, 2], ["x"]), None, 2) != described(Stream([1, 2, 3], ["x"]), None, 3)
 

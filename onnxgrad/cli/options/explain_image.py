@@ -35,5 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--image-mean", type=float, nargs="+", metavar="M", help="mean of values from 0 to 1, of each channel")
     parser.add_argument("--image-std", type=float, nargs="+", metavar="S", help="standard deviation of the same")
     parser.add_argument("--image-order", choices=("rgb", "bgr"), help="order of the channels (default: what the file tells)")
+    parser.add_argument("--image-white", type=float, metavar="V", help="value of white in images of more than 8 bits")
+    parser.add_argument("--ignore-record", action="store_true", help="guess how the model takes pictures, rather than as trained")
     parser.add_argument("-o", "--output", metavar="FILE.png", help="picture to write (default: the picture's name, .explained.png)")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -59,8 +59,21 @@ def add_data(group: Any, validation: bool = True) -> None:
     group.add_argument("--image-mean", type=float, nargs="+", metavar="M", help="mean of values from 0 to 1, of each channel")
     group.add_argument("--image-std", type=float, nargs="+", metavar="S", help="standard deviation of the same")
     group.add_argument("--image-order", choices=("rgb", "bgr"), help="order of the channels (default: what the model's file tells)")
+    group.add_argument("--image-white", type=float, metavar="V", help="value of white in images of over 8 bits (default 65535)")
+    group.add_argument(
+        "--columns",
+        action="append",
+        default=[],
+        metavar="INPUT=A,B",
+        help="columns of a table that form an input or target, in this order; may be repeated (default: as trained, else by name)",
+    )
+    group.add_argument("--fill", metavar="HOW", help="fill empty cells of inputs: median, mean (of training data) or a number")
+    group.add_argument("--decimal", choices=(".", ","), help="decimal sign of numbers in a table (default: what its cells show)")
+    group.add_argument(
+        "--ignore-record", action="store_true", help="guess what the data means anew, rather than take the record of the training"
+    )
     group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of the model, for text and chats")
-    group.add_argument("--max-length", type=int, default=512, help="words in a row of text at most (default %(default)s)")
+    group.add_argument("--max-length", type=int, help="words in a row of text at most (default: as trained, else 512)")
     group.add_argument("--pack", action="store_true", help="put several short texts into one row")
 
 

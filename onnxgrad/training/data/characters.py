@@ -60,7 +60,7 @@ def encode_characters(program: Program | None, name: str, texts: Sequence[str], 
                 f"{where}, row {row}, column {name!r}: the model has no class for {strange!r}, in {text[:40]!r}. "
                 "Replace it, or leave the row out."
             )
-    labels = np.full((len(texts), max(map(len, texts))), PADDING, np.int64)
+    labels = np.full((len(texts), max(map(len, texts), default=0)), PADDING, np.int64)
     for row, text in enumerate(texts):
         labels[row, : len(text)] = [number[character] for character in text]
     return labels, f"text of {name!r} is spelled in the {len(known)} characters that the model's file lists."

@@ -1,99 +1,277 @@
 """From the columns of a table to the columns that a model and its loss take.
 
-Tests: tests/training/data/test_tables.py.
+Tests: tests/training/data/test_tables.py, tests/training/data/test_record.py.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import DataError
-from onnxgrad.training.data.characters import PADDING, encode_characters
-from onnxgrad.training.data.rows import Batch
+from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.training.data.characters import characters
+from onnxgrad.training.data.kinds import KINDS
+from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, contradiction
+from onnxgrad.training.data.kinds.numbers import unit_of
+from onnxgrad.training.data.kinds.text import text_inputs
+from onnxgrad.training.data.preparing import image_inputs
+from onnxgrad.training.data.rows import Array
 from onnxgrad.training.data.spec import DataSpec
 
-__all__ = ["Arrangement", "Numbering", "arrange_columns", "class_notes", "stack_columns"]
+__all__ = ["TARGETS", "Arrangement", "arrange_columns", "found_columns", "read_columns"]
 
-Array = np.ndarray[Any, Any]
 TARGETS = ("label", "labels", "class", "target", "y")
 """Names that people give to the column of targets; one of them is taken where the name that was asked for is missing."""
+_PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
+_TEXTS = ("text", "sentence", "texts")
+_INDEX = ("", "Unnamed: 0")
+"""Names of a column that numbers the rows of a table."""
+_NUMBERS = ("mse", "l1", "smooth_l1", "kl", "cosine", "causal_lm")
 
 
 class Arrangement(NamedTuple):
-    """The columns of a table that form each column of the data, the unused ones, and notes on the guesses."""
+    """By input or target the columns of a table that form it, and its kind; the unused columns, and notes on the guesses."""
 
     parts: dict[str, list[str]]
+    kinds: dict[str, str]
     unused: list[str]
     remarks: list[str]
 
     @property
     def read(self) -> list[str]:
+        """The columns of the table that are read."""
         return list(dict.fromkeys(name for names in self.parts.values() for name in names))
 
+    def cells(self, name: str, cells: Cells) -> Cells:
+        """The cells of one input or target."""
+        return Cells(cells.where, {part: cells.values[part] for part in self.parts[name]}, cells.first, cells.folder)
 
-def arrange_columns(
-    header: Sequence[str],
-    numeric: Sequence[str],
-    wanted: DataSpec,
-    where: str,
-) -> Arrangement:
-    """Map the columns of a table to the columns of the data.
 
-    A column has the name of the input, or its elements are numbered (``x.0``, ``x_1``, ``x[2]``); a single input that is left takes
-    all numeric columns that are left, in their order.
+def arrange_columns(kinds: Mapping[str, str | None], wanted: DataSpec, where: str, reading: Reading) -> Arrangement:
+    """Map the columns of a table to inputs and targets.
+
+    Columns count in this order: those that the user names, those of the record of the data, the one of the same name (a unit in
+    brackets may follow), numbered ones (``x.0``, ``x_1``, ``x[2]``). A single input of pictures takes the column of paths, one of
+    tokens the column of text, and a single other input that is left all columns of numbers that are left, in their order.
 
     Args:
-        header: names in the table.
-        numeric: those that hold numbers.
+        kinds: of the columns of the table, in its order.
         wanted: the columns of the data.
         where: the table, for messages.
+        reading: what the user said.
 
     Raises:
         DataError: if a column is missing.
+        ArgumentError: if the user names an input or target that there is not.
     """
-    parts: dict[str, list[str]] = {}
-    notes: list[str] = []
-    for name in [*wanted.names, *wanted.optional]:
-        matches = [name] if name in header else _numbered(name, header)
-        if matches:
-            parts[name] = matches
-    missing = [name for name in wanted.names if name not in parts]
-    targets = [name for name in missing if name in wanted.targets]
-    others = [name for name in TARGETS if name in header and name not in (*wanted.names, *wanted.optional)]
-    if len(targets) == 1 and len(others) == 1:
-        parts[targets[0]] = others
-        missing.remove(targets[0])
-        notes.append(f"the column {others[0]!r} of {where} is taken as {targets[0]!r}.")
-    if len(missing) == 1 and missing[0] not in wanted.targets:
-        taken = {column for columns in parts.values() for column in columns}
-        rest = [column for column in numeric if column not in taken]
-        width = _width(wanted.variables.get(missing[0]))
-        rest = [column for column in rest if column not in wanted.beside] or rest
+    plan = _Plan(kinds, wanted, where, reading)
+    plan.take_named()
+    plan.take_targets()
+    plan.take_text()
+    plan.take_pictures()
+    plan.take_rest()
+    used = {column for columns in plan.parts.values() for column in columns}
+    return Arrangement(
+        plan.parts,
+        {name: plan.kind_of(name) for name in plan.parts},
+        [column for column in kinds if column not in used],
+        plan.remarks,
+    )
+
+
+class _Plan:
+    """The columns of a table, as they are given to inputs and targets one after the other"""
+
+    def __init__(self, kinds: Mapping[str, str | None], wanted: DataSpec, where: str, reading: Reading) -> None:
+        self.kinds, self.wanted, self.where, self.reading = kinds, wanted, where, reading
+        self.parts: dict[str, list[str]] = {}
+        self.remarks: list[str] = []
+        self.by_tokenizer: str | None = None
+        """The input whose column of text a tokenizer reads."""
+        self.derived: list[str] = []
+        """Inputs that the tokenizer gives besides."""
+
+    @property
+    def missing(self) -> list[str]:
+        return [name for name in self.wanted.names if name not in self.parts and name not in self.derived]
+
+    def left(self, *kinds: str) -> list[str]:
+        """The columns of these kinds that nothing has taken"""
+        taken = {column for columns in self.parts.values() for column in columns}
+        return [column for column, kind in self.kinds.items() if kind in kinds and column not in taken]
+
+    def take_named(self) -> None:
+        known = [*self.wanted.names, *self.wanted.optional]
+        for name in self.reading.columns:
+            if name not in (*known, *self.wanted.beside):
+                raise ArgumentError(f"there is no input or target {name!r} to make of columns; there are {known}.")
+        for name in known:
+            matches = self._named(name)
+            if matches:
+                self.parts[name] = matches
+
+    def _named(self, name: str) -> list[str]:
+        given = self.reading.columns.get(name)
+        if given is not None:
+            absent = [column for column in given if column not in self.kinds]
+            if absent:
+                raise DataError(f"{self.where} has no column {absent[0]!r}; it has {list(self.kinds)}. Name others (--columns).")
+            return list(given)
+        recorded = self._recorded(name)
+        own = [name] if name in self.kinds else _with_unit(name, self.kinds) or _numbered(name, self.kinds)
+        if not recorded:
+            return own
+        absent = [column for column in recorded if column not in self.kinds]
+        if not absent:
+            return recorded
+        if own:
+            return own
+        raise DataError(
+            f"{self.where} has no column {absent[0]!r}, and the model was trained with {name!r} made of {_few(recorded)}; "
+            f"the table has {_few(list(self.kinds))}. Rename the columns, or say which they are (--columns {name}=...)."
+        )
+
+    def _recorded(self, name: str) -> list[str]:
+        column = self.wanted.record.columns.get(name)
+        return [] if column is None or column.parts == (name,) else list(column.parts)
+
+    def take_targets(self) -> None:
+        targets = [name for name in self.missing if name in self.wanted.targets]
+        others = [name for name in TARGETS if name in self.left(*KINDS)]
+        others = [name for name in others if name not in (*self.wanted.names, *self.wanted.optional)]
+        if len(targets) == 1 and len(others) != 1 and any(kind == "picture" for kind in self.kinds.values()):
+            others = [name for name in self.left(*KINDS) if self.kinds[name] != "picture"]
+        if len(targets) == 1 and len(others) == 1:
+            self.parts[targets[0]] = others
+            self.remarks.append(f"the column {others[0]!r} of {self.where} is taken as {targets[0]!r}.")
+
+    def take_text(self) -> None:
+        if self.reading.tokenizer is None:
+            return
+        tokens, mask, types = text_inputs(self.wanted)
+        self.by_tokenizer = tokens
+        self.derived = [name for name in (mask, types) if name is not None]
+        for name in self.derived:
+            self.parts.pop(name, None)
+        if tokens in self.parts:
+            return
+        candidates = self.left("words")
+        named = [name for name in _TEXTS if name in candidates]
+        rest = [name for name in candidates if name not in self.wanted.beside]
+        if not named and len(rest) != 1:
+            raise DataError(f"which column of {self.where} is the text? It has {list(self.kinds)}. Call it 'text'.")
+        self.parts[tokens] = [named[0] if named else rest[0]]
+
+    def take_pictures(self) -> None:
+        images = [v.name for v in image_inputs([v for name, v in self.wanted.variables.items() if name in self.missing])]
+        paths = self.left("picture")
+        named = [name for name in _PATHS if name in paths]
+        chosen = named[:1] or (paths if len(paths) == 1 else [])
+        if len(images) == 1 and chosen:
+            self.parts[images[0]] = chosen
+
+    def take_rest(self) -> None:
+        missing = self.missing
+        if len(missing) == 1 and missing[0] not in self.wanted.targets:
+            self._take_numbers(missing[0])
+        for name in sorted(self.missing, key=lambda name: name not in self.wanted.targets):
+            raise DataError(f"{self.where} has no column {name!r}; it has {list(self.kinds)}. Rename or add it{self._words()}.")
+
+    def _take_numbers(self, name: str) -> None:
+        width = _width(self.wanted.variables.get(name))
+        numbers = [column for column in self.left("number", "numbers") if column not in _INDEX]
+        rest = [column for column in numbers if column not in self.wanted.beside] or numbers
         if width is not None and len(rest) > width:
             rest = [column for column in rest if column not in TARGETS] or rest
         if rest and (width is None or width == len(rest)):
-            parts[missing[0]] = rest
+            self.parts[name] = rest
             shown = ", ".join(rest) if len(rest) <= 6 else f"{rest[0]}, {rest[1]}, ... {rest[-1]}"
-            notes.append(f"the input {missing[0]!r} is made of {len(rest)} columns of {where}, in this order: {shown}.")
-            missing = []
+            self.remarks.append(f"the input {name!r} is made of {len(rest)} columns of {self.where}, in this order: {shown}.")
         elif rest and width:
             raise DataError(
-                f"{where} has no column {missing[0]!r}, and {len(rest)} other columns of numbers; the input takes {width}. "
-                f"Name them {missing[0]}.0 to {missing[0]}.{width - 1}."
+                f"{self.where} has no column {name!r}, and {len(rest)} other columns of numbers; the input takes {width}. "
+                f"Name them {name}.0 to {name}.{width - 1}, or say which they are (--columns {name}=...){self._words()}."
             )
-    if missing:
-        name = next((name for name in missing if name in wanted.targets), missing[0])
-        raise DataError(f"{where} has no column {name!r}; it has {list(header)}. Rename or add it.")
-    used = {column for columns in parts.values() for column in columns}
-    return Arrangement(parts, [column for column in header if column not in used], notes)
+
+    def _words(self) -> str:
+        words = self.left("words")
+        return f"; {_few(words)} hold words, which are no input: write numbers for them" if words else ""
+
+    def kind_of(self, name: str) -> str:
+        """The kind of an input or target: as its loss wants it, else as its cells are"""
+        if name == self.by_tokenizer:
+            return "text"
+        shown = [self.kinds[part] for part in self.parts[name]]
+        if name not in self.wanted.targets:
+            return "picture" if shown == ["picture"] else "numbers" if shown == ["numbers"] else "number"
+        return self._kind_of_target(name, shown)
+
+    def _kind_of_target(self, name: str, shown: list[str | None]) -> str:
+        loss = self.wanted.losses.get(name, "")
+        recorded = self.wanted.record.columns.get(name)
+        if len(shown) > 1 or shown == ["numbers"]:
+            return "number" if len(shown) > 1 else "numbers"
+        if loss == "ctc":
+            return "characters" if shown != ["number"] or characters(self.wanted.program) else "number"
+        if loss in _NUMBERS:
+            return "number"
+        if recorded is not None and recorded.kind == "number" and shown == ["words"]:
+            at = f"{self.where}, column {self.parts[name][0]!r}"
+            raise contradiction(at, "numbers", "a column of words", "Write numbers, or ignore the record (--ignore-record).")
+        if recorded is not None and recorded.kind in ("words", "number"):
+            return recorded.kind
+        return "words" if shown in (["words"], ["picture"]) else "number"
 
 
-def _numbered(name: str, header: Sequence[str]) -> list[str]:
+def found_columns(plan: Arrangement, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]) -> dict[str, Column]:
+    """What the cells of a table say of each input and target.
+
+    Raises:
+        DataError: if they contradict the record.
+    """
+    return {
+        name: KINDS[plan.kinds[name]].found(
+            name, plan.cells(name, cells), wanted, reading, wanted.record.columns.get(name), remarks
+        )
+        for name in plan.parts
+    }
+
+
+def read_columns(
+    plan: Arrangement,
+    columns: Mapping[str, Column],
+    cells: Cells,
+    wanted: DataSpec,
+    reading: Reading,
+    remarks: list[str],
+) -> dict[str, Array | LazyColumn]:
+    """The inputs and targets that the cells of a table, or of a part of it, give.
+
+    Raises:
+        DataError: naming the table, the row (counted from 1) and the column of what cannot be used.
+    """
+    arrays: dict[str, Array | LazyColumn] = {}
+    for name, column in columns.items():
+        arrays.update(column.read(name, plan.cells(name, cells), wanted, reading, remarks))
+    return arrays
+
+
+def _few(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:6]))
+    return f"{shown}, ... ({len(names)} in all)" if len(names) > 6 else shown
+
+
+def _with_unit(name: str, header: Mapping[str, str | None]) -> list[str]:
+    """The only column that has this name and a unit in brackets behind it"""
+    named = [column for column in header if unit_of(column) is not None and re.split(r"\s*[\[(]", column)[0] == name]
+    return named if len(named) == 1 else []
+
+
+def _numbered(name: str, header: Mapping[str, str | None]) -> list[str]:
     pattern = re.compile(re.escape(name) + r"(?:[._]|\[)(\d+)\]?")
     by_number = {int(match[1]): column for column in header if (match := pattern.fullmatch(column))}
     return [by_number[number] for number in sorted(by_number)]
@@ -105,151 +283,3 @@ def _width(v: Variable | None) -> int | None:
         return None
     dims = v.dims[1:]
     return int(np.prod([int(d) for d in dims if isinstance(d, int)])) if all(isinstance(d, int) for d in dims) else None
-
-
-class Numbering:
-    """Numbers for labels that are words, by target column: in the order of the alphabet, unless the classes are given."""
-
-    def __init__(self, classes: Mapping[str, Sequence[str]], wanted: DataSpec | None = None) -> None:
-        self.wanted = wanted or DataSpec(())
-        self.classes = {name: list(class_names) for name, class_names in classes.items() if name not in self.wanted.spelled}
-        self.remarks: list[str] = []
-
-    def __call__(self, name: str, values: Sequence[str], where: str) -> Array:
-        if name in self.wanted.spelled:
-            labels, note = encode_characters(self.wanted.program, name, values, where)
-            self.remarks = [note]
-            return labels
-        if name not in self.classes:
-            self.classes[name] = sorted(set(values))
-        number = {class_name: i for i, class_name in enumerate(self.classes[name])}
-        for row, class_name in enumerate(values):
-            if class_name not in number:
-                known = ", ".join(self.classes[name][:10])
-                raise DataError(
-                    f"{where}, row {row + 1}, column {name!r}: the class {class_name!r} is none of the training data: {known}."
-                )
-        return np.array([number[class_name] for class_name in values], np.int64)
-
-
-def shown(classes: Sequence[str]) -> str:
-    """``cat = 0, dog = 1``, shortened"""
-    entries = [f"{class_name} = {number}" for number, class_name in enumerate(classes)]
-    return ", ".join(entries if len(entries) <= 8 else [*entries[:4], "...", entries[-1]])
-
-
-def stack_columns(
-    plan: Arrangement,
-    columns: Mapping[str, Sequence[Any] | Array],
-    wanted: DataSpec,
-    numbering: Numbering,
-    where: str,
-    first: int = 0,
-) -> Batch:
-    """Build the columns of the data from the columns of a table, or of a part of it that begins with row ``first``.
-
-    Raises:
-        DataError: naming the table, the row (counted from 1) and the column of what is missing or no number.
-    """
-
-    def at(row: int, column: str) -> str:
-        return f"{where}, row {first + row + 1}, column {column!r}"
-
-    batch: Batch = {}
-    for name, parts in plan.parts.items():
-        target = name in wanted.targets
-        if target and len(parts) == 1 and _are_class_names(columns[parts[0]], name in numbering.classes):
-            cells = _present(columns[parts[0]], parts[0], at)
-            batch[name] = numbering(name, [str(cell) for cell in cells], where)
-            continue
-        arrays = [_numbers(columns[part], part, at, target) for part in parts]
-        array = arrays[0] if len(arrays) == 1 and parts == [name] else _side_by_side(arrays, parts, where)
-        batch[name] = _reshaped(array, wanted.variables.get(name))
-    return batch
-
-
-def class_notes(classes: Mapping[str, Sequence[str]]) -> list[str]:
-    """A line on the numbers of the classes of each target column."""
-    return [f"classes of {name!r}: {shown(class_names)}." for name, class_names in classes.items()]
-
-
-def _side_by_side(arrays: list[Array], names: Sequence[str], where: str) -> Array:
-    other = next((i for i, array in enumerate(arrays) if array.shape != arrays[0].shape), None)
-    if other is not None:
-        shapes = f"{list(arrays[0].shape)} and {list(arrays[other].shape)}"
-        raise DataError(f"{where}: the columns {names[0]!r} and {names[other]!r} have the shapes {shapes}. Make them equal.")
-    return arrays[0] if len(arrays) == 1 and arrays[0].ndim > 1 else np.stack(arrays, axis=1)
-
-
-def _numbers(values: Sequence[Any] | Array, column: str, at: Callable[[int, str], str], pad: bool) -> Array:
-    if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
-        return values
-    cells = _present(values, column, at)
-    if cells and any(isinstance(cell, (list, tuple, np.ndarray)) for cell in cells):
-        return _rectangle(cells, column, at, pad)
-    return np.array([_number(cell, row, column, at) for row, cell in enumerate(cells)])
-
-
-def _present(values: Sequence[Any] | Array, column: str, at: Callable[[int, str], str]) -> list[Any]:
-    cells = list(values)
-    for row, cell in enumerate(cells):
-        if cell is None or (isinstance(cell, str) and not cell.strip()):
-            raise DataError(f"{at(row, column)} is empty. Fill it in, or leave the row out.")
-    return cells
-
-
-def _are_class_names(values: Sequence[Any] | Array, known: bool) -> bool:
-    cells = [cell for cell in values if cell is not None] if not isinstance(values, np.ndarray) else []
-    if known and cells:
-        return True
-    return bool(cells) and all(isinstance(cell, str) for cell in cells) and not _all_numbers(cells)
-
-
-def _all_numbers(cells: Sequence[str]) -> bool:
-    try:
-        for cell in cells:
-            float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _number(cell: Any, row: int, column: str, at: Callable[[int, str], str]) -> int | float:
-    if isinstance(cell, (bool, np.bool_)):
-        return int(cell)
-    if isinstance(cell, (int, float, np.integer, np.floating)):
-        return cell.item() if isinstance(cell, np.generic) else cell
-    try:
-        text = str(cell).strip()
-        return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
-    except ValueError as error:
-        raise DataError(
-            f"{at(row, column)} holds {str(cell)[:40]!r}, which is no number. Correct it, or leave the row out."
-        ) from error
-
-
-def _rectangle(cells: list[Any], column: str, at: Callable[[int, str], str], pad: bool) -> Array:
-    """Rows of numbers as one array; label sequences are filled up, inputs must be of one shape"""
-    try:
-        arrays = [np.asarray(cell) for cell in cells]
-    except ValueError as error:
-        raise DataError(f"column {column!r} holds lists of unequal length ({error}). Make them rectangular.") from error
-    for row, array in enumerate(arrays):
-        if array.dtype.kind not in "fiub":
-            raise DataError(f"{at(row, column)} holds {str(cells[row])[:40]!r}, which is no list of numbers. Correct it.")
-        if array.shape != arrays[0].shape and not (pad and array.ndim == arrays[0].ndim == 1 and array.dtype.kind in "iu"):
-            raise DataError(
-                f"{at(row, column)} has shape {list(array.shape)}, but row 1 has {list(arrays[0].shape)}. Make them equal."
-            )
-    if len({array.shape for array in arrays}) == 1:
-        return np.stack(arrays)
-    longest = max(len(array) for array in arrays)
-    return np.stack([np.pad(array, (0, longest - len(array)), constant_values=PADDING) for array in arrays])
-
-
-def _reshaped(array: Array, v: Variable | None) -> Array:
-    """Rows of numbers in the shape that the input declares, where that is known"""
-    if v is None or v.dims is None or array.ndim != 2 or len(v.dims) < 3 or not all(isinstance(d, int) for d in v.dims[1:]):
-        return array
-    wanted = [int(d) for d in v.dims[1:] if isinstance(d, int)]
-    return array.reshape(len(array), *wanted) if int(np.prod(wanted)) == array.shape[1] else array

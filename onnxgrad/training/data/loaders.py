@@ -6,22 +6,29 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
-from onnxgrad.training.data.columns import Numbering, arrange_columns, class_notes, stack_columns
-from onnxgrad.training.data.images import Images, opened_pictures
+from onnxgrad.training.data.columns import Arrangement, arrange_columns, found_columns, read_columns
+from onnxgrad.training.data.images import opened_pictures
+from onnxgrad.training.data.kinds.column import Cells, Column, Reading, contradiction
+from onnxgrad.training.data.kinds.numbers import NumberColumn
+from onnxgrad.training.data.kinds.words import WordsColumn
+from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.rows import Batch, Columns, Rows, Stream
 from onnxgrad.training.data.shuffled import Shuffled
 from onnxgrad.training.data.spec import DataSpec
+from onnxgrad.training.data.tables import column_lines
 
 __all__ = ["DatasetRows", "LoaderStream", "function_in", "is_dataset", "is_loader", "opened_dataset"]
 
 _PIECE = 256
 _LARGE = 1_000_000_000
+_WHERE = "the dataset"
 
 
 def is_loader(data: Any) -> bool:
@@ -81,7 +88,7 @@ def _arrays(item: Any) -> Any:
     return item.detach().cpu().numpy() if hasattr(item, "detach") else item
 
 
-def opened_dataset(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
+def opened_dataset(data: Any, wanted: DataSpec) -> Rows | Stream:
     """The data of a Hugging Face dataset for a program: its columns by name, images as the model takes them.
 
     Raises:
@@ -90,59 +97,96 @@ def opened_dataset(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[s
     if isinstance(data, dict):
         raise DataError(f"the data is a dict of the splits {sorted(data)}. Give one of them: data={sorted(data)[0]!r} ...")
     features = dict(data.features or {})
-    feature_types = {name: type(feature).__name__ for name, feature in features.items()}
-    pictures = [name for name, feature_type in feature_types.items() if feature_type == "Image"]
-    where = "the dataset"
+    pictures = [name for name, feature in features.items() if type(feature).__name__ == "Image"]
     if pictures and hasattr(data, "__len__"):
         return _dataset_pictures(data, wanted, pictures[0], features)
-    numeric = [name for name, feature in features.items() if _is_numeric(feature)]
-    header = list(features) or list(next(iter(data)))
-    plan = arrange_columns(header, numeric, wanted, where)
-    numbering = Numbering(classes or {}, wanted)
+    kinds = {name: _kind(feature) for name, feature in features.items()} or dict.fromkeys(next(iter(data)), "number")
+    reading = Reading()
+    remarks: list[str] = []
+    plan = arrange_columns(kinds, wanted, _WHERE, reading)
+    listed = hasattr(data, "__len__")
+    seen = list(data.with_format(None)[:_PIECE].items()) if listed else []
+    whole = [plan.parts[name][0] for name, kind in plan.kinds.items() if kind == WordsColumn.kind]
+    values = {**dict(seen), **{name: _listed(data, name) for name in whole if listed}}
+    first = Cells(_WHERE, values) if listed else Cells(_WHERE, _transposed(list(islice(data, _PIECE)), plan.read))
+    named = {name: getattr(features.get(plan.parts[name][0]), "names", None) for name in wanted.targets if name in plan.parts}
+    classes = {name: _named_classes(name, plan.parts[name], names, wanted) for name, names in named.items() if names}
+    plan.kinds.update(dict.fromkeys(classes, NumberColumn.kind))
+    found = {**found_columns(plan, first, wanted, reading, remarks), **classes}
     rows: Rows | Stream
-    if hasattr(data, "__len__"):
-        rows = DatasetRows(data, plan, wanted, numbering)
+    if listed:
+        rows = DatasetRows(data, plan, found, wanted, reading)
         if (data.data.nbytes or 0) < _LARGE:
             rows = Columns(rows.take(np.arange(len(data))))
     else:
-        rows = Shuffled(_examples(data, plan, wanted, numbering))
-    named = {name: getattr(features.get(plan.parts[name][0]), "names", None) for name in wanted.targets if name in plan.parts}
-    rows.classes = {**numbering.classes, **{name: names for name, names in named.items() if names}}
-    rows.unused, rows.remarks = plan.unused, [*plan.remarks, *class_notes(rows.classes)]
+        rows = Shuffled(_examples(data, plan, found, wanted, reading))
+    rows.record, rows.unused = DataRecord(found), plan.unused
+    rows.remarks = [*plan.remarks, *remarks, *column_lines(found)]
     return rows
+
+
+def _kind(feature: Any) -> str:
+    """The kind of a column of a dataset"""
+    name, dtype = type(feature).__name__, str(getattr(feature, "dtype", ""))
+    if name in ("ClassLabel",) or (name == "Value" and dtype.startswith(("int", "uint", "float", "bool"))):
+        return "number"
+    return "words" if name == "Value" else "numbers"
+
+
+def _named_classes(name: str, parts: Sequence[str], names: Sequence[str], wanted: DataSpec) -> WordsColumn:
+    """The classes of a target that the dataset names"""
+    recorded = wanted.record.classes.get(name)
+    if recorded is not None and list(recorded) != list(names):
+        now = f"one with {', '.join(names[:10])}"
+        raise contradiction(_WHERE, f"the classes {', '.join(recorded[:10])}", now, "Number its classes as those.")
+    return WordsColumn(tuple(parts), tuple(names))
+
+
+def _listed(data: Any, column: str) -> list[Any]:
+    return list(data.with_format(None)[column])
+
+
+def _transposed(examples: list[dict[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    return {name: [example.get(name) for example in examples] for name in names}
 
 
 class DatasetRows(Rows):
     """Examples of a dataset that stay on the disk."""
 
-    def __init__(self, data: Any, plan: Any, wanted: DataSpec, numbering: Numbering) -> None:
-        self.data, self.plan, self.wanted, self.numbering, self.length = data.with_format(None), plan, wanted, numbering, len(data)
+    def __init__(self, data: Any, plan: Arrangement, found: Mapping[str, Column], wanted: DataSpec, reading: Reading) -> None:
+        self.data, self.plan, self.found, self.wanted, self.reading = data.with_format(None), plan, found, wanted, reading
+        self.length = len(data)
 
     def take(self, rows: Any, epoch: tuple[int, int] | None = None) -> Batch:
         examples = self.data[[int(row) for row in rows]]
-        return stack_columns(
-            self.plan, {name: examples[name] for name in self.plan.read}, self.wanted, self.numbering, "the dataset"
-        )
+        return _read(self.plan, self.found, {name: examples[name] for name in self.plan.read}, self.wanted, self.reading)
 
     def column(self, name: str) -> Any:
         parts = self.plan.parts.get(name, [])
         if name not in self.wanted.targets or len(parts) != 1:
             return None
-        plan = self.plan._replace(parts={name: parts})
-        return stack_columns(plan, {parts[0]: list(self.data[parts[0]])}, self.wanted, self.numbering, "the dataset")[name]
+        found = {name: self.found[name]}
+        return _read(self.plan, found, {parts[0]: list(self.data[parts[0]])}, self.wanted, self.reading)[name]
 
 
-def _is_numeric(feature: Any) -> bool:
-    dtype = str(getattr(feature, "dtype", ""))
-    return type(feature).__name__ == "Value" and dtype.startswith(("int", "uint", "float", "bool"))
+def _read(
+    plan: Arrangement, found: Mapping[str, Column], values: dict[str, Any], wanted: DataSpec, reading: Reading, first: int = 0
+) -> Batch:
+    """Cells of a dataset as arrays; classes that it names come as numbers"""
+    cells = Cells(_WHERE, values, first)
+    columns = {
+        name: NumberColumn(column.parts) if plan.kinds[name] == NumberColumn.kind else column for name, column in found.items()
+    }
+    arrays = read_columns(plan, columns, cells, wanted, reading, [])
+    return {name: np.asarray(array) for name, array in arrays.items()}
 
 
 def _dataset_pictures(data: Any, wanted: DataSpec, column: str, features: dict[str, Any]) -> Rows:
     plain = data.with_format(None)
     targets = [name for name in wanted.names if name in wanted.targets]
     others = [name for name in features if name != column]
-    columns: dict[str, Any] = {}
-    classes: dict[str, Sequence[str]] = {}
+    labels: dict[str, Any] = {}
+    classes: dict[str, Column] = {}
     used = [column]
     for name in targets:
         source = (
@@ -153,51 +197,28 @@ def _dataset_pictures(data: Any, wanted: DataSpec, column: str, features: dict[s
         source = others[0] if source is None and len(others) == 1 else source
         if source is None:
             raise DataError(f"the dataset has no column {name!r}; it has {list(features)}. Rename or add it.")
-        columns[name] = np.asarray(plain[source][:] if not isinstance(plain[source], list) else plain[source])
+        labels[name] = np.asarray(plain[source][:] if not isinstance(plain[source], list) else plain[source])
         if getattr(features[source], "names", None):
-            classes[name] = features[source].names
+            classes[name] = _named_classes(name, [source], features[source].names, wanted)
         used.append(source)
-
-    def image(number: int) -> Any:
-        picture = plain[number][column]
-        return picture.convert("L" if picture.mode in ("1", "L", "I;16") else "RGB")
-
-    unused = [name for name in features if name not in used]
-    return opened_pictures(Images("."), wanted, _Counted(image, len(data)), columns, classes, unused, "the dataset")
+    rows = opened_pictures(lambda row: plain[row][column], len(data), labels, classes, wanted, Reading(), _WHERE)
+    rows.unused = [name for name in features if name not in used]
+    return rows
 
 
-class _Counted:
-    """A function of numbers that are less than a length."""
-
-    def __init__(self, function: Callable[[int], Any], length: int) -> None:
-        self.function, self.length = function, length
-
-    def __call__(self, number: int) -> Any:
-        return self.function(number)
-
-    def __len__(self) -> int:
-        return self.length
-
-
-def _examples(data: Any, plan: Any, wanted: DataSpec, numbering: Numbering) -> Callable[[int], Iterator[Batch]]:
+def _examples(
+    data: Any, plan: Arrangement, found: Mapping[str, Column], wanted: DataSpec, reading: Reading
+) -> Callable[[int], Iterator[Batch]]:
     """Pieces of an iterable dataset, for each epoch"""
 
     def pieces(epoch: int) -> Iterator[Batch]:
         if hasattr(data, "set_epoch"):
             data.set_epoch(epoch)
-        examples: list[dict[str, Any]] = []
         first = 0
-        for example in data:
-            examples.append(example)
-            if len(examples) == _PIECE:
-                yield piece(examples, first)
-                first, examples = first + len(examples), []
-        if examples:
-            yield piece(examples, first)
-
-    def piece(examples: list[dict[str, Any]], first: int) -> Batch:
-        columns = {name: [example.get(name) for example in examples] for name in plan.read}
-        return stack_columns(plan, columns, wanted, numbering, "the dataset", first)
+        examples = iter(data)
+        while piece := list(islice(examples, _PIECE)):
+            yield _read(plan, found, _transposed(piece, plan.read), wanted, reading, first)
+            first += len(piece)
 
     return pieces
 

@@ -6,6 +6,7 @@ Tests: tests/training/data/test_tables.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from onnxgrad.training.data.rows import Columns, Data, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import imbalance, split
 from onnxgrad.training.data.tables import SEPARATORS, Table, is_text, read_folder, read_npy
-from onnxgrad.training.data.texts import Texts
+from onnxgrad.training.data.text import Text
 
 __all__ = ["open_both", "open_data", "source_at"]
 
@@ -28,7 +29,7 @@ _TEXT = "is text, which needs a tokenizer: give training.Text(path, tokenizer) (
 
 
 @checked
-def open_data(data: Data, wanted: DataSpec | Sequence[str], classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
+def open_data(data: Data, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
     """Columns, rows or a stream from whatever the user has.
 
     Args:
@@ -36,32 +37,33 @@ def open_data(data: Data, wanted: DataSpec | Sequence[str], classes: Mapping[str
             .jsonl or .py file or of a folder (of images, or of .npy files); ``Images``, ``Table``, ``Text``, ``Texts``; an iterable
             of batches (dicts or tuples), or a function that gives one for an epoch number; a DataLoader of torch; a dataset of
             Hugging Face.
-        wanted: the columns that the program wants.
-        classes: words by number, by target column, of the training data.
+        wanted: the columns that the program wants, and the record of the data that it was trained with.
 
     Raises:
         DataError: if a file cannot be read or a column is missing.
         ArgumentTypeError: if it is none of these.
     """
     wanted = wanted if isinstance(wanted, DataSpec) else DataSpec(wanted)
+    if isinstance(data, Text):
+        data.check(wanted)
     if isinstance(data, (Rows, Stream)):
         return data
     path = Path(data) if isinstance(data, (str, Path)) else getattr(data, "path", None)
     if isinstance(data, (str, Path)):
         data = _at(str(data), wanted)
-    dataset = _opened(data, wanted, classes)
+    dataset = _opened(data, wanted)
     if isinstance(path, Path):
         dataset.path = path if path.exists() else Path(str(path).rpartition(":")[0])
     return dataset
 
 
-def _opened(data: Any, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None) -> Rows | Stream:
-    if isinstance(data, (Images, Table, Texts)):
-        return data.opened(wanted, classes)
+def _opened(data: Any, wanted: DataSpec) -> Rows | Stream:
+    if isinstance(data, (Images, Table)):
+        return data.opened(wanted)
     if isinstance(data, (Rows, Stream)):
         return data
     if is_dataset(data):
-        return opened_dataset(data, wanted, classes)
+        return opened_dataset(data, wanted)
     if is_loader(data):
         return LoaderStream(data, wanted.names)
     if isinstance(data, Mapping):
@@ -94,7 +96,8 @@ def open_both(
         train, held_out, split_notes = split(source, validation, target, seed)
         train.unused = source.unused
         return train, held_out, [*notes, *split_notes]
-    held_out = open_data(validation, wanted, source.classes)
+    known = wanted.record if source.record is None else wanted.record.merged(source.record)
+    held_out = open_data(validation, replace(wanted, record=known))
     return source, held_out, notes + [note for note in held_out.remarks if held_out is not validation and note not in notes]
 
 
@@ -123,7 +126,7 @@ def source_at(text: str) -> Any:
         return path if any(path.glob("*.npy")) else Images(path)
     if path.suffix == ".py" or ".py:" in text:
         return function_in(text)
-    if path.suffix == ".csv" and is_image_table(path):
+    if path.suffix in SEPARATORS and path.is_file() and is_image_table(path):
         return Images(path)
     if path.suffix in SEPARATORS:
         return Table(path)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,12 +16,17 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, DataError
 
-__all__ = ["Preparation", "image_input", "preparation_of"]
+if TYPE_CHECKING:
+    from onnxgrad.training.data.kinds.picture import PictureColumn
+
+__all__ = ["Preparation", "image_input", "image_inputs", "preparation_of"]
 
 Array = np.ndarray[Any, Any]
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _PLAIN = {"0 to 1": (0.0, 1.0), "-1 to 1": (0.5, 0.5), "0 to 255": (0.0, 1 / 255)}
 _OPEN_SIZE = 224
+_CLEARLY, _APART = 0.25, 0.05
+"""BGR is taken if its distance from the statistics is less than this share of that of RGB, and so much less."""
 _MOVES = ("Cast", "Transpose", "Identity", "Pad", "Resize")
 """What exporters write between an image and its first layer. Not all that moves elements: a Gather may reorder channels."""
 
@@ -47,14 +52,18 @@ class Preparation:
 
     def array(self, image: Any) -> Array:
         """An image of Pillow as an array; it is not resized."""
-        pixels = np.asarray(image.convert("L" if self.order == "L" else "RGB"))
-        pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
+        if image.mode == "F":  # grey of more than 8 bits, from 0 to 255
+            pixels = np.repeat(np.asarray(image)[:, :, None], len(self.mean), axis=2)
+            pixels = pixels if np.dtype(self.dtype).kind == "f" else pixels.round().clip(0, 255)
+        else:
+            pixels = np.asarray(image.convert("L" if self.order == "L" else "RGB"))
+            pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
         if self.order == "BGR":
             pixels = pixels[:, :, ::-1]
         if np.dtype(self.dtype).kind == "f":
             scale = np.asarray(self.std, np.float32) * 255
             pixels = (pixels / scale - np.asarray(self.mean, np.float32) * 255 / scale).astype(self.dtype)
-        return np.ascontiguousarray(pixels.transpose(2, 0, 1) if self.layout == "CHW" else pixels.astype(self.dtype))
+        return np.ascontiguousarray((pixels.transpose(2, 0, 1) if self.layout == "CHW" else pixels).astype(self.dtype))
 
     def values(self) -> str:
         """``mean 0.485 0.456 0.406, std ...``"""
@@ -71,19 +80,30 @@ def image_input(inputs: Sequence[Variable]) -> tuple[Variable, str, int]:
     Raises:
         DataError: if there is none, or several.
     """
-    candidates = []
-    for v in inputs:
-        if v.dims is not None and len(v.dims) == 4:
-            for axis, layout in ((1, "CHW"), (3, "HWC")):
-                if v.dims[axis] in (1, 3):
-                    candidates.append((v, layout, int(v.dims[axis])))  # type: ignore[arg-type]
-                    break
+    candidates = _candidates(inputs)
     if len(candidates) != 1:
         what = "none" if not candidates else f"{len(candidates)}"
         raise DataError(
             f"images go into an input of rank 4 with 1 or 3 channels; the model has {what} of these: {list(inputs)}. Give arrays."
         )
     return candidates[0]
+
+
+def image_inputs(inputs: Sequence[Variable]) -> list[Variable]:
+    """The inputs that may take images: of rank 4 with 1 or 3 channels."""
+    return [v for v, _, _ in _candidates(inputs)]
+
+
+def _candidates(inputs: Sequence[Variable]) -> list[tuple[Variable, str, int]]:
+    candidates = []
+    for v in inputs:
+        if v.dims is not None and len(v.dims) == 4:
+            for axis, layout in ((1, "CHW"), (3, "HWC")):
+                channels = v.dims[axis]
+                if isinstance(channels, int) and channels in (1, 3):
+                    candidates.append((v, layout, channels))
+                    break
+    return candidates
 
 
 def preparation_of(
@@ -93,19 +113,23 @@ def preparation_of(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     order: str | None = None,
+    recorded: PictureColumn | None = None,
 ) -> tuple[str, Preparation, str]:
     """The input for images, what is done with them, and a line that says it with the reasons.
 
-    What is not given is guessed: values from arithmetic at the beginning of the graph, or by which of the usual ways brings the
-    statistics of some images nearest to those that its BatchNormalization holds; without both they are those of ImageNet.
+    What is neither given nor recorded is guessed: values from arithmetic at the beginning of the graph, or by which of the usual
+    ways brings the statistics of some images nearest to those that its BatchNormalization holds; without both they are those of
+    ImageNet.
 
     Raises:
         ArgumentError: if what is given is no size, mean, std or order.
-        DataError: if no input takes images.
+        DataError: if no input takes images, or the record is that of another input.
     """
     v, layout, channels = image_input(program.inputs)
     assert v.dims is not None
     declared = v.dims[1:3] if layout == "HWC" else v.dims[2:]
+    if recorded is not None:
+        return v.name, *_recorded(v, layout, channels, declared, (size, mean, std, order), recorded)
     target_size, why_size = _size(declared, size, samples)
     channel_order = _order(order, channels)
     base = Preparation(
@@ -127,11 +151,43 @@ def preparation_of(
         return v.name, base, _note(v, base, why_size, f"{base.values()}, which the graph itself goes on to normalise")
     best = _by_statistics(program, v, base, samples, channel_order)
     if best is not None:
-        return v.name, best, _note(v, best, why_size, f"{best.values()}, which fits the statistics in the file best")
+        how, doubt = best
+        return v.name, how, _note(v, how, why_size, f"{how.values()}, which fits the statistics in the file best{doubt}")
     if channels == 3:
         base = replace(base, mean=_IMAGENET[0], std=_IMAGENET[1])
     why = f"{base.values()}, a guess, as the file does not say: see --image-mean, --image-std and --image-order"
     return v.name, base, _note(v, base, why_size, why)
+
+
+def _recorded(
+    v: Variable, layout: str, channels: int, declared: Sequence[Any], given: Sequence[Any], recorded: PictureColumn
+) -> tuple[Preparation, str]:
+    """What a record says, but for what is given"""
+    size, mean, std, order = given
+    if (recorded.layout, len(recorded.mean)) != (layout, channels):
+        then = f"{recorded.layout} with {len(recorded.mean)} channels"
+        raise DataError(
+            f"the input {v.name!r} takes images as {layout} with {channels} channels, and the record of the data says {then}. "
+            "It is that of another model: ignore it (--ignore-record)."
+        )
+    if size is None and not all(want == have or not isinstance(want, int) for want, have in zip(declared, recorded.size)):
+        raise DataError(
+            f"the input {v.name!r} takes images of {list(declared)}, and the record of the data says {list(recorded.size)}. "
+            "It is that of another model: ignore it (--ignore-record)."
+        )
+    target_size, why_size = (recorded.size, "recorded") if size is None else _size(declared, size, ())
+    how = Preparation(
+        target_size,
+        layout,
+        _order(order, channels) or recorded.order,
+        recorded.mean if mean is None else _channels(mean, channels, "mean", 0.0),
+        recorded.std if std is None else _channels(std, channels, "std", 1.0),
+        v.dtype.numpy,
+    )
+    what = how.values() if v.dtype.is_float else "bytes as they are"
+    names = [name for name in ("size", "mean", "std", "order") if getattr(how, name) != getattr(recorded, name)]
+    instead = f", but for the {' and '.join(names)} given" if names else ""
+    return how, _note(v, how, why_size, f"{what}, as the model was trained{instead}")
 
 
 def _note(v: Variable, preparation: Preparation, why_size: str, values: str) -> str:
@@ -212,8 +268,11 @@ def _from_graph(v: Variable) -> str | None:
 
 def _by_statistics(
     program: Program, v: Variable, base: Preparation, samples: Sequence[Any], order: str | None
-) -> Preparation | None:
-    """Choose the candidate for which the first normalised layer has the mean and variance nearest to the statistics in the file"""
+) -> tuple[Preparation, str] | None:
+    """Choose the candidate for which the first normalised layer has the mean and variance nearest to the statistics in the file
+
+    Pictures of other colours than those of the training fit in the wrong order, too: BGR is taken by a clear margin alone.
+    """
     norm = next((op for op in program.global_block().ops if op.type == "BatchNormalization"), None)
     if norm is None or norm.inputs[0] is None or len(program.inputs) != 1 or not samples:
         return None
@@ -240,4 +299,10 @@ def _by_statistics(
             scored.append(
                 (float(np.mean(np.minimum(off, 100) + np.minimum(np.log(spread) ** 2, 100))), way_index, order_index, candidate)
             )
-    return min(scored, key=lambda entry: entry[:3])[3]
+    nearest = min(scored, key=lambda entry: entry[:3])
+    if nearest[2] == 0:
+        return nearest[3], ""
+    in_rgb = min((entry for entry in scored if entry[2] == 0), key=lambda entry: entry[:3])
+    if nearest[0] < _CLEARLY * in_rgb[0] and in_rgb[0] - nearest[0] > _APART:
+        return nearest[3], ""
+    return in_rgb[3], "; BGR fits no less, but not by a clear margin: see --image-order"

@@ -19,6 +19,7 @@ from onnxgrad.core.state.inputs import COLUMN, Given, GivenByName, as_array
 from onnxgrad.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
+    from onnxgrad.training.data.record import DataRecord
     from onnxgrad.training.data.spec import DataSpec
 
 
@@ -33,7 +34,7 @@ Piece: TypeAlias = "GivenByName | Sequence[Given]"
 class Opens(Protocol):
     """A description of data: ``Images``, ``Table``, ``Text``, ``Texts``."""
 
-    def opened(self, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream: ...
+    def opened(self, wanted: DataSpec) -> Rows | Stream: ...
 
 
 class Examples(Protocol):
@@ -60,7 +61,7 @@ class Rows:
         path: of the file or folder that it was read from, if there is one.
         unused: names of what the data held besides.
         remarks: lines on how the data was understood.
-        classes: by target column, names of the classes by number, where labels are words.
+        record: what was found of each input and target; None where nothing was to be found out.
         decoders: by column of word numbers, a function that gives their text.
         settings: what else examples depend on, which ranks compare by its text.
     """
@@ -69,9 +70,14 @@ class Rows:
     path: Path | None = None
     unused: Sequence[str] = ()
     remarks: Sequence[str] = ()
-    classes: Mapping[str, Sequence[str]] = MappingProxyType({})
+    record: DataRecord | None = None
     decoders: Mapping[str, Callable[[Array], str]] = MappingProxyType({})
     settings: Sequence[object] = ()
+
+    @property
+    def classes(self) -> Mapping[str, Sequence[str]]:
+        """By target, names of the classes by number, where labels are words."""
+        return {} if self.record is None else self.record.classes
 
     def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
         """The examples of these numbers; ``epoch``, a seed and the number of an epoch, is None where nothing is random."""
@@ -154,7 +160,7 @@ class RowSubset(Rows):
 
     def __init__(self, base: Rows, rows: Array) -> None:
         self.base, self.rows, self.length = base, rows, len(rows)
-        self.path, self.classes, self.decoders = base.path, base.classes, base.decoders
+        self.path, self.record, self.decoders = base.path, base.record, base.decoders
 
     def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
         return self.base.take(self.rows[rows], epoch)
@@ -211,13 +217,18 @@ class Stream:
     path: Path | None = None
     unused: Sequence[str] = ()
     remarks: Sequence[str] = ()
-    classes: Mapping[str, Sequence[str]] = MappingProxyType({})
+    record: DataRecord | None = None
     decoders: Mapping[str, Callable[[Array], str]] = MappingProxyType({})
     resumes: str = ""
 
     def __init__(self, source: Source, names: Sequence[str]) -> None:
         self.source: Any = source
         self.names = list(names)
+
+    @property
+    def classes(self) -> Mapping[str, Sequence[str]]:
+        """By target, names of the classes by number, where labels are words."""
+        return {} if self.record is None else self.record.classes
 
     def count(self, batch_size: int, drop_last: bool = False) -> int | None:
         """Batches in an epoch, if that is known.

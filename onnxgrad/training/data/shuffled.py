@@ -79,7 +79,7 @@ class Shuffled(Stream):
 
     def _copy(self) -> Shuffled:
         clone = Shuffled(self.source, buffer=self.buffer, length=self.length, names=self.names)
-        clone.path, clone.unused, clone.classes, clone.resumes = self.path, self.unused, self.classes, self.resumes
+        clone.path, clone.unused, clone.record, clone.resumes = self.path, self.unused, self.record, self.resumes
         return clone
 
     def count(self, batch_size: int, drop_last: bool = False) -> int | None:

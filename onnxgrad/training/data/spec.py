@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.training.data.record import DataRecord, record_of
 
 __all__ = ["DataSpec"]
 
@@ -24,8 +25,9 @@ class DataSpec:
         targets: names of those that only the loss reads.
         optional: names of columns that are taken where the data has them.
         beside: names of columns that are no inputs, and that the data may have.
-        spelled: names of targets whose words are sequences of characters.
+        losses: by target, the name of the loss that reads it, which says of what kind it is.
         program: the model for inference, which sources look at to learn how images are prepared; None where it does not matter.
+        record: what was found of data before, which counts.
     """
 
     names: Sequence[str]
@@ -34,7 +36,8 @@ class DataSpec:
     optional: Sequence[str] = ()
     program: Program | None = None
     beside: Sequence[str] = ()
-    spelled: Sequence[str] = ()
+    losses: Mapping[str, str] = field(default_factory=dict)
+    record: DataRecord = field(default_factory=DataRecord)
 
     @classmethod
     def of(
@@ -44,9 +47,9 @@ class DataSpec:
         optional: Sequence[str] = (),
         program: Program | None = None,
         beside: Sequence[str] = (),
-        spelled: Sequence[str] = (),
+        losses: Mapping[str, str] | None = None,
     ) -> DataSpec:
-        """Return the spec of these variables without the optional ones."""
+        """Return the spec of these variables without the optional ones, with the record of the program."""
         every = {v.name: v for v in [*inputs, *targets]}
         names = [name for name in every if name not in optional]
-        return cls(names, every, [v.name for v in targets], optional, program, beside, spelled)
+        return cls(names, every, [v.name for v in targets], optional, program, beside, losses or {}, record_of(program))

@@ -1,8 +1,7 @@
-"""CSV and Parquet files, lines of JSON with numbers, and folders of .npy files."""
+"""Tables: .csv, .tsv, Parquet and .jsonl files, and folders of .npy files."""
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,32 +9,42 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.errors import ArgumentError, DataError, FileError, OnnxGradError
+from onnxgrad.errors import ArgumentError, DataError, FileError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_whole
-from onnxgrad.training.data.columns import Arrangement, Numbering, arrange_columns, class_notes, stack_columns
+from onnxgrad.training.data.columns import Arrangement, arrange_columns, found_columns, read_columns
+from onnxgrad.training.data.kinds import kind_of
+from onnxgrad.training.data.kinds.column import Cells, Column, Reading
+from onnxgrad.training.data.kinds.words import CharactersColumn, WordsColumn, classes_line
+from onnxgrad.training.data.lazy_rows import rows_of
+from onnxgrad.training.data.readers import Reader, reader_of
+from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.rows import Batch, Columns, Rows, Stream
 from onnxgrad.training.data.shuffled import Shuffled
 from onnxgrad.training.data.spec import DataSpec
 
-__all__ = ["Table", "reader_of"]
+__all__ = ["SEPARATORS", "Table", "is_text", "read_folder", "read_npy"]
 
-SEPARATORS = {".csv": "", ".tsv": "\t", ".parquet": "", ".pq": "", ".jsonl": ""}
+SEPARATORS = (".csv", ".tsv", ".parquet", ".pq", ".jsonl")
 _LARGE = 1_000_000_000
-_READ = 16_384
+_SAMPLED = 1_000_000
 
 
 class Table:
     """A file of rows: .csv, .tsv, .parquet, or .jsonl with an object on each line.
 
-    A column has the name of the input or target, or its elements are numbered (``x.0``, ``x.1``, ...); a single input that is left
-    takes the numeric columns that are left. Words in a target column are classes, numbered by the alphabet. ``remarks`` of what is
-    opened say what was guessed.
+    A column holds numbers, lists of numbers, words, texts, or paths of images, relative to the file. It has the name of the input
+    or target, or its elements are numbered (``x.0``, ``x.1``, ...); a single input that is left takes the column of images or the
+    columns of numbers that are left. A model or run that was trained with a table knows its columns by name. Words in a target
+    column are classes, numbered by the alphabet. ``remarks`` of what is opened say what was guessed.
 
     Args:
         path: the file. CSV and Parquet need the package pyarrow (extra ``tables``).
         stream: whether to read it piece by piece in each epoch; None for files of more than 1 GB.
         buffer: examples that are mixed, where it is read piece by piece.
+        columns: by input or target, the names of its columns in order, where they are not found by their names.
+        fill: what stands for empty cells of inputs: ``"median"``, ``"mean"`` or a number; None to refuse them.
+        decimal: ``"."`` or ``","``, where the cells do not show which.
 
     Raises:
         ArgumentError: if the suffix is another.
@@ -45,18 +54,27 @@ class Table:
     """
 
     @checked
-    def __init__(self, path: str | Path, *, stream: bool | None = None, buffer: int = 10_000) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        stream: bool | None = None,
+        buffer: int = 10_000,
+        columns: Mapping[str, Sequence[str]] | None = None,
+        fill: str | float | None = None,
+        decimal: str | None = None,
+    ) -> None:
         self.path = Path(path)
         if self.path.suffix not in SEPARATORS:
             raise ArgumentError(f"a table is one of {', '.join(SEPARATORS)}, not {str(path)!r}. Convert it.")
         self.stream, self.buffer = stream, buffer
+        self.reading = Reading(columns=columns or {}, fill=fill, decimal=decimal)
 
-    def opened(self, wanted: DataSpec, classes: Mapping[str, Sequence[str]] | None = None) -> Rows | Stream:
-        """The data for a program; ``classes`` by target column have numbers already.
+    def opened(self, wanted: DataSpec) -> Rows | Stream:
+        """The data for a program.
 
         Args:
             wanted: the columns that the program wants.
-            classes: words by number, by target column.
 
         Raises:
             DataError: naming the file, the row and the column of what cannot be used.
@@ -64,281 +82,86 @@ class Table:
         """
         if not self.path.is_file():
             raise DataError(f"there is no file {str(self.path)!r}.")
-        numbering = Numbering(classes or {}, wanted)
         streams = self.stream if self.stream is not None else self.path.stat().st_size > _LARGE
         reader = reader_of(self.path)
         where = self.path.name
-        plan = arrange_columns(reader.header, reader.numeric, wanted, where)
+        plan = arrange_columns({name: kind_of(cells) for name, cells in reader.head().items()}, wanted, where, self.reading)
+        remarks: list[str] = []
         rows: Rows | Stream
         if streams:
-            self._learn(reader, plan, wanted, numbering)
-            rows = Shuffled(_Pieces(reader, plan, wanted, numbering, where), buffer=self.buffer, length=reader.length)
+            found = self._found_in_pieces(reader, plan, wanted, remarks)
+            pieces = _Pieces(reader, plan, found, wanted, self.reading, self.path)
+            rows = Shuffled(pieces, buffer=self.buffer, length=reader.length)
         else:
-            columns = stack_columns(plan, reader.columns(plan.read), wanted, numbering, where)
-            rows = Columns(columns)
-        rows.classes, rows.unused = numbering.classes, plan.unused
-        rows.remarks = [*plan.remarks, *class_notes(numbering.classes), *numbering.remarks]
+            cells = Cells(where, reader.columns(plan.read), folder=self.path.parent)
+            found = found_columns(plan, cells, wanted, self.reading, remarks)
+            arrays = read_columns(plan, found, cells, wanted, self.reading, remarks)
+            rows = rows_of(arrays, _count(cells.values))
+        rows.record, rows.unused = DataRecord(found), plan.unused
+        rows.remarks = [*reader.remarks, *plan.remarks, *remarks, *column_lines(found)]
         return rows
 
-    def _learn(self, reader: _Arrow | _Lines, plan: Arrangement, wanted: DataSpec, numbering: Numbering) -> None:
-        """Look through the target columns for the words in them"""
-        names = [name for name in wanted.targets if len(plan.parts.get(name, ())) == 1 and name not in numbering.classes]
-        cells: dict[str, set[str]] = {name: set() for name in names}
-        parts = {name: plan.parts[name][0] for name in names if plan.parts[name][0] not in reader.numeric}
-        for _, columns in reader.pieces(list(parts.values())) if parts else ():
-            for name, part in parts.items():
-                cells[name].update(cell for cell in columns[part] if isinstance(cell, str))
-        for name, seen in cells.items():
-            if seen and name in wanted.spelled:
+    def _found_in_pieces(self, reader: Reader, plan: Arrangement, wanted: DataSpec, remarks: list[str]) -> dict[str, Column]:
+        """What the first rows say, the first million of what fills empty cells, and all rows of the classes of targets"""
+        for name, kind in plan.kinds.items():
+            if kind == CharactersColumn.kind:
                 raise DataError(
                     f"column {name!r} of {self.path.name} holds text for ctc, which is read at once. Leave out buffer (--buffer)."
                 )
-            if seen and not all(_is_number(cell) for cell in seen):
-                numbering.classes[name] = sorted(seen)
+        words = [name for name, kind in plan.kinds.items() if kind == WordsColumn.kind and name not in wanted.record.classes]
+        first = {name: list(cells) for name, cells in reader.head().items()}
+        if self.reading.fill in ("median", "mean"):
+            first.update(_rows(reader, plan.read))
+            remarks.append(f"empty cells are filled by the {self.reading.fill} of the first {_SAMPLED:,} rows.")
+        rest = Arrangement({n: p for n, p in plan.parts.items() if n not in words}, plan.kinds, plan.unused, [])
+        found = found_columns(rest, Cells(self.path.name, first, folder=self.path.parent), wanted, self.reading, remarks)
+        for name in words:
+            (part,) = plan.parts[name]
+            pieces = (Cells(self.path.name, values, row) for row, values in reader.pieces([part]))
+            found[name] = WordsColumn.of_pieces(pieces, part)
+        return {name: found[name] for name in plan.parts}
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+def _rows(reader: Reader, names: Sequence[str]) -> dict[str, Any]:
+    """The cells of the first million rows"""
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for first, values in reader.pieces(names):
+        for name in names:
+            cells = values[name]
+            columns[name] += cells.to_pylist() if hasattr(cells, "to_pylist") else list(cells)
+        if first > _SAMPLED:
+            break
+    return columns
 
 
-def reader_of(path: Path) -> _Arrow | _Lines:
-    """The rows of a table by column, for its suffix"""
-    return _Lines(path) if path.suffix == ".jsonl" else _Arrow(path)
+def _count(values: Mapping[str, Any]) -> int:
+    return len(next(iter(values.values()))) if values else 0
+
+
+def column_lines(found: Mapping[str, Column]) -> list[str]:
+    """Lines on the classes of targets, and on what fills empty cells."""
+    lines = [classes_line(name, column.classes) for name, column in found.items() if isinstance(column, WordsColumn)]
+    for column in found.values():
+        fill = getattr(column, "fill", ())
+        if fill:
+            filled = ", ".join(f"{part} = {value:.6g}" for part, value in list(zip(column.parts, fill, strict=True))[:8])
+            lines.append(f"empty cells are filled: {filled}{', ...' if len(fill) > 8 else ''}.")
+    return lines
 
 
 class _Pieces:
     """The pieces of a table for each epoch anew."""
 
-    def __init__(self, reader: _Arrow | _Lines, plan: Arrangement, wanted: DataSpec, numbering: Numbering, where: str) -> None:
-        self.reader, self.plan, self.wanted, self.numbering, self.where = reader, plan, wanted, numbering, where
+    def __init__(
+        self, reader: Reader, plan: Arrangement, found: Mapping[str, Column], wanted: DataSpec, reading: Reading, path: Path
+    ) -> None:
+        self.reader, self.plan, self.found, self.wanted, self.reading, self.path = reader, plan, found, wanted, reading, path
 
     def __iter__(self) -> Iterator[Batch]:
-        for first, columns in self.reader.pieces(self.plan.read):
-            yield stack_columns(self.plan, columns, self.wanted, self.numbering, self.where, first)
-
-
-class _Lines:
-    """Lines of JSON."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        first = next(self._objects(), None)
-        if first is None:
-            raise DataError(f"{str(path)!r} holds no object.")
-        self.header = [str(name) for name in first[1]]
-        self.numeric = [str(name) for name, value in first[1].items() if isinstance(value, (int, float))]
-        self.length: int | None = None
-
-    def _objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        try:
-            with self.path.open(encoding="utf-8") as file:
-                for number, line in enumerate(file, 1):
-                    if line.strip():
-                        yield number, self._object(number, line)
-        except OSError as error:
-            raise DataError(f"cannot read {str(self.path)!r}: {error.strerror or error}.") from error
-        except UnicodeDecodeError as error:
-            raise DataError(f"{str(self.path)!r} is not written in UTF-8 ({error}). Convert it.") from error
-
-    def _object(self, number: int, line: str) -> dict[str, Any]:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"line {number} of {str(self.path)!r} is no JSON ({error}). Write one object on each line.") from error
-        if not isinstance(record, dict):
-            raise DataError(f"line {number} of {str(self.path)!r} is no object. Write {{...}} with the columns.")
-        return record
-
-    def pieces(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, list[Any]]]]:
-        columns: dict[str, list[Any]] = {name: [] for name in names}
-        first = count = 0
-        for _, record in self._objects():
-            for name in names:
-                columns[name].append(record.get(name))
-            count += 1
-            if count - first == _READ:
-                yield first, columns
-                columns, first = {name: [] for name in names}, count
-        if count > first:
-            yield first, columns
-
-    def columns(self, names: Sequence[str]) -> dict[str, list[Any]]:
-        columns: dict[str, list[Any]] = {name: [] for name in names}
-        for _, piece in self.pieces(names):
-            for name in names:
-                columns[name] += piece[name]
-        return columns
-
-
-class _Arrow:
-    """CSV and Parquet through pyarrow."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError as error:
-            raise OnnxGradError(f"{path.suffix} files need the package pyarrow. Install onnxgrad[tables].") from error
-        self.path, self.is_csv = path, path.suffix in (".csv", ".tsv")
-        self.length: int | None = None
-        types = self._first() if self.is_csv else self._schema()
-        self.header = list(types)
-        doubled = next((name for at, name in enumerate(self.header) if name in self.header[:at]), None)
-        if doubled is not None:
-            raise DataError(f"{str(path)!r} has two columns {doubled!r}. Rename one.")
-        self.numeric = [name for name, numeric in types.items() if numeric]
-
-    def _first(self) -> dict[str, bool]:
-        """Names and kinds of the columns of a CSV file, from its first row; the separator is what its header has most of"""
-        with _typed(self.path), self.path.open(newline="", encoding="utf-8-sig") as file:
-            line = file.readline()
-            if not line.strip():
-                raise DataError(f"{str(self.path)!r} is empty.")
-            self.separator = SEPARATORS[self.path.suffix] or max(",;\t|", key=line.count)
-            file.seek(0)
-            rows = csv.reader(file, delimiter=self.separator)
-            header, row = next(rows), next(rows, [])
-        if all(_is_number(name) for name in header):
-            raise DataError(f"{str(self.path)!r} begins with numbers. Write the names of the columns into its first line.")
-        if not row:
-            raise DataError(f"{str(self.path)!r} has a header and no rows.")
-        if len(set(header)) < len(header):
-            doubled = next(name for at, name in enumerate(header) if name in header[:at])
-            raise DataError(f"{str(self.path)!r} has two columns {doubled!r}. Rename one.")
-        return {name: _is_number(row[at]) if at < len(row) else False for at, name in enumerate(header)}
-
-    def _schema(self) -> dict[str, bool]:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        with _typed(self.path):
-            file = pq.ParquetFile(self.path)
-            self.length = file.metadata.num_rows
-            types = {f.name: pa.types.is_integer(f.type) or pa.types.is_floating(f.type) for f in file.schema_arrow}
-            return {name: bool(numeric) for name, numeric in types.items()}
-
-    def columns(self, names: Sequence[str]) -> dict[str, Any]:
-        import pyarrow.parquet as pq
-        from pyarrow import csv as reader
-
-        with _typed(self.path):
-            if not self.is_csv:
-                return _values(pq.read_table(self.path, columns=list(names)))
-            try:
-                return _values(reader.read_csv(self.path, **self._options(names)))
-            except Exception as error:
-                self._locate(names, error)
-                raise
-
-    def pieces(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-        first = 0
-        with _typed(self.path):
-            for batch in self._located(names):
-                yield first, _values(batch)
-                first += batch.num_rows
-
-    def _located(self, names: Sequence[str]) -> Iterator[Any]:
-        """Record batches, or the DataError that names the row where reading them fails"""
-        import pyarrow.parquet as pq
-        from pyarrow import csv as reader
-
-        try:
-            if self.is_csv:
-                yield from reader.open_csv(self.path, **self._options(names))
-            else:
-                yield from pq.ParquetFile(self.path).iter_batches(_READ, columns=list(names))
-        except Exception as error:
-            self._locate(names, error)
-            raise
-
-    def _options(self, names: Sequence[str]) -> dict[str, Any]:
-        from pyarrow import csv as reader
-
-        return {
-            "parse_options": reader.ParseOptions(delimiter=self.separator, newlines_in_values=True),
-            "convert_options": reader.ConvertOptions(
-                include_columns=list(names), strings_can_be_null=True, null_values=["", "NA", "null"]
-            ),
-        }
-
-    def _locate(self, names: Sequence[str], error: Exception) -> None:
-        """Raise a DataError for the first row that has another number of cells, or another kind of cell, than the first row"""
-        if not self.is_csv:
-            return
-        numeric = {name for name in names if name in self.numeric}
-        with self.path.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.reader(file, delimiter=self.separator)
-            header = next(rows)
-            for number, row in enumerate(rows, 1):
-                where = f"{self.path.name}, row {number}"
-                if row and len(row) != len(header):
-                    raise DataError(f"{where} has {len(row)} cells, the header has {len(header)}. Correct it.") from error
-                for name, cell in zip(header, row, strict=False):
-                    if name in numeric and cell.strip() and not _is_number(cell):
-                        raise DataError(
-                            f"{where}, column {name!r} holds {cell[:40]!r}, which is no number. Correct it, or leave the row out."
-                        ) from error
-
-
-def _values(table: Any) -> dict[str, Any]:
-    """Columns without gaps as arrays, others as lists"""
-    import pyarrow as pa
-
-    columns: dict[str, Any] = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        if plain and column.null_count == 0:
-            columns[name] = np.asarray(
-                column.to_numpy(**({} if isinstance(column, pa.ChunkedArray) else {"zero_copy_only": False}))
-            )
-        elif (pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type)) and column.null_count == 0:
-            columns[name] = _lists(column)
-        else:
-            columns[name] = [_cell(value) for value in column.to_pylist()]
-    return columns
-
-
-def _lists(column: Any) -> Any:
-    """Lists of numbers of one length as a matrix at once"""
-    import pyarrow as pa
-
-    joined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    flat = joined.flatten()
-    size, rest = divmod(len(flat), max(1, len(joined)))
-    lengths = {size} if pa.types.is_fixed_size_list(joined.type) else set(np.diff(joined.offsets.to_numpy()).tolist())
-    plain = pa.types.is_integer(flat.type) or pa.types.is_floating(flat.type)
-    if rest or lengths != {size} or not plain or flat.null_count:
-        return column.to_pylist()
-    return flat.to_numpy(zero_copy_only=False).reshape(len(joined), size)
-
-
-def _cell(value: Any) -> Any:
-    """Lists that are written into a cell as JSON"""
-    if isinstance(value, str) and value[:1] == "[" and value[-1:] == "]":
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    return value
-
-
-class _typed:  # noqa: N801 (it reads like a function)
-    """A DataError that names the file, for what the system or pyarrow refuses"""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, error_type: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None or isinstance(error, (OnnxGradError, GeneratorExit, KeyboardInterrupt, MemoryError)):
-            return
-        message = " ".join(str(error).split())
-        raise DataError(f"cannot read {str(self.path)!r}: {message[:300]}") from error
+        for first, values in self.reader.pieces(self.plan.read):
+            cells = Cells(self.path.name, values, first, self.path.parent)
+            rows = rows_of(read_columns(self.plan, self.found, cells, self.wanted, self.reading, []), _count(values))
+            yield rows.take(np.arange(len(rows)))
 
 
 def read_folder(path: Path, wanted: DataSpec) -> Columns:

@@ -10,20 +10,24 @@ from __future__ import annotations
 import bisect
 import copy
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.errors import ArgumentError, DataError, FileError, OnnxGradError
+from onnxgrad.errors import ArgumentError, DataError, FileError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.chat_template import ChatTemplate
 from onnxgrad.training.data.derived_inputs import IGNORED, MASK, TOKENS
+from onnxgrad.training.data.kinds.text import LONGEST, TextColumn, TokenizerFile, bucket, decoder_of, is_unicode
+from onnxgrad.training.data.positions import positions_for
+from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.rows import Batch, Stream
+from onnxgrad.training.data.spec import DataSpec
 
-__all__ = ["Text", "bucket", "decoder_of", "is_unicode", "open_tokenizer"]
+__all__ = ["Text"]
 
 Array = np.ndarray[Any, Any]
 SUFFIXES = (".jsonl", ".txt")
@@ -55,7 +59,7 @@ class Text(Stream):
         path: a ``.txt`` or ``.jsonl`` file.
         tokenizer: path of a ``tokenizer.json``. A ``tokenizer_config.json`` beside it says which word ends a text, and how a chat
             is written: by its template where the package jinja2 is installed, else by that of ChatML; ``remarks`` says which.
-        max_length: tokens in a row at most; longer examples are cut.
+        max_length: tokens in a row at most; longer examples are cut. None for 512.
         pack: put several short examples into one row. Words then see the examples before them in the row.
         label: name of the column with the labels; -100 stands where nothing counts.
 
@@ -80,15 +84,17 @@ class Text(Stream):
         path: str | Path,
         tokenizer: str | Path,
         *,
-        max_length: int = 512,
+        max_length: int | None = None,
         pack: bool = False,
         label: str = "labels",
     ) -> None:
+        max_length = LONGEST if max_length is None else max_length
         if max_length < 2:
             raise ArgumentError(f"max_length is at least 2, a word and the next one, not {max_length}.")
         self.path, self.max_length, self.label = Path(path), max_length, label
         self.remarks: list[str] = []
-        self._tokenizer = open_tokenizer(Path(tokenizer))
+        self.tokenizer_file = TokenizerFile(tokenizer)
+        self._tokenizer = self.tokenizer_file.tokenizer
         self._template = ChatTemplate(Path(tokenizer), self._tokenizer.token_to_id)
         if self.path.suffix not in SUFFIXES:
             raise ArgumentError(f"text is read from {' or '.join(SUFFIXES)} files, not {str(path)!r}. Rename or convert it.")
@@ -96,6 +102,8 @@ class Text(Stream):
         self.rows = _packed(rows, max_length) if pack else rows
         self.lengths = np.array([bucket(len(row.token_ids), max_length) for row in self.rows])
         super().__init__(self.rows, [TOKENS, MASK, label])
+        file = self.tokenizer_file
+        self.record = DataRecord({TOKENS: TextColumn((), file.path.name, file.sha256, max_length, MASK)})
         self.decoders = dict.fromkeys((TOKENS, label), decoder_of(self._tokenizer))
 
     def __len__(self) -> int:
@@ -138,6 +146,26 @@ class Text(Stream):
         count = self.count(batch_size, drop_last)
         for number in (rng.permutation(count) if shuffle else np.arange(count))[skip:]:
             yield self._batch(rows[number * batch_size : (number + 1) * batch_size])
+
+    def check(self, wanted: DataSpec) -> None:
+        """Check that the tokenizer is the one of the record, and that the model has positions for the rows.
+
+        Args:
+            wanted: the columns that the program wants, with the record.
+
+        Raises:
+            DataError: if not.
+        """
+        recorded = wanted.record.columns.get(TOKENS)
+        if isinstance(recorded, TextColumn):
+            self.tokenizer_file.check(recorded)
+        longest = max(map(int, self.lengths), default=0)
+        fitting = longest if wanted.program is None else positions_for(wanted.program, TOKENS, longest)
+        if fitting < longest:
+            raise DataError(
+                f"{self.path.name} has rows of {longest} words, and the model has positions for {fitting}. "
+                f"Give max_length={fitting} (--max-length {fitting})."
+            )
 
     def select(self, rows: Array) -> Text:
         """The rows of these numbers as data of its own.
@@ -230,14 +258,6 @@ def _row(encoding: Any, passage: _Passage) -> _Row:
     return _Row(token_ids, np.where(counts, token_ids, np.int32(IGNORED)))
 
 
-def bucket(length: int, limit: int) -> int:
-    """The next of 8, 12, 16, 24, 32, 48, ... or the limit"""
-    size = 8
-    while size < length:
-        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
-    return min(size, limit)
-
-
 def _packed(rows: Sequence[_Row], size: int) -> list[_Row]:
     """Pack the longest first, each into the fullest row with the capacity for it; the first token of an example has no label"""
     free: list[tuple[int, int]] = []
@@ -252,15 +272,6 @@ def _packed(rows: Sequence[_Row], size: int) -> list[_Row]:
     return [_Row(*(np.concatenate(parts) for parts in zip(*members, strict=True))) for members in bins]
 
 
-def is_unicode(text: str) -> bool:
-    """Return whether a text has whole characters alone; JSON can write halves of them."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _read(path: Path) -> str:
     try:
         return read_whole(path).decode()
@@ -268,28 +279,3 @@ def _read(path: Path) -> str:
         raise DataError(str(error)) from error
     except UnicodeDecodeError as error:
         raise DataError(f"{str(path)!r} is not written in UTF-8 ({error}). Convert it.") from error
-
-
-def open_tokenizer(path: Path) -> Any:
-    try:
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        raise OnnxGradError("text needs the package tokenizers. Install onnxgrad[text].") from error
-    content = _read(path)
-    try:
-        tokenizer = Tokenizer.from_str(content)
-    except Exception as error:
-        raise DataError(f"{str(path)!r} is no tokenizer ({error}). Name the tokenizer.json of the model.") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
-
-
-def decoder_of(tokenizer: Any) -> Callable[[Array], str]:
-    """A function from word numbers to text, without what fills up and what does not count (less than 0)"""
-
-    def decoded(ids: Array) -> str:
-        kept = [int(i) for i in np.asarray(ids).reshape(-1) if i >= 0]
-        return str(tokenizer.decode(kept, skip_special_tokens=True))
-
-    return decoded

@@ -103,6 +103,10 @@ class RunFolder:
         """``evaluations.jsonl``, one row for each evaluation within an epoch."""
         write_atomically(self.path / "evaluations.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
 
+    def write_record(self, text: str) -> None:
+        """``data.json``, what was found of the data."""
+        write_atomically(self.path / "data.json", text.encode())
+
     def write_history(self, rows: list[dict[str, Any]]) -> None:
         """``history.csv`` and ``history.jsonl``, one row per epoch."""
         names = list(dict.fromkeys(name for row in rows for name in row))

@@ -1,15 +1,17 @@
 """A learning rate from a short sweep over rates (Smith 2017).
 
-Tests: tests/training/losses/test_distillation.py.
+Tests: tests/training/run/test_rate_finder.py, tests/training/losses/test_distillation.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError, TrainingError
 from onnxgrad.internal.arguments import checked
@@ -24,10 +26,21 @@ if TYPE_CHECKING:
 __all__ = ["Sweep", "find_learning_rate"]
 
 _SMOOTH, _DIVERGED = 0.9, 4.0
+_SPREADS = (0.04, 0.06, 0.09, 0.13)
+"""Standard deviation of the weights that losses are smoothed with, as a share of the sweep: the first that shows a fall clearly
+counts, or the last."""
+_BEGUN = 0.1
+"""The share of the fall from which on it has begun."""
+_CLEAR, _SEEN, _LEAST_FALL = 10.0, 5.5, 1e-3
+"""A clear fall is so many standard deviations of a smoothed loss deep, fewer with the last spread, and this share of the loss."""
+_BELOW = 10.0
+"""A rate suits so many times less than the one where the loss is least, from which on it diverges."""
 
 
 class Sweep(NamedTuple):
-    """Rates and the smoothed losses that they gave, and the rate where the loss fell fastest."""
+    """Rates and the smoothed losses that they gave, and the rate that suits: where the loss falls fastest over the logarithm of the
+    rate, before it is least, and a tenth of the rate where it is least at most.
+    """
 
     rates: list[float]
     losses: list[float]
@@ -117,10 +130,38 @@ def find_learning_rate(
     kept.clear()
     if not rates:
         raise DataError("there is nothing to try rates on: the data has no batch.")
-    slopes = [(losses[i + 1] - losses[i - 1]) / 2 for i in range(1, len(losses) - 1)]
-    if not slopes or min(slopes) >= 0:
+    found = _suggested(rates, losses, steps)
+    if found is None:
         raise TrainingError("the loss falls at no rate. Look at the data and the labels, or begin with a lower rate.")
-    return Sweep(rates, losses, rates[1 + min(range(len(slopes)), key=lambda i: slopes[i])])
+    suggestion, smooth = found
+    return Sweep(rates, smooth, suggestion)
+
+
+def _smoothed(losses: Sequence[float], spread: float) -> list[float]:
+    """Means of neighbours with weights of a normal distribution, so that a fall stays at the rate that made it"""
+    at = np.arange(len(losses))
+    weights = np.exp(-(((at[:, None] - at) / spread) ** 2) / 2)
+    return [float(v) for v in weights @ np.asarray(losses, np.float64) / weights.sum(axis=1)]
+
+
+def _suggested(rates: Sequence[float], losses: Sequence[float], steps: int) -> tuple[float, list[float]] | None:
+    """The rate of the steepest fall before the least loss, and the smoothed losses; None if no fall stands out from what batches
+    differ by
+    """
+    begin = float(np.mean(losses[: 1 + len(losses) // 5]))
+    for share in _SPREADS:
+        smooth = _smoothed(losses, share * steps)
+        least = int(np.argmin(smooth))
+        noise = float(np.std(np.diff(losses[: least + 1]))) / math.sqrt(2) if least > 1 else 0.0
+        smoothed_noise = noise / math.sqrt(2 * math.sqrt(math.pi) * share * steps)
+        deviations = _SEEN if share == _SPREADS[-1] else _CLEAR
+        if least > 1 and begin - smooth[least] > max(deviations * smoothed_noise, _LEAST_FALL * abs(begin)):
+            # Rates are equally far apart by their logarithms. Before the fall begins, slopes are those of noise.
+            level = begin - _BEGUN * (begin - smooth[least])
+            first = max((i for i in range(least) if smooth[i] >= level), default=0)
+            steepest = first + int(np.argmin(np.gradient(smooth)[first : least + 1]))
+            return min(rates[steepest], rates[least] / _BELOW), smooth
+    return None
 
 
 def _sweep(
@@ -131,9 +172,9 @@ def _sweep(
     rates: list[float],
     losses: list[float],
 ) -> None:
-    """Train with rising rates, and note them with the smoothed losses, until the loss diverges"""
+    """Train with rising rates, and note them with the losses, until a mean of the last ones diverges"""
     lowest, highest = bounds
-    rate, mean = _Fixed(lowest), 0.0
+    rate, mean, means = _Fixed(lowest), 0.0, [math.inf]
     trainer.optimizer.set_lr_scheduler(rate)
     for epoch in count():
         begun = len(rates)
@@ -145,8 +186,9 @@ def _sweep(
                 return
             mean = _SMOOTH * mean + (1 - _SMOOTH) * loss
             rates.append(rate.base_lr)
-            losses.append(mean / (1 - _SMOOTH ** len(rates)))
-            if len(rates) >= steps or losses[-1] > _DIVERGED * min(losses):
+            losses.append(loss)
+            means.append(mean / (1 - _SMOOTH ** len(rates)))
+            if len(rates) >= steps or means[-1] > _DIVERGED * min(means):
                 return
         if len(rates) == begun:
             return

@@ -19,6 +19,7 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.modes import ADDED
 from onnxgrad.errors import ArgumentError, ModelError, UnknownName
 from onnxgrad.internal.arguments import checked
+from onnxgrad.training.data.record import record_of, set_record
 
 __all__ = ["cut_at", "insert_dropout", "remove_added_dropout", "replace_head"]
 
@@ -119,6 +120,8 @@ def replace_head(program: Program, at: str | None = None, classes: int = 2, *, n
         y.name = old
     y.declared = None
     block.outputs = [y]
+    record, inputs = record_of(program), {v.name for v in program.inputs}
+    set_record(program, record.without([name for name in record.columns if name not in inputs]))  # classes of the old head
     return program
 
 

@@ -1,5 +1,7 @@
 """Images from folders and tables: how the model wants them, classes, random changes, what is refused."""
 
+import json
+
 import numpy as np
 import pytest
 from onnx import numpy_helper
@@ -21,6 +23,15 @@ def net(start="c = Identity(x)", channels=3, dtype="float", size="8, 8", layout=
         <float[2, {channels}] w = {{{", ".join(str(0.1 * (i + 1)) for i in range(2 * channels))}}}, float[2] b = {{0, 0}} {extra}> {{
         {start}  m = GlobalAveragePool(c)  r = Flatten(m)  y = Gemm<transB = 1>(r, w, b) }}"""
     )
+
+
+def net_of_statistics(pixels):
+    """A model that normalises its images by the mean and variance of these, which are [n, h, w, c]"""
+    found = net("c = BatchNormalization(x, g, h, m0, v0)")
+    arrays = {"g": np.ones(3), "h": np.zeros(3), "m0": pixels.mean((0, 1, 2)), "v0": pixels.var((0, 1, 2))}
+    for name, array in arrays.items():
+        found.graph.initializer.append(numpy_helper.from_array(array.astype("f4"), name))
+    return found
 
 
 @pytest.fixture
@@ -90,6 +101,16 @@ class TestPreparation:
         _, how, line = preparation_of(og.from_onnx(model), samples)
         assert (how.order, how.mean) == (order, mean) and "fits the statistics in the file best" in line
 
+    @pytest.mark.parametrize(("tint", "order"), [(0.0, "RGB"), (0.1, "RGB"), (1.0, "BGR")])
+    def test_rgb_is_left_by_a_clear_margin_alone(self, tint, order):
+        """Statistics of pictures in BGR; those at hand have the same colours, but for the tint they are grey"""
+        rng = np.random.default_rng(0)
+        pixels = np.clip(120 + tint * np.array([60.0, 0, -60]) + rng.normal(0, 40, (12, 8, 8, 3)), 0, 255).astype(np.uint8)
+        net = net_of_statistics((pixels[..., ::-1] / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225])
+        shown = [Image.fromarray(p) for p in pixels]
+        _, how, said = preparation_of(og.from_onnx(net), shown)
+        assert how.order == order and ("not by a clear margin: see --image-order" in said) == (order == "RGB")
+
     def test_what_is_given_counts(self):
         program = og.from_onnx(net(size="H, W"))
         _, how, _ = preparation_of(program, self.samples(), size=(4, 5), mean=[0.1], std=[0.2, 0.3, 0.4], order="bgr")
@@ -136,6 +157,24 @@ class TestFolders:
         plain, _ = self.trainer().open(folder)
         np.testing.assert_array_equal(source.take(np.arange(16))["x"], plain.take(np.arange(16))["x"])
         np.testing.assert_array_equal(source.column("target"), plain.column("target"))
+
+    @pytest.mark.parametrize("suffix", [".jsonl", ".parquet", ".tsv"])
+    def test_tables_of_paths_of_other_kinds_in_the_folder(self, folder, suffix):
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        files = sorted(folder.rglob("*.*"))
+        columns = {"image": [str(f.relative_to(folder)) for f in files], "label": [f.parent.name for f in files]}
+        table = folder.parent / f"list{suffix}"
+        columns["image"] = [f"images/{name}" for name in columns["image"]]
+        if suffix == ".parquet":
+            pq.write_table(pa.table(columns), table)
+        else:
+            rows = list(zip(*columns.values(), strict=True))
+            lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in rows]
+            table.write_text("\n".join(lines if suffix == ".jsonl" else ["image\tlabel", *("\t".join(row) for row in rows)]))
+        source, _ = self.trainer().open(table)
+        plain, _ = self.trainer().open(folder)
+        np.testing.assert_array_equal(source.take(np.arange(16))["x"], plain.take(np.arange(16))["x"])
+        assert source.classes == {"target": ["blue", "red"]} and source.record.columns["x"].parts == ("image",)
 
     def test_random_changes_are_those_of_the_seed_and_only_of_training(self, folder):
         t = self.trainer()

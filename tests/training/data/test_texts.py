@@ -139,3 +139,25 @@ def test_command_trains_judges_and_predicts_from_texts(folder):
     (folder / "new.jsonl").write_text('{"text": "a fine film"}\n{"text": "no end"}\n')
     command("predict", folder / "run", "--data", folder / "new.jsonl", "--out", folder / "said.csv")
     assert [line.split(",")[1] for line in (folder / "said.csv").read_text().splitlines()] == ["logits.class", "good", "bad"]
+
+
+def test_another_tokenizer_than_the_one_of_the_training_is_refused(folder):
+    given = ("--tokenizer", folder / "tokenizer.json")
+    run = ("--loss", "cross_entropy", "--target", "label", "--epochs", "1", "--max-length", "6")
+    command("train", folder / "m.onnx", "--data", folder / "data.jsonl", *given, *run, "--out", folder / "run")
+    command("export", folder / "run", "--inference", folder / "out.onnx")
+    recorded = og.from_onnx(folder / "out.onnx").metadata["onnxgrad.data"]
+    assert '"tokenizer": "tokenizer.json"' in recorded and '"length": 6' in recorded and '"mask": "attention_mask"' in recorded
+    judged = ("evaluate", folder / "out.onnx", "--data", folder / "data.jsonl", "--loss", "cross_entropy", "--target", "label")
+    assert "are cut to 6 words" not in command(*judged, *given) and "becomes 6 words" in command(*judged, *given)
+    other = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    other.add_tokens(["more"])
+    other.save(str(folder / "other.json"))
+    (folder / "lm.jsonl").write_text('{"text": "a fine film"}\n')
+    for words in (
+        judged,
+        ("explain-text", folder / "out.onnx", "fine"),
+        ("predict", folder / "run", "--data", folder / "lm.jsonl", "--out", "o.npz"),
+    ):
+        error = command(*words, "--tokenizer", folder / "other.json", code=1)
+        assert "other.json: the model was trained with the tokenizer 'tokenizer.json' (sha256 " in error
