@@ -18,11 +18,13 @@ from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.state.inputs import COLUMN, as_array
 from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.tensor_file import damaged
+from onnxgrad.internal.words import LossName, OutputLayout
 from onnxgrad.training.data.rows import Data
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
-from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, LossName, alignment_loss, class_loss, classes_exclude, takes_logits
+from onnxgrad.training.losses.formulas import LAYOUTS, LOSSES, alignment_loss, class_loss, classes_exclude, takes_logits
 from onnxgrad.training.surgery.activations import Activation, argmax_before
 
 __all__ = ["Attached", "Term", "as_terms", "attach", "output_of", "target_columns", "targets_to_json", "typed_by_json"]
@@ -49,6 +51,7 @@ class Term:
             None for the one that Softmax runs along or that alone has a known length, otherwise axis 1.
     """
 
+    @checked
     def __init__(
         self,
         loss: LossName | Callable[[Variable, Variable], Variable],
@@ -58,7 +61,7 @@ class Term:
         *,
         dtype: DTypeLike | None = None,
         shape: Sequence[int | str | None] | None = None,
-        layout: Literal["NTC", "TNC", "NCT"] | None = None,
+        layout: OutputLayout | None = None,
         label_smoothing: float = 0.0,
         class_weights: Sequence[float] | Literal["balanced"] | None = None,
         sample_weight: str | None = None,
