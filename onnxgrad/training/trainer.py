@@ -770,6 +770,7 @@ class Trainer(TrainingSteps):
         self.ranks.step.collect()
         return scope if self.average is None or self.step_number < self.accumulate else self.average.averaged(scope)
 
+    @checked
     def opened(self, data: Data, inputs_alone: bool = False) -> Rows | Stream:
         """Open data for ``evaluate``, or for ``predict`` without targets: as ``record`` says of the data that was trained on.
 
