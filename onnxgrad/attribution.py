@@ -22,6 +22,7 @@ from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.errors import ArgumentError, UnknownName
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.surgery.activations import Activation
 from onnxgrad.training.surgery.heads import insert_after
 
@@ -138,6 +139,7 @@ class _Score:
         return [label] * len(scores) if label is not None else [int(k) for k in scores.argmax(axis=1)]
 
 
+@checked
 def saliency(
     model: _Model,
     feeds: GivenByName,
@@ -174,6 +176,7 @@ def saliency(
     return Attribution(np.abs(slope), labels, _of(values, labels), of=score.about.name)
 
 
+@checked
 def integrated_gradients(
     model: _Model,
     feeds: GivenByName,
@@ -221,6 +224,7 @@ def integrated_gradients(
     return Attribution(attributions, labels, _of(values, labels), gap, score.about.name)
 
 
+@checked
 def grad_cam(
     model: _Model,
     feeds: GivenByName,
@@ -253,6 +257,7 @@ def grad_cam(
     return Attribution(np.maximum((weights * start).sum(axis=1), 0), labels, _of(values, labels), of=name)
 
 
+@checked
 def token_table(program: Program, ids: str = "input_ids") -> str:
     """The tensor that holds the vectors of tokens: what the first Gather makes of the ids.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from onnxgrad.core.runtime.places import cuda_is_available, get_device, is_compiled_with_cuda, set_device
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.refusals import says_why_absent
 
 __all__ = [
@@ -58,6 +57,7 @@ def is_compiled_with_distribute() -> bool:
     return False
 
 
+@checked
 def is_compiled_with_custom_device(device_type: str) -> bool:
     """False: Paddle's plugins of devices are not read.
 
@@ -67,5 +67,4 @@ def is_compiled_with_custom_device(device_type: str) -> bool:
     return False
 
 
-if not TYPE_CHECKING:  # which would take every name for one
-    __getattr__ = says_why_absent(__name__)
+globals().update(__getattr__=says_why_absent(__name__))

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnxgrad.errors import ArgumentTypeError, UnknownDType
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["DType", "DTypeLike", "DTypeName", "dtype_of", "from_onnx_number"]
 
@@ -124,6 +125,7 @@ _BY_NAME.update(
 _BY_NUMPY = {entry.numpy: entry for entry in _TABLE}
 
 
+@checked
 def from_onnx_number(number: int) -> DType:
     """Element type for a value of ``TensorProto.DataType``.
 

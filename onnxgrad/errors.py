@@ -14,6 +14,7 @@
     ├── ArgumentError(ValueError)            an argument has an impossible value
     │   └── MemoryBudgetError                no choice of checkpoints keeps the budget
     ├── ArgumentTypeError(TypeError)         an argument has the wrong type
+    │   ├── WrongKind(ArgumentError)         a number, a flag, a str or a list stands where another is meant
     │   └── NotAVariable(ValueError, AssertionError)   a Variable was expected
     ├── FeedError(ValueError)                a feed is missing or has the wrong dtype or shape
     │   └── DataError                        training data lacks a column, or holds what cannot be trained on
@@ -44,7 +45,7 @@ __all__ = [
     "ExternalDataError", "FeedError", "FetchError", "FileError", "FreedGraph", "HookOnStopped", "IllTyped", "InPlaceOnLeaf",
     "MemoryBudgetError", "Mismatch", "MissingFile", "ModelError", "NotAVariable", "NotInitialized", "NotOffered",
     "OnnxGradError", "OutOfMemory", "ProgramError", "ProviderError", "RepeatedTensor", "RuleError", "TrainingError",
-    "UnknownDType", "UnknownName", "UnsupportedGradient",
+    "UnknownDType", "UnknownName", "UnsupportedGradient", "WrongKind",
 ]  # fmt: skip
 
 
@@ -118,6 +119,10 @@ class MemoryBudgetError(ArgumentError):
 
 class ArgumentTypeError(OnnxGradError, TypeError):
     """An argument has the wrong type."""
+
+
+class WrongKind(ArgumentTypeError, ArgumentError):
+    """An argument is of a wrong kind, for which Paddle raises TypeError in some functions and ValueError in others."""
 
 
 class UnknownDType(ArgumentTypeError, ValueError):

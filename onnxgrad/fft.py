@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.refusals import REFUSED, refusals
 from onnxgrad.tensor.common import Axes, axes_of, float_dtype, known_dim
 from onnxgrad.tensor.layer import LayerHelper
@@ -26,6 +27,7 @@ def __dir__() -> list[str]:
 _T = TypeVar("_T", bound=Variable)
 
 
+@checked
 def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """The frequencies of a transform of ``n`` samples at distances ``d``.
 
@@ -41,6 +43,7 @@ def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, name: str | 
     return _frequencies(np.fft.fftfreq(n, d), dtype)
 
 
+@checked
 def rfftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """The frequencies of a transform of ``n`` real samples at distances ``d``.
 
@@ -57,6 +60,7 @@ def _frequencies(values: np.ndarray[Any, Any], dtype: DTypeLike | None) -> Varia
     return layer.result("Identity", layer.op.constant(values, float_dtype(dtype)))
 
 
+@checked
 def fftshift(x: _T, axes: Axes = None, name: str | None = None) -> _T:
     """The frequency 0 moved to the middle of the axes, whose sizes must be known.
 
@@ -72,6 +76,7 @@ def fftshift(x: _T, axes: Axes = None, name: str | None = None) -> _T:
     return cast(_T, roll(x, [known_dim(x, a, "fftshift") // 2 for a in along], along, name))
 
 
+@checked
 def ifftshift(x: _T, axes: Axes = None, name: str | None = None) -> _T:
     """The opposite of ``fftshift``.
 

@@ -23,7 +23,7 @@ from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import as_flag, as_function, as_int, wrong_kind
+from onnxgrad.internal.arguments import as_flag, as_function, as_int, as_number, checked, wrong_kind
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ComposeDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedBatchSampler",
@@ -250,6 +250,7 @@ def _datasets(owner: object, datasets: Iterable[Set]) -> list[Set]:
     return list(datasets)
 
 
+@checked
 def random_split(
     dataset: Samples[Sample], lengths: Sequence[float], generator: np.random.Generator | None = None
 ) -> list[Subset[Sample]]:
@@ -620,6 +621,11 @@ class DataLoader:
         if not hasattr(dataset, "__getitem__"):
             raise wrong_kind(self, "dataset", "a Dataset, or samples by number", dataset)
         self.feed_list, self.return_list = feed_list, as_flag(self, "return_list", return_list)
+        # Threads load batches here: these say how Paddle's processes do.
+        as_flag(self, "use_buffer_reader", use_buffer_reader)
+        as_flag(self, "use_shared_memory", use_shared_memory)
+        as_number(self, "timeout", timeout)
+        as_flag(self, "persistent_workers", persistent_workers)
         self.num_workers = as_int(self, "num_workers", num_workers)
         if self.num_workers < 0:
             raise ArgumentError(f"DataLoader: num_workers is {num_workers}; it is at least 0.")

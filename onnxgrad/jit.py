@@ -26,6 +26,7 @@ from onnxgrad.eager.record import Fragment, record_call, wrap
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.summary import tensors_in
 from onnxgrad.static.input import InputSpec, data
@@ -68,6 +69,7 @@ def to_static(
     backend: object = None,
     **kwargs: object,
 ) -> StaticFunction[_P, _R]: ...
+@checked
 def to_static(
     function: Any = None,
     input_spec: Sequence[InputSpec | Tensor] | None = None,
@@ -143,6 +145,7 @@ def not_to_static(func: Any = None) -> Any:
     return func if func is not None else not_to_static
 
 
+@checked
 def ignore_module(modules: Sequence[object]) -> None:
     """Nothing: tracing goes through every function.
 
@@ -196,6 +199,7 @@ def _input_names(call: Any, owner: Any) -> list[str]:
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
+@checked
 def save(
     layer: Layer | Callable[..., object], path: str, input_spec: Sequence[InputSpec | Tensor] | None = None, **configs: object
 ) -> None:
@@ -223,6 +227,7 @@ def _file(path: Any) -> Path:
     return Path(str(path) if str(path).endswith(".onnx") else f"{path}.onnx")
 
 
+@checked
 def load(path: str, **configs: object) -> TranslatedLayer:
     """A Layer that computes what an .onnx file does, and trains: ``<path>.onnx``, by ``save`` or any exporter.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from onnxgrad.eager.tensor import Tensor
+from onnxgrad.internal.arguments import checked
 from onnxgrad.jit import save
 from onnxgrad.nn.layer import Layer
 from onnxgrad.static.input import InputSpec
@@ -19,6 +20,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
+@checked
 def export(
     layer: Layer | Callable[..., object],
     path: str,

@@ -16,8 +16,9 @@ PACKAGE = ROOT / "onnxgrad"
 
 # Packages and modules, each allowed to use what stands before it. Those of one line may not use each other.
 FLOORS = """
-    errors  internal  internal.late  version
-    dtypes  internal.refusals  internal.arguments  internal.signatures  internal.state  internal.files  internal.text_table
+    errors  internal  internal.late  internal.words  version
+    internal.arguments
+    dtypes  internal.refusals  internal.state  internal.files  internal.text_table
     internal.tensor_file
     core.costs  core.state
     core.ir

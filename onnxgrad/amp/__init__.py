@@ -1,7 +1,5 @@
 """Mixed precision: programs and eager tensors that compute in 16 bits where that is safe."""
 
-from typing import TYPE_CHECKING
-
 from onnxgrad.amp.auto_cast import amp_guard, auto_cast, autocast, decorate, is_bfloat16_supported, is_float16_supported
 from onnxgrad.amp.grad_scaler import AmpScaler, GradScaler
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
@@ -18,5 +16,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not TYPE_CHECKING:  # which would take every name for one
-    __getattr__ = says_why_absent(__name__)
+globals().update(__getattr__=says_why_absent(__name__))

@@ -15,7 +15,7 @@ from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, NotOffered, ProviderError
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import as_flag
+from onnxgrad.internal.arguments import as_flag, checked
 
 __all__ = ["amp_guard", "auto_cast", "autocast", "decorate", "is_bfloat16_supported", "is_float16_supported"]
 
@@ -141,6 +141,7 @@ def decorate(
 ) -> tuple[Models, Optimizers]: ...
 
 
+@checked
 def decorate(
     models: Models,
     optimizers: Optimizers | None = None,
@@ -176,6 +177,7 @@ def decorate(
     return models if optimizers is None else (models, optimizers)
 
 
+@checked
 def is_float16_supported(device: str | None = None) -> bool:
     """Whether float16 computes; on the CPU it does, between Casts, and is not faster.
 
@@ -185,6 +187,7 @@ def is_float16_supported(device: str | None = None) -> bool:
     return True
 
 
+@checked
 def is_bfloat16_supported(device: str | None = None) -> bool:
     """Whether eager tensors compute in bfloat16, which onnxruntime's CPU provider does not.
 

@@ -1,7 +1,5 @@
 """Gradients of eager tensors."""
 
-from typing import TYPE_CHECKING
-
 from onnxgrad.autograd.backward_mode import backward, grad
 from onnxgrad.autograd.functional import Hessian, Jacobian, hessian, jacobian, jvp, vjp
 from onnxgrad.autograd.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
@@ -18,5 +16,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not TYPE_CHECKING:  # which would take every name for one
-    __getattr__ = says_why_absent(__name__)
+globals().update(__getattr__=says_why_absent(__name__))

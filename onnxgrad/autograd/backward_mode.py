@@ -13,6 +13,7 @@ from onnxgrad.eager.node import TapeNode
 from onnxgrad.eager.tape import Backward, backward as run_backward
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, BadBackward, NotAVariable, RepeatedTensor
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["backward", "grad"]
 
@@ -87,6 +88,7 @@ def grad(
     allow_unused: bool,
     no_grad_vars: Tensor | Sequence[Tensor] | set[Tensor] | None = None,
 ) -> list[Tensor | None]: ...
+@checked
 def grad(
     outputs: Tensors,
     inputs: Tensors,

@@ -16,8 +16,14 @@ from onnxgrad.core.ir.arithmetic import Index
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor, full_like, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["Hessian", "Jacobian", "hessian", "jacobian", "jvp", "vjp"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 Function: TypeAlias = Callable[..., "Tensor | Sequence[Tensor]"]
 _Outputs = TypeVar("_Outputs")
@@ -31,6 +37,7 @@ def jacobian(ys: Tensor, xs: Sequence[Tensor], batch_axis: int | None = None) ->
 def jacobian(ys: Sequence[Tensor], xs: Tensor, batch_axis: int | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def jacobian(ys: Sequence[Tensor], xs: Sequence[Tensor], batch_axis: int | None = None) -> tuple[tuple[Tensor, ...], ...]: ...
+@checked
 def jacobian(ys: Tensor | Sequence[Tensor], xs: Tensor | Sequence[Tensor], batch_axis: int | None = None) -> Any:
     """The derivative of each element of ``ys`` by each element of ``xs``.
 
@@ -90,6 +97,7 @@ def _listed(items: Any) -> list[Any]:
 def hessian(ys: Tensor, xs: Tensor, batch_axis: int | None = None) -> Tensor: ...
 @overload
 def hessian(ys: Tensor, xs: Sequence[Tensor], batch_axis: int | None = None) -> tuple[tuple[Tensor, ...], ...]: ...
+@checked
 def hessian(ys: Tensor, xs: Tensor | Sequence[Tensor], batch_axis: int | None = None) -> Any:
     """The second derivatives of a scalar (one per example with ``batch_axis=0``).
 
@@ -125,6 +133,7 @@ def vjp(func: Callable[..., _Outputs], xs: Tensor, v: Tensor | Sequence[Tensor] 
 def vjp(
     func: Callable[..., _Outputs], xs: Sequence[Tensor], v: Tensor | Sequence[Tensor] | None = None
 ) -> tuple[_Outputs, tuple[Tensor, ...]]: ...
+@checked
 def vjp(
     func: Callable[..., _Outputs], xs: Tensor | Sequence[Tensor], v: Tensor | Sequence[Tensor] | None = None
 ) -> tuple[_Outputs, Any]:
@@ -148,6 +157,7 @@ def vjp(
     return outputs, tuple(results) if isinstance(xs, (list, tuple)) else results[0]
 
 
+@checked
 def jvp(
     func: Callable[..., _Outputs], xs: Tensor | Sequence[Tensor], v: Tensor | Sequence[Tensor] | None = None
 ) -> tuple[_Outputs, _Outputs]:
@@ -211,6 +221,7 @@ class Jacobian:
         array([2., 0.], dtype=float32)
     """
 
+    @checked
     def __init__(self, func: Function, xs: Tensor | Sequence[Tensor], is_batched: bool = False) -> None:
         sources, _, targets = _applied(func, xs)
         self._matrix = _joined_jacobian(targets, sources, is_batched)
@@ -239,6 +250,7 @@ class Hessian(Jacobian):
                [0., 2.]], dtype=float32)
     """
 
+    @checked
     def __init__(self, func: Function, xs: Tensor | Sequence[Tensor], is_batched: bool = False) -> None:
         sources, _, targets = _applied(func, xs)
         if len(targets) != 1 or targets[0].size != (sources[0].shape[0] if is_batched else 1):

@@ -9,6 +9,7 @@ from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"]
 
@@ -85,6 +86,7 @@ class set_grad_enabled(_Switch):  # noqa: N801
         mode: whether to record.
     """
 
+    @checked
     def __init__(self, mode: bool) -> None:
         self.enabled = bool(mode)
         self._before = state.current.gradients

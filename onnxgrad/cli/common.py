@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,21 +16,16 @@ from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.types import is_nameless
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.registry import PROVIDERS
 from onnxgrad.errors import ArgumentError, DataError, FileError, ModelError
 from onnxgrad.internal.files import read_arrays
 from onnxgrad.training.data.derived_inputs import DerivedInputs
 
 __all__ = [
     "SETTINGS",
-    "add_lowering",
-    "add_model",
-    "add_sizes",
     "assumed_sizes",
     "feeds_for",
     "human",
     "load",
-    "parse_bytes",
     "print_json",
     "print_notes",
     "shape_text",
@@ -44,35 +38,6 @@ SETTINGS = "settings.json"
 """What makes a folder that of a run."""
 _NOTES = 3
 """Lines of notes, unless all are asked for."""
-
-
-def add_model(
-    parser: argparse.ArgumentParser, what: str = "path of an .onnx file, or folder of a run, whose best checkpoint is taken"
-) -> None:
-    parser.add_argument("model", help=what)
-    parser.add_argument(
-        "--expand",
-        choices=["com.microsoft"],
-        help="rewrite onnxruntime's own operators as standard ones, for other runtimes; gradients do not need it",
-    )
-
-
-def add_sizes(parser: Any) -> None:
-    parser.add_argument(
-        "--dim",
-        action="append",
-        default=[],
-        metavar="NAME=SIZE",
-        help="size of a dynamic dimension, by its name or as INPUT.AXIS; may be repeated",
-    )
-
-
-def add_lowering(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument(
-        "--lowering",
-        choices=sorted(PROVIDERS),
-        help=f"write {what} in the forms of this execution provider of onnxruntime (default: plain operators)",
-    )
 
 
 def load(options: argparse.Namespace) -> Program:
@@ -201,15 +166,6 @@ def human(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     raise AssertionError
-
-
-def parse_bytes(text: str) -> int:
-    """``"1.5GB"`` as a number of bytes; for argparse."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"not a size such as 800MB or 1.5GB: {text!r}")
-    number, unit, binary = match.groups()
-    return int(float(number) * (1024 if binary else 1000) ** " kMGT".index(unit or " "))
 
 
 def print_notes(notes: Sequence[object], everything: bool) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data import Images, Shuffled, Table, Texts, open_data
-from onnxgrad.training.data.annotated.formats import PARTS
 from onnxgrad.training.data.kinds.text import TextColumn
 from onnxgrad.training.data.opening import source_at
 from onnxgrad.training.data.record import DataRecord
@@ -17,9 +16,8 @@ from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS
 from onnxgrad.training.data.text import Text
-from onnxgrad.training.data.views import FITS
 
-__all__ = ["PATHS", "add_data", "data_named", "judged_settings", "opened_inputs", "resolve_paths"]
+__all__ = ["PATHS", "data_named", "judged_settings", "opened_inputs", "resolve_paths"]
 
 PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters", "colours")
 _CHANGES = ("flip", "crop", "color", "scale", "translate")
@@ -32,54 +30,6 @@ _RECORDED = (
     *("columns", "fill", "max_length"),
 )
 """Settings whose effect is in the record of the data."""
-
-
-def add_data(group: Any, validation: bool = True) -> None:
-    group.add_argument(
-        "--data",
-        metavar="PATH",
-        help="data: .npz, .npy, .csv, .tsv, .parquet; a folder with one of images for each class, or a .csv of paths and labels; "
-        "boxes (COCO .json, YOLO data.yaml, VOC folder, .csv), masks (images/ and masks/), regions of text (gt_*.txt, Label.txt); "
-        "text, chats or numbers (.jsonl, .txt); FILE.py[:FUNCTION] that yields batches",
-    )
-    if validation:
-        group.add_argument("--val", metavar="PATH", help="validation data, or the share of --data to hold out, such as 0.1")
-        group.add_argument("--flip", action="store_true", help="mirror half of the images in training")
-        group.add_argument("--crop", action="store_true", help="crop images at random in training")
-        group.add_argument("--color", type=float, default=0.0, metavar="X", help="change colours in training, by up to 1 +- X")
-        group.add_argument("--scale", type=float, default=0.0, metavar="X", help="scale images in training, by up to 1 +- X")
-        group.add_argument(
-            "--translate", type=float, default=0.0, metavar="X", help="move images in training, by up to X of the size"
-        )
-        group.add_argument("--buffer", type=int, metavar="N", help="mix N examples of data that is read or yielded piece by piece")
-    group.add_argument("--image-size", metavar="HxW", help="height and width of images, where the model leaves them open")
-    group.add_argument("--image-mean", type=float, nargs="+", metavar="M", help="mean of values from 0 to 1, of each channel")
-    group.add_argument("--image-std", type=float, nargs="+", metavar="S", help="standard deviation of the same")
-    group.add_argument("--image-order", choices=("rgb", "bgr"), help="order of the channels (default: what the model's file tells)")
-    group.add_argument(
-        "--image-fit",
-        choices=FITS,
-        help="how images of another size get into the model's: stretched, with bars on both sides, or on the right and below "
-        "(default: letterbox with boxes, else stretch)",
-    )
-    group.add_argument("--part", choices=PARTS, help="part of data that holds several (default: train; of --val and evaluate val)")
-    group.add_argument("--colours", metavar="FILE.csv", help="name,red,green,blue of the classes of masks in colours")
-    group.add_argument("--image-white", type=float, metavar="V", help="value of white in images of over 8 bits (default 65535)")
-    group.add_argument(
-        "--columns",
-        action="append",
-        default=[],
-        metavar="INPUT=A,B",
-        help="columns of a table that form an input or target, in this order; may be repeated (default: as trained, else by name)",
-    )
-    group.add_argument("--fill", metavar="HOW", help="fill empty cells of inputs: median, mean (of training data) or a number")
-    group.add_argument("--decimal", choices=(".", ","), help="decimal sign of numbers in a table (default: what its cells show)")
-    group.add_argument(
-        "--ignore-record", action="store_true", help="guess what the data means anew, rather than take the record of the training"
-    )
-    group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of the model, for text and chats")
-    group.add_argument("--max-length", type=int, help="words in a row of text at most (default: as trained, else 512)")
-    group.add_argument("--pack", action="store_true", help="put several short texts into one row")
 
 
 def data_named(settings: dict[str, Any], name: str, label: str = "labels", record: DataRecord | None = None) -> Any:

@@ -9,12 +9,12 @@ from typing import Any
 
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.words import DETECTION
 from onnxgrad.training.data.annotated.formats import PARTS, format_at
 from onnxgrad.training.data.images import Images
 from onnxgrad.training.data.opening import source_at
 from onnxgrad.training.detection.classes import class_names
 from onnxgrad.training.detection.heads import DetectorHead, require_head
-from onnxgrad.training.detection.objective import DETECTION
 
 __all__ = ["choose_classes"]
 

@@ -1,11 +1,4 @@
-"""Say which versions, providers and extras are here, and try in a few seconds whether training works.
-
-exit code: 1 if the self-test fails, else 0
-
-examples:
-  onnxgrad doctor
-  onnxgrad doctor --json
-"""
+"""What ``onnxgrad doctor`` does; its arguments are in ``options/doctor.py``."""
 
 # Tests: tests/cli/test_commands.py.
 
@@ -47,11 +40,6 @@ _EXTRAS = {
 _MODEL = """<ir_version: 8, opset_import: ["": 17]> f (float[N, 4] x) => (float[N, 3] y)
 <float[4, 3] w = {0.3, -0.2, 0.5, 0.1, 0.4, -0.6, -0.1, 0.2, 0.3, 0.7, -0.5, 0.2}, float[3] b = {0, 0.1, -0.1}> {
     h = MatMul(x, w)  s = Add(h, b)  y = Tanh(s) }"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--no-test", action="store_true", help="skip the self-test")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

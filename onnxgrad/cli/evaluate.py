@@ -1,12 +1,4 @@
-"""Print the loss and the metrics of a model on data.
-
-Of a run, loss and metrics are those that it was trained with unless others are named, and the best checkpoint is evaluated.
-
-examples:
-  onnxgrad evaluate run/ --data test.csv
-  onnxgrad evaluate run/ --data test_photos/ --metric f1 auc --json
-  onnxgrad evaluate m.onnx --data test.npz --loss cross_entropy --target y --metric accuracy
-"""
+"""What ``onnxgrad evaluate`` does; its arguments are in ``options/evaluate.py``."""
 
 # Tests: tests/cli/test_commands.py.
 
@@ -17,26 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli.common import print_json, print_notes
-from onnxgrad.cli.data import add_data, data_named, judged_settings, resolve_paths
+from onnxgrad.cli.data import data_named, judged_settings, resolve_paths
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.words import DETECTION
 from onnxgrad.training.data.record import DataRecord
-from onnxgrad.training.detection.objective import DETECTION
-from onnxgrad.training.losses.formulas import LOSSES
 from onnxgrad.training.losses.terms import Term
 from onnxgrad.training.trainer import Trainer
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="folder of a run of onnxgrad train, or path of an .onnx file")
-    parser.add_argument("--loss", choices=sorted([*LOSSES, DETECTION]), help="of an .onnx file: the loss")
-    parser.add_argument("--output", metavar="OUTPUT", help="of an .onnx file: the output that loss and metrics read")
-    parser.add_argument("--target", help="of an .onnx file: column with the targets")
-    parser.add_argument("--metric", nargs="+", metavar="NAME", help="metrics, as for train (default: those of the run)")
-    parser.add_argument("--checkpoint", default="best", help="of a run: best (default), last, or the path of a checkpoint")
-    parser.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_data(parser, validation=False)
 
 
 def run(options: argparse.Namespace) -> int:

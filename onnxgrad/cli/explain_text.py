@@ -1,12 +1,4 @@
-"""Show what a decision about a text rests on: what each token adds to the score.
-
-Integrated gradients (Sundararajan et al. 2017) of the token vectors, from vectors of zeros, added up for each token; they add up to
-the change of the score. Of a language model the word that it would write next is explained.
-
-examples:
-  onnxgrad explain-text m.onnx "a fine film" --tokenizer tokenizer.json
-  onnxgrad explain-text m.onnx "a fine film" --tokenizer tokenizer.json --class 0 -o film.html
-"""
+"""What ``onnxgrad explain-text`` does; its arguments are in ``options/explain_text.py``."""
 
 # Tests: tests/cli/test_commands.py, tests/test_attribution.py.
 
@@ -19,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.attribution import integrated_gradients, token_table
-from onnxgrad.cli.common import add_model, load, print_json
+from onnxgrad.cli.common import load, print_json
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import write_whole
 from onnxgrad.pages.page import asset, page
@@ -27,18 +19,6 @@ from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.kinds.text import TextColumn, TokenizerFile
 from onnxgrad.training.data.record import record_of
 from onnxgrad.training.run.progress import Working
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
-    parser.add_argument("text", help="the text")
-    parser.add_argument("--tokenizer", required=True, metavar="FILE.json", help="tokenizer.json of the model")
-    parser.add_argument("--class", dest="label", type=int, metavar="K", help="class to explain (default: the predicted one)")
-    parser.add_argument("--of", metavar="OUTPUT", help="scores to explain (default: the first floating-point output)")
-    parser.add_argument("--tokens-at", metavar="TENSOR", help="the token vectors (default: what the table makes of input_ids)")
-    parser.add_argument("--steps", type=int, default=32, help="gradients to compute (default %(default)s)")
-    parser.add_argument("-o", "--output", metavar="FILE.html", help="write a page with the coloured text, too")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,20 +1,4 @@
-"""Write the model of a run: for inference, as a training step for any onnxruntime, or its LoRA adapters alone.
-
-Adapters of float weights are added to them. Those of quantised weights stay beside the layer in --inference, and are added to float
-weights in --merged, which --requantise rounds to integers again.
-
-examples:
-  onnxgrad export run/ --inference tuned.onnx
-  onnxgrad export run/ --inference small.onnx --fold
-  onnxgrad export run/ --inference quantised.onnx --observe train.npz
-  onnxgrad export run/ --checkpoint last --training-step step.onnx
-  onnxgrad export run/ --training-step step.onnx --lowering cpu
-  onnxgrad export run/ --training-step step.onnx --required-operators step.config
-  onnxgrad export run/ --training-step step.onnx --split --batch-norm sync
-  onnxgrad export run/ --merged merged.onnx
-  onnxgrad export run/ --adapters adapters.safetensors
-  onnxgrad export run/ --adapters adapters.onnx_adapter
-"""
+"""What ``onnxgrad export`` does; its arguments are in ``options/export.py``."""
 
 from __future__ import annotations
 
@@ -22,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from onnxgrad.cli.common import add_lowering, print_json
+from onnxgrad.cli.common import print_json
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.interop.required_operators import required_operators
@@ -31,33 +15,6 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import write_whole
 from onnxgrad.training.surgery.adapters import ADAPTER
 from onnxgrad.training.trainer import Trainer
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", help="folder of a run of onnxgrad train")
-    parser.add_argument("--checkpoint", default="best", help="best (default), last, or the path of a checkpoint")
-    parser.add_argument("--inference", metavar="FILE.onnx", help="write the inference model with its trained weights")
-    parser.add_argument("--merged", metavar="FILE.onnx", help="the same with adapters of quantised weights added to float weights")
-    parser.add_argument("--requantise", action="store_true", help="with --merged: round these weights to integers again")
-    parser.add_argument("--fold", action="store_true", help="fold BatchNormalization into the layers before it")
-    parser.add_argument("--observe", metavar="DATA.npz", help="set the scales of a QDQ file by what these inputs give")
-    parser.add_argument("--training-step", metavar="FILE.onnx", help="write one training step, and its manifest as .json")
-    parser.add_argument(
-        "--required-operators", metavar="FILE", help="with --training-step: write its operators as builds of onnxruntime take them"
-    )
-    parser.add_argument("--split", action="store_true", help="with --training-step: gradients and their application as two models")
-    parser.add_argument(
-        "--batch-norm",
-        choices=["sync", "frozen", "local"],
-        help="with --split: by what parts of a batch are normalised",
-    )
-    add_lowering(parser, "the training step")
-    parser.add_argument(
-        "--adapters",
-        metavar="FILE",
-        help="write only the LoRA adapters: .safetensors, or .onnx_adapter for onnxruntime with the model that takes it as .onnx",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,10 +1,4 @@
-"""Show the inputs, outputs and weights of a model, and the memory that training takes.
-
-examples:
-  onnxgrad info m.onnx
-  onnxgrad info m.onnx --all --dim batch=64
-  onnxgrad info m.onnx --json
-"""
+"""What ``onnxgrad info`` does; its arguments are in ``options/info.py``."""
 
 # Tests: tests/cli/test_commands.py.
 
@@ -16,30 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.cli.common import add_model, add_sizes, human, load, print_json, shape_text, sizes_of
+from onnxgrad.cli.common import human, load, print_json, shape_text, sizes_of
+from onnxgrad.cli.options.info import SHOWN
 from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ModelError
+from onnxgrad.internal.words import DETECTION
 from onnxgrad.training.data.derived_inputs import read_by_loss
 from onnxgrad.training.data.record import record_of
 from onnxgrad.training.detection.classes import class_names
 from onnxgrad.training.detection.heads import DetectorHead, MapHead, freeze_decoding, recognise_head
-from onnxgrad.training.detection.objective import DETECTION
 from onnxgrad.training.losses.fitting import fitting_losses
 from onnxgrad.training.surgery.batch_norm import has_statistics
 from onnxgrad.training.surgery.ties import find_ties
 
 _MODES = ("BatchNormalization", "Dropout", "InstanceNormalization")
-_SHOWN = 20
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
-    add_sizes(parser)
-    parser.add_argument("--all", action="store_true", help=f"list all weights and constants, not only the first {_SHOWN}")
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -185,7 +172,7 @@ def _print(facts: dict[str, Any], everything: bool) -> None:
         f"{parameters['elements']:,} parameters in {parameters['count']} tensors ({parameters['trainable']} trainable), "
         f"{human(parameters['bytes'])}"
     )
-    weights = parameters["weights"] if everything else parameters["weights"][:_SHOWN]
+    weights = parameters["weights"] if everything else parameters["weights"][:SHOWN]
     for w in weights:
         print(f"  {w['name']}: {w['type']}, {w['reason']}")
     if len(parameters["weights"]) > len(weights):
@@ -194,7 +181,7 @@ def _print(facts: dict[str, Any], everything: bool) -> None:
         print(f"frozen, as it is no weight: {name}: {why} (train --train '{name}' trains it)")
     floats = {name: why for name, why in parameters["not_weights"].items() if why != "not a floating-point tensor"}
     print(f"not trained: {len(parameters['not_weights'])} constants, {len(floats)} of them floating-point")
-    for name, why in list(floats.items())[: None if everything else _SHOWN // 2]:
+    for name, why in list(floats.items())[: None if everything else SHOWN // 2]:
         print(f"  {name}: {why}")
     for text in [*facts["ties"], *facts["hints"]]:
         print(f"note: {text}")

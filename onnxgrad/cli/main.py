@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from difflib import get_close_matches
 from importlib import import_module
@@ -58,7 +58,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(chosen: str | None, words: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Build the parser of all commands; only the chosen one, whose module is imported, gets its arguments.
+    """Build the parser of all commands; only the chosen one gets its arguments.
 
     Args:
         chosen: name of the command.
@@ -83,11 +83,10 @@ def parser(chosen: str | None, words: Sequence[str] = ()) -> argparse.ArgumentPa
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name == chosen:
-            module: Any = import_module(f"onnxgrad.cli.{_stem(name)}")
+            module: Any = import_module(f"onnxgrad.cli.options.{_stem(name)}")
             command.epilog = (module.__doc__ or "").partition("\n\n")[2].strip()
             module.add_arguments(command)
             command.add_argument("--debug", action="store_true", help="show where an error comes from")
-            command.set_defaults(run=module.run)
             if any(word == _CONFIG or word.startswith(f"{_CONFIG}=") for word in words):
                 # Late: --help reads no file.
                 from onnxgrad.cli.config import set_defaults
@@ -102,8 +101,8 @@ def _stem(command: str) -> str:
 
 
 def _summary(command: str) -> str:
-    """The first line of a command's module, read without importing what the command computes with"""
-    with Path(__file__).with_name(f"{_stem(command)}.py").open(encoding="utf-8") as source:
+    """The first line on a command's arguments"""
+    with (Path(__file__).parent / "options" / f"{_stem(command)}.py").open(encoding="utf-8") as source:
         return source.readline().strip().strip('"')
 
 
@@ -114,10 +113,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options: Any = parser(next((word for word in words if not word.startswith("-")), None), words).parse_args(words)
     except ArgumentError as error:
         return _say(error, 2)
+    # Late: --help and wrong usage compute nothing.
+    command: Any = import_module(f"onnxgrad.cli.{_stem(options.command)}")
     warnings.simplefilter("ignore", UserWarning)
     shown: Any = _Shown(sys.stdout), _Shown(sys.stderr)
     with redirect_stdout(shown[0]), redirect_stderr(shown[1]):
-        return _run(options)
+        return _run(command.run, options)
 
 
 class _Shown:
@@ -133,11 +134,11 @@ class _Shown:
         return getattr(self._stream, name)
 
 
-def _run(options: Any) -> int:
+def _run(run: Callable[[Any], Any], options: Any) -> int:
     if options.debug or os.environ.get("ONNXGRAD_DEBUG"):
-        return int(options.run(options))
+        return int(run(options))
     try:
-        return int(options.run(options))
+        return int(run(options))
     except (ArgumentError, ArgumentTypeError, UnknownName) as error:
         return _say(error, 2)
     except OnnxGradError as error:

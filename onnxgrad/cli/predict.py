@@ -1,13 +1,4 @@
-"""Write what a model says of data, as numbers of each example, to a .csv or .npz file, or masks to a folder of pictures.
-
-Of a run, the best checkpoint answers, and names of classes and labels that the training data had are written beside their scores.
-Masks have the size of their pictures.
-
-examples:
-  onnxgrad predict run/ --data new_photos/ --out said.csv
-  onnxgrad predict m.onnx --data new.csv --out said.npz
-  onnxgrad predict run/ --data new_pictures/ --out masks/
-"""
+"""What ``onnxgrad predict`` does; its arguments are in ``options/predict.py``."""
 
 # Tests: tests/cli/test_commands.py.
 
@@ -22,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.cli.common import print_json, print_notes
-from onnxgrad.cli.data import add_data, data_named, judged_settings, resolve_paths
+from onnxgrad.cli.data import data_named, judged_settings, resolve_paths
 from onnxgrad.cli.evaluate import run_of
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
@@ -39,15 +30,6 @@ from onnxgrad.training.evaluation import opened_inputs, predicted
 from onnxgrad.training.surgery.activations import activation_before
 
 _WIDEST = 10_000
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="folder of a run of onnxgrad train, or path of an .onnx file")
-    parser.add_argument("--out", required=True, metavar="FILE", help="file to write: .csv or .npz; a folder for masks")
-    parser.add_argument("--checkpoint", default="best", help="of a run: best (default), last, or the path of a checkpoint")
-    parser.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_data(parser, validation=False)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from onnxgrad.cli.common import SETTINGS, sizes_of
 from onnxgrad.cli.data import data_named, opened_inputs
+from onnxgrad.cli.options.train import LARGE, MANY
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import BATCH
@@ -23,13 +24,14 @@ from onnxgrad.core.runtime.openvino import place_by_name
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.internal.files import read_whole
+from onnxgrad.internal.words import DETECTION
 from onnxgrad.training.data.characters import KEY
 from onnxgrad.training.data.kinds.words import WordsColumn
 from onnxgrad.training.data.record import DataRecord, record_in, set_record
 from onnxgrad.training.data.rows import Rows
 from onnxgrad.training.detection.classes import set_classes
 from onnxgrad.training.detection.heads import DetectorHead, recognise_head
-from onnxgrad.training.detection.objective import BOXES, DETECTION
+from onnxgrad.training.detection.objective import BOXES
 from onnxgrad.training.losses.distillation import Distillation
 from onnxgrad.training.losses.terms import Term, output_of
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder, write_atomically
@@ -42,8 +44,6 @@ from onnxgrad.training.tasks import held_by, plan_task, task_line
 from onnxgrad.training.trainer import Trainer
 
 __all__ = [
-    "LARGE",
-    "MANY",
     "checkpoint_of",
     "choose_task",
     "data_of",
@@ -55,8 +55,6 @@ __all__ = [
 ]
 
 MODEL = "model.onnx"
-MANY, LARGE = 10_000, 16
-"""Examples, and batches of them, from which on statistics of batches are better than those of the file."""
 _EXAMPLES = 1024
 _LAID_OUT = ("ctc", "cross_entropy")
 

@@ -1,12 +1,4 @@
-"""Write the graph of a model as a web page: what carries, stops or refuses gradients, shapes, values, folded repetitions.
-
-The page is one file that needs no network. Click an operator for its types, weights and neighbours, a block to fold or unfold it.
-
-examples:
-  onnxgrad view m.onnx
-  onnxgrad view m.onnx -o graph.html --feeds inputs.npz
-  onnxgrad view run/
-"""
+"""What ``onnxgrad view`` does; its arguments are in ``options/view.py``."""
 
 # Tests: tests/cli/test_commands.py.
 
@@ -16,21 +8,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from onnxgrad.cli.common import add_model, add_sizes, feeds_for, load, sizes_of
+from onnxgrad.cli.common import feeds_for, load, sizes_of
 from onnxgrad.cli.settings import make_trainer, read_settings
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.pages import view_program
 from onnxgrad.training.run.progress import Working
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_model(parser, "path of an .onnx file, or folder of a run, whose frozen weights and adapters are shown")
-    add_sizes(parser)
-    parser.add_argument("-o", "--output", metavar="FILE.html", help="page to write (default: beside the model, .html)")
-    parser.add_argument("--feeds", metavar="FILE.npz", help="run the model on these inputs and show the values of all results")
-    parser.add_argument("--random", action="store_true", help="the same on random inputs")
-    parser.add_argument("--seed", type=int, default=0, help="random seed of these inputs (default %(default)s)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -19,6 +19,11 @@ from onnxgrad.internal.refusals import maps_to, reason
 
 __all__ = ["Entry", "counts", "entries", "state_of", "table"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _ABSENT = object()
 _REFUSES = "Not offered:"
 

@@ -5,8 +5,6 @@ them exchange gradients. Names of Paddle stand beside: ``init_parallel_env``, ``
 ``ShardedStep`` and ``PipelineStep`` share out the optimizer's state, and layers.
 """
 
-from typing import TYPE_CHECKING
-
 from onnxgrad.distributed import fleet
 from onnxgrad.distributed.environment import (
     all_reduce,
@@ -61,5 +59,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not TYPE_CHECKING:  # which would take every name for one
-    __getattr__ = says_why_absent(__name__)
+globals().update(__getattr__=says_why_absent(__name__))

@@ -17,6 +17,7 @@ from onnxgrad.distributed.mpi import MpiTransport
 from onnxgrad.distributed.transport import Alone, Operation, Transport
 from onnxgrad.distributed.watch import Watch, WatchedTransport
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 
 if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor
@@ -47,6 +48,7 @@ def is_started_by_mpi() -> bool:
     return any(name in os.environ for name in _STARTED)
 
 
+@checked
 def init(
     transport: Transport | str | None = None, *, timeout: float = 600.0, lost_after: float = 60.0, watched: bool = True
 ) -> Transport:
@@ -91,6 +93,7 @@ def current() -> Transport:
     return _OF_PROCESS[0] if _OF_PROCESS else Alone()
 
 
+@checked
 @contextmanager
 def using(transport: Transport) -> Iterator[None]:
     """Use another transport in this thread, inside a ``with`` block.
@@ -135,6 +138,7 @@ def barrier() -> None:
     current().barrier()
 
 
+@checked
 def all_reduce(value: _Value, op: Operation = "sum") -> _Value:
     """Replace an array, or an eager tensor, by the sum (``"max"``, ``"min"``) over all ranks; returns it.
 
@@ -152,6 +156,7 @@ def all_reduce(value: _Value, op: Operation = "sum") -> _Value:
     return _in_place(value, lambda flat: current().all_reduce_(flat, op))
 
 
+@checked
 def broadcast(value: _Value, root: int = 0) -> _Value:
     """Replace an array, or an eager tensor, by the array of a rank; returns it.
 

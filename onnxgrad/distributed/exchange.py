@@ -45,6 +45,7 @@ from onnxgrad.distributed.part_weights import PartWeights
 from onnxgrad.distributed.strategy import Strategy, refuse, stages_of
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute", "gathered_sizes"]
 
@@ -723,6 +724,7 @@ def _number(value: Any) -> float:
     return float(np.asarray(value).reshape(-1)[0])
 
 
+@checked
 def distribute(
     program: Program,
     loss: Variable,

@@ -12,6 +12,7 @@ from onnxgrad.distributed.environment import barrier, current, init as join, ran
 from onnxgrad.distributed.exchange import distribute
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 
 if TYPE_CHECKING:
     from onnxgrad.optimizer.optimizer import Optimizer
@@ -21,11 +22,17 @@ __all__ = [
     "DistributedStrategy", "barrier_worker", "distributed_optimizer", "init", "is_first_worker", "worker_index", "worker_num",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 DistributedStrategy = Strategy
 AnyOptimizer = TypeVar("AnyOptimizer", bound="Optimizer")
 _CHOSEN: list[Strategy] = []
 
 
+@checked
 def init(role_maker: object = None, is_collective: bool = True, strategy: Strategy | None = None) -> None:
     """Join the ranks: ``distributed.init``, with the strategy of later optimizers.
 
@@ -86,6 +93,10 @@ def distributed_optimizer(optimizer: AnyOptimizer, strategy: Strategy | None = N
     """An optimizer whose ``minimize(loss)`` lets ranks exchange the gradients of the program, each of which feeds its part.
 
     What is fetched as the loss is that of the whole batch.
+
+    Args:
+        optimizer: the optimizer of this rank.
+        strategy: how ranks exchange; that of ``fleet.init`` unless given.
 
     Example:
         >>> paddle.distributed.fleet.init()

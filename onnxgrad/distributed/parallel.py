@@ -14,6 +14,7 @@ from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.distributed.agreement import StepCheck, Subject, check_equal, check_step, versions
 from onnxgrad.distributed.environment import all_reduce, broadcast, current, world_size
 from onnxgrad.eager.creation import to_tensor
+from onnxgrad.internal.arguments import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,6 +65,7 @@ class DataParallel(Generic[P, Result]):
         [2, 1]
     """
 
+    @checked
     def __init__(
         self,
         layers: Wrapped[P, Result],

@@ -35,6 +35,7 @@ from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.groups import grid_of
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["PipelineStep"]
 
@@ -100,6 +101,7 @@ class PipelineStep:
         True
     """
 
+    @checked
     def __init__(
         self,
         program: Program,

@@ -13,6 +13,7 @@ import numpy as np
 
 from onnxgrad.distributed.environment import current
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["DistributedBatchSampler"]
 
@@ -37,6 +38,7 @@ class DistributedBatchSampler:
         [[[0, 1], [4, 5]], [[2, 3], [6]]]
     """
 
+    @checked
     def __init__(
         self,
         dataset: Sized,

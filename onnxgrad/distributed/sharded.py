@@ -26,6 +26,7 @@ from onnxgrad.distributed.exchange import GradientExchange, StateExchange, distr
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["ShardedStep"]
 
@@ -82,6 +83,7 @@ class ShardedStep:
         True
     """
 
+    @checked
     def __init__(
         self,
         program: Program,

@@ -6,12 +6,13 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_trainer.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.distributed.transport import Transport, hosts
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import as_int, as_number, wrong_kind
+from onnxgrad.internal.words import Compression
 
 __all__ = ["COMPRESSIONS", "Strategy", "check_together", "refuse", "stages_of"]
 
@@ -19,7 +20,7 @@ _STAGES = 4
 _MUCH = 4_000_000
 """Bytes below which the exchange takes less than what several sessions cost: 3 ms at 10 Gbit/s, of which they may hide 2."""
 
-COMPRESSIONS = (None, "bfloat16", "float16", "top-k")
+COMPRESSIONS = (None, *get_args(Compression))
 
 _RECOMPUTES = "a stage keeps the activations of few micro-batches and recomputes none. Pass more micro_batches"
 _REFUSED = {
@@ -93,7 +94,7 @@ class Strategy:
     """
 
     bucket_megabytes: float = 25.0
-    compress: Literal["bfloat16", "float16", "top-k"] | None = None
+    compress: Compression | None = None
     top_k: float = 0.01
     batch_norm: Literal["local", "sync", "frozen"] | None = None
     sharding: Literal[0, 1, 2] = 0

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, TrainingError
+from onnxgrad.internal.arguments import checked
 
 __all__ = [
     "OPERATIONS",
@@ -241,6 +242,7 @@ class LocalTransport:
         group: what the threads share.
     """
 
+    @checked
     def __init__(self, rank: int, group: _Group) -> None:
         self.rank, self.world_size, self._group = rank, len(group.buffers), group
         self._groups: dict[tuple[int, ...], int] = {}
@@ -306,6 +308,7 @@ class LocalTransport:
         buffer[...] = sent
 
 
+@checked
 def run_local(world_size: int, function: Callable[[Transport], T], timeout: float | None = 60) -> list[T]:
     """Run a function in one thread for each rank and return the results by rank.
 

@@ -19,10 +19,12 @@ from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["is_tensor", "to_tensor"]
 
 
+@checked
 def to_tensor(data: Given, dtype: DTypeLike | None = None, place: Place | None = None, stop_gradient: bool = True) -> Tensor:
     """A tensor with the value of ``data``, which is copied.
 

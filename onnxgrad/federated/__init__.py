@@ -13,3 +13,7 @@ from onnxgrad.federated.proximal import save_step
 from onnxgrad.federated.worker import Worker
 
 __all__ = ["ProcessWorker", "Worker", "client", "epsilon", "private_gradients", "run", "run_secure", "save_step", "strategy"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from onnxgrad.errors import ArgumentError, OnnxGradError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["epsilon"]
 
 
+@checked
 def epsilon(*, noise_multiplier: float, sampling: float, steps: int, delta: float) -> float:
     """The epsilon that a run of ``private_gradients`` has spent at a delta.
 

@@ -10,6 +10,7 @@ import numpy as np
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError, TrainingError
 from onnxgrad.federated.worker import Array, Columns, Worker
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def _flower() -> Any:
     return flwr
 
 
+@checked
 def client(
     step: Source | Callable[[Context], Source | Worker],
     data: Data,
@@ -189,6 +191,7 @@ def _sent(worker: Any, row: Row) -> Row:
     return {"examples": row["examples"]} if _is_private(worker) else row
 
 
+@checked
 def strategy(clients: int, *, proximal: float = 0.0, fraction: float = 1.0, evaluate: bool = False, **more: Any) -> FedAvg:
     """FedAvg, weighted by examples, or with ``proximal`` FedProx: Flower's own, which its wrappers for differential privacy take.
 
@@ -221,6 +224,7 @@ def strategy(clients: int, *, proximal: float = 0.0, fraction: float = 1.0, eval
     return known.FedProx(proximal_mu=proximal, **options) if proximal else known.FedAvg(**options)
 
 
+@checked
 def run(
     grid: Grid,
     worker: Worker,
@@ -271,6 +275,7 @@ def run(
     return [rows[number] for number in sorted(rows)]
 
 
+@checked
 def run_secure(
     grid: Grid,
     context: Context,

@@ -24,6 +24,7 @@ from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["private_gradients", "threefry"]
 
@@ -34,6 +35,7 @@ _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 _PARITY = 0x1BD11BDA
 
 
+@checked
 def private_gradients(
     loss_per_example: Variable,
     parameters: Sequence[Variable] | None = None,

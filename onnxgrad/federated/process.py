@@ -16,6 +16,7 @@ import numpy as np
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ExecutionError, OnnxGradError, TrainingError
 from onnxgrad.federated.worker import Array, Columns, Exported, Source, Worker
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["ProcessWorker"]
 
@@ -38,6 +39,7 @@ class ProcessWorker:
         >>> worker = ProcessWorker(["node", "federated_worker.js", "out"], "out/step.json")  # doctest: +SKIP
     """
 
+    @checked
     def __init__(
         self, command: Sequence[str], step: Source, *, evaluation: Exported | None = None, folder: str | None = None
     ) -> None:

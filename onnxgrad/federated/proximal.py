@@ -21,6 +21,7 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.step.cut import exchanged_gradients, is_applied
 from onnxgrad.core.step.export import Fetch, Manifest, save_training_step
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["ANCHORS", "MU", "save_step", "with_proximal"]
 
@@ -84,6 +85,7 @@ def _gradients(program: Program, applied: list[Variable], trained: list[Paramete
     return grads
 
 
+@checked
 def save_step(program: Program, path: str | Path, fetch: Fetch, *, lowering: Lowering | None = None) -> Manifest:
     """``save_training_step`` of the program with the proximal term, for participants that know files only.
 

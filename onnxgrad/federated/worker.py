@@ -21,6 +21,7 @@ from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, TrainingError
 from onnxgrad.federated.privacy import SEED as NOISE_SEED
 from onnxgrad.federated.proximal import ANCHORS, MU, with_proximal
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.trainer import Trainer
 
 __all__ = ["Array", "Columns", "Worker"]
@@ -61,6 +62,7 @@ class Worker:
         {'examples': 200, 'loss': 0.41}
     """
 
+    @checked
     def __init__(
         self,
         step: Source,

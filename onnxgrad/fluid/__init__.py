@@ -33,4 +33,9 @@ __all__ = [
     "regularizer", "save", "scope_guard", "unique_name",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 one_hot = layers.one_hot

@@ -1,5 +1,7 @@
 """fluid.clip: gradient clipping."""
 
+# Tests: tests/fluid/test_fluid.py.
+
 from onnxgrad.internal.refusals import refused
 from onnxgrad.optimizer.clip import (
     ClipGradByGlobalNorm as GradientClipByGlobalNorm,
@@ -8,6 +10,11 @@ from onnxgrad.optimizer.clip import (
 )
 
 __all__ = ["ErrorClipByValue", "GradientClipByGlobalNorm", "GradientClipByNorm", "GradientClipByValue", "set_gradient_clip"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 set_gradient_clip = refused("fluid.clip.set_gradient_clip", "Paddle withdrew it", "Pass grad_clip to the optimizer.")
 ErrorClipByValue = refused(

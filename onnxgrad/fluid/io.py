@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
@@ -16,6 +15,7 @@ from onnxgrad import static
 from onnxgrad.core.ir.defaults import default_main_program
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Parameter, Variable, set_values
+from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import make_folder, read_arrays, writing
 from onnxgrad.static.io import load, load_program_state, save, set_program_state
@@ -26,8 +26,12 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def save_vars(
-    executor: Any,
+    executor: Executor | None,
     dirname: str,
     main_program: Program | None = None,
     vars: Sequence[Variable] | None = None,
@@ -35,6 +39,14 @@ def save_vars(
     filename: str | None = None,
 ) -> None:
     """Write variables to ``dirname/<filename>.npz``, by default those for which ``predicate`` holds.
+
+    Args:
+        executor: accepted for compatibility.
+        dirname: the folder.
+        main_program: the program; the default one unless given.
+        vars: variables; those for which ``predicate`` holds unless given.
+        predicate: whether a persistable variable is one of them; all unless given.
+        filename: of the file, without .npz; '__all__' unless given.
 
     Raises:
         NotInitialized: if one has no value yet.
@@ -48,7 +60,7 @@ def save_vars(
 
 
 def load_vars(
-    executor: Any,
+    executor: Executor | None,
     dirname: str,
     main_program: Program | None = None,
     vars: Sequence[Variable] | None = None,
@@ -56,6 +68,14 @@ def load_vars(
     filename: str | None = None,
 ) -> None:
     """Set variables from the file that ``save_vars`` wrote.
+
+    Args:
+        executor: accepted for compatibility.
+        dirname: the folder.
+        main_program: the program; the default one unless given.
+        vars: variables; those for which ``predicate`` holds unless given.
+        predicate: whether a persistable variable is one of them; all unless given.
+        filename: of the file, without .npz; '__all__' unless given.
 
     Raises:
         MissingFile: (a FileNotFoundError) if there is none; ModelError if it is damaged.
@@ -81,23 +101,55 @@ def _is_parameter(v: Variable) -> bool:
     return isinstance(v, Parameter)
 
 
-def save_persistables(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
-    """Write parameters, accumulators and statistics to a folder."""
+def save_persistables(
+    executor: Executor | None, dirname: str, main_program: Program | None = None, filename: str | None = None
+) -> None:
+    """Write parameters, accumulators and statistics to a folder.
+
+    Args:
+        executor: accepted for compatibility.
+        dirname: the folder.
+        main_program: the program; the default one unless given.
+        filename: of the file, without .npz; '__all__' unless given.
+    """
     save_vars(executor, dirname, main_program, filename=filename)
 
 
-def load_persistables(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
-    """Set parameters, accumulators and statistics from a folder."""
+def load_persistables(
+    executor: Executor | None, dirname: str, main_program: Program | None = None, filename: str | None = None
+) -> None:
+    """Set parameters, accumulators and statistics from a folder.
+
+    Args:
+        executor: accepted for compatibility.
+        dirname: the folder.
+        main_program: the program; the default one unless given.
+        filename: of the file, without .npz; '__all__' unless given.
+    """
     load_vars(executor, dirname, main_program, filename=filename)
 
 
-def save_params(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
-    """Write all parameters to a folder."""
+def save_params(executor: Executor | None, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
+    """Write all parameters to a folder.
+
+    Args:
+        executor: accepted for compatibility.
+        dirname: the folder.
+        main_program: the program; the default one unless given.
+        filename: of the file, without .npz; '__all__' unless given.
+    """
     save_vars(executor, dirname, main_program, None, _is_parameter, filename)
 
 
-def load_params(executor: Any, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
-    """Set all parameters from a folder."""
+def load_params(executor: Executor | None, dirname: str, main_program: Program | None = None, filename: str | None = None) -> None:
+    """Set all parameters from a folder.
+
+    Args:
+        executor: accepted for compatibility.
+        dirname: the folder.
+        main_program: the program; the default one unless given.
+        filename: of the file, without .npz; '__all__' unless given.
+    """
     load_vars(executor, dirname, main_program, None, _is_parameter, filename)
 
 
@@ -105,7 +157,7 @@ def save_inference_model(
     dirname: str,
     feeded_var_names: Sequence[str],
     target_vars: Variable | Sequence[Variable],
-    executor: Any,
+    executor: Executor | None,
     main_program: Program | None = None,
     model_filename: str | None = None,
     params_filename: str | None = None,
@@ -113,6 +165,15 @@ def save_inference_model(
     program_only: bool = False,
 ) -> list[str]:
     """Write ``dirname/<model_filename>.onnx`` (``__model__.onnx``), which computes the targets from the fed variables.
+
+    Args:
+        dirname: the folder.
+        feeded_var_names: names of the inputs.
+        target_vars: the outputs.
+        executor: what ran the program.
+        main_program: the program; that of the targets unless given.
+        model_filename: of the file, without .onnx.
+        params_filename, export_for_deployment, program_only: accepted for compatibility.
 
     Returns:
         The names of the targets.
@@ -125,7 +186,14 @@ def save_inference_model(
 
 
 def load_inference_model(
-    dirname: str, executor: Any, model_filename: str | None = None, params_filename: str | None = None
+    dirname: str, executor: Executor | None, model_filename: str | None = None, params_filename: str | None = None
 ) -> tuple[Program, list[str], list[Variable]]:
-    """(program, names of its inputs, its output variables) of ``save_inference_model``."""
+    """(program, names of its inputs, its output variables) of ``save_inference_model``.
+
+    Args:
+        dirname: the folder.
+        executor: what is to run the program.
+        model_filename: of the file, without .onnx.
+        params_filename: accepted for compatibility.
+    """
     return static.load_inference_model(str(Path(dirname) / (model_filename or "__model__")), executor)

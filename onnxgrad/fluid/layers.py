@@ -3,112 +3,482 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError, NotOffered
-from onnxgrad.fluid import rates
-from onnxgrad.fluid.renamed import renamed
+from onnxgrad.fluid.rates import (
+    cosine_decay,
+    exponential_decay,
+    inverse_time_decay,
+    linear_lr_warmup,
+    natural_exp_decay,
+    noam_decay,
+    piecewise_decay,
+    polynomial_decay,
+)
 from onnxgrad.internal.losses import huber, logistic_of_scores
 from onnxgrad.internal.refusals import refusals
+from onnxgrad.nn.functional import elu, sigmoid, softsign, square_error_cost
 from onnxgrad.nn.types import Padding
-from onnxgrad.static.nn import refused
-from onnxgrad.static.nn.norm import spectral_norm
+from onnxgrad.static import Print, accuracy, auc, create_global_var, create_parameter
+from onnxgrad.static.nn import (
+    batch_norm,
+    bilinear_tensor_product,
+    case,
+    cond,
+    conv2d,
+    conv2d_transpose,
+    conv3d,
+    conv3d_transpose,
+    data_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    nce,
+    prelu,
+    py_func,
+    row_conv,
+    sequence_conv,
+    sequence_expand,
+    sequence_first_step,
+    sequence_last_step,
+    sequence_pool,
+    sequence_softmax,
+    spectral_norm,
+    switch_case,
+    while_loop,
+)
+from onnxgrad.static.nn.common import Attr
 from onnxgrad.tensor import creation, elementwise, joining, linalg, logic, manipulation, math, search
-from onnxgrad.tensor.common import axes_of
+from onnxgrad.tensor.common import Axes, Number, Shape, axes_of
+from onnxgrad.tensor.joining import slice, stack
 from onnxgrad.tensor.layer import ActivationName, LayerHelper
+from onnxgrad.tensor.logic import logical_not
+from onnxgrad.tensor.manipulation import cast, transpose
+from onnxgrad.tensor.math import abs, ceil, cos, exp, floor, log, reciprocal, rsqrt, scale, sign, sin, sqrt, square, tanh
 from onnxgrad.tensor.reduction import reduce
 
-# The same as today ---------------------------------------------------------------------------------------------------
+__all__ = [
+    "Print", "abs", "accuracy", "argmax", "argmin", "assign", "auc", "batch_norm", "bilinear_tensor_product", "case", "cast",
+    "ceil", "clip", "concat", "cond", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cosine_decay",
+    "create_global_var", "create_parameter", "cross_entropy", "data", "data_norm", "dropout", "elementwise_add",
+    "elementwise_div", "elementwise_floordiv", "elementwise_max", "elementwise_min", "elementwise_mod", "elementwise_mul",
+    "elementwise_pow", "elementwise_sub", "elu", "embedding", "equal", "exp", "expand", "exponential_decay", "fc",
+    "fill_constant", "flatten", "floor", "gather", "gelu", "greater_equal", "greater_than", "group_norm", "increment",
+    "instance_norm", "inverse_time_decay", "l2_normalize", "label_smooth", "layer_norm", "leaky_relu", "less_equal",
+    "less_than", "linear_lr_warmup", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "lrn",
+    "matmul", "mean", "mse_loss", "mul", "natural_exp_decay", "nce", "noam_decay", "not_equal", "one_hot", "ones", "pad",
+    "piecewise_decay", "polynomial_decay", "pool2d", "pow", "prelu", "py_func", "reciprocal", "reduce_max", "reduce_mean",
+    "reduce_min", "reduce_prod", "reduce_sum", "relu", "relu6", "reshape", "round", "row_conv", "rsqrt", "scale",
+    "sequence_conv", "sequence_expand", "sequence_first_step", "sequence_last_step", "sequence_pool", "sequence_softmax",
+    "shape", "sigmoid", "sigmoid_cross_entropy_with_logits", "sign", "sin", "slice", "smooth_l1", "softmax",
+    "softmax_with_cross_entropy", "softplus", "softsign", "spectral_norm", "split", "sqrt", "square", "square_error_cost",
+    "squeeze", "stack", "sum", "sums", "swish", "switch_case", "tanh", "topk", "transpose", "unsqueeze", "unstack",
+    "while_loop", "zeros",
+]  # fmt: skip
 
-_AS_TODAY: list[Callable[..., Any]] = [
-    *(static.create_global_var, static.create_parameter, static.Print, static.accuracy, static.auc),
-    *(static.nn.case, static.nn.cond, static.nn.switch_case, static.nn.while_loop, refused.py_func),
-    *(static.nn.bilinear_tensor_product, static.nn.prelu, static.nn.row_conv, static.nn.conv2d, static.nn.conv2d_transpose),
-    *(static.nn.conv3d, static.nn.conv3d_transpose, static.nn.batch_norm, static.nn.data_norm, static.nn.group_norm),
-    *(static.nn.instance_norm, static.nn.layer_norm, spectral_norm, refused.nce, refused.sequence_conv),
-    *(refused.sequence_expand, refused.sequence_first_step, refused.sequence_last_step, refused.sequence_pool),
-    *(refused.sequence_softmax, logic.logical_not, math.abs, math.ceil, math.cos, math.exp, math.floor, math.log),
-    *(math.reciprocal, math.rsqrt, math.scale, math.sign, math.sin, math.sqrt, math.square, math.tanh, F.elu, F.sigmoid),
-    *(F.softsign, F.square_error_cost, joining.slice, joining.stack, manipulation.transpose, manipulation.cast),
-    *(getattr(rates, name) for name in rates.__all__),
-]
 
-# Under other arguments -----------------------------------------------------------------------------------------------
+def __dir__() -> list[str]:
+    return __all__
 
-_RENAMED = [
-    renamed("fill_constant(shape, dtype, value, force_cpu=False, out=None, name=None)", creation.full, fill_value="value"),
-    renamed("zeros(shape, dtype, force_cpu=False, name=None)", creation.zeros),
-    renamed("ones(shape, dtype, force_cpu=False)", creation.ones),
-    renamed("round(x, name=None)", math.round),
-    renamed("clip(x, min, max, name=None)", math.clip),
-    renamed("argmax(x, axis=0)", search.argmax),
-    renamed("argmin(x, axis=0)", search.argmin),
-    renamed("increment(x, value=1.0, in_place=True)", math.increment),
-    renamed("sums(input, out=None)", elementwise.add_n, inputs="input"),
-    renamed("sum(x)", elementwise.add_n, inputs="x"),
-    renamed("equal(x, y, cond=None, name=None)", logic.equal),
-    renamed("not_equal(x, y, cond=None, name=None)", logic.not_equal),
-    renamed("less_than(x, y, cond=None, name=None)", logic.less_than),
-    renamed("less_equal(x, y, cond=None, name=None)", logic.less_equal),
-    renamed("greater_than(x, y, cond=None, name=None)", logic.greater_than),
-    renamed("greater_equal(x, y, cond=None, name=None)", logic.greater_equal),
-    renamed("logical_and(x, y, cond=None, name=None)", logic.logical_and),
-    renamed("logical_or(x, y, cond=None, name=None)", logic.logical_or),
-    renamed("logical_xor(x, y, cond=None, name=None)", logic.logical_xor),
-    renamed("concat(input, axis=0, name=None)", joining.concat, x="input"),
-    renamed("split(input, num_or_sections, dim=-1, name=None)", joining.split, x="input", axis="dim"),
-    renamed("softplus(x, name=None)", F.softplus, "log(1 + exp(x))."),
-    renamed("leaky_relu(x, alpha=0.02, name=None)", F.leaky_relu, negative_slope="alpha"),
-    renamed("gelu(x, approximate=False)", F.gelu),
-    renamed("softmax(input, use_cudnn=False, name=None, axis=-1)", F.softmax, x="input"),
-    renamed("log_softmax(input, axis=-1, dtype=None, name=None)", F.log_softmax, x="input"),
-    renamed("mse_loss(input, label)", F.mse_loss, "Mean of (input - label)^2."),
-    renamed(
-        "fc(input, size, num_flatten_dims=1, param_attr=None, bias_attr=None, act=None, name=None)",
-        static.nn.fc,
-        """``static.nn.fc`` under its old argument names.
+
+# Under other arguments than today ------------------------------------------------------------------------------------
+
+
+def fill_constant(
+    shape: Shape, dtype: DTypeLike, value: Number, force_cpu: bool = False, out: None = None, name: str | None = None
+) -> Variable:
+    """A tensor of one value; ``force_cpu`` and ``out`` are accepted for compatibility.
+
+    Args:
+        shape: ints, an integer variable, or a list that mixes ints and variables of one element.
+        dtype: element type.
+        value: a number, or a variable of one element.
+        force_cpu, out: accepted for compatibility.
+    """
+    return creation.full(shape, value, dtype, name)
+
+
+def zeros(shape: Shape, dtype: DTypeLike, force_cpu: bool = False, name: str | None = None) -> Variable:
+    """A tensor of zeros.
+
+    Args:
+        shape: ints, an integer variable, or a list that mixes ints and variables of one element.
+        dtype: element type.
+        force_cpu: accepted for compatibility.
+    """
+    return creation.zeros(shape, dtype, name)
+
+
+def ones(shape: Shape, dtype: DTypeLike, force_cpu: bool = False) -> Variable:
+    """A tensor of ones.
+
+    Args:
+        shape: ints, an integer variable, or a list that mixes ints and variables of one element.
+        dtype: element type.
+        force_cpu: accepted for compatibility.
+    """
+    return creation.ones(shape, dtype)
+
+
+def round(x: Variable, name: str | None = None) -> Variable:
+    """Nearest integer; a half goes to the even neighbour.
+
+    Args:
+        x: floats of any shape.
+    """
+    return math.round(x, name=name)
+
+
+def clip(x: Variable, min: Number, max: Number, name: str | None = None) -> Variable:
+    """Elements limited to [min, max]; the gradient passes at the limits.
+
+    Args:
+        x: variable of any shape.
+        min: the lower limit.
+        max: the upper limit.
+    """
+    return math.clip(x, min, max, name)
+
+
+def argmax(x: Variable, axis: int = 0) -> Variable:
+    """Index of the largest element along ``axis``; the first of equal ones.
+
+    Args:
+        x: variable of any shape.
+        axis: the axis.
+    """
+    return search.argmax(x, axis)
+
+
+def argmin(x: Variable, axis: int = 0) -> Variable:
+    """Index of the smallest element along ``axis``; the first of equal ones.
+
+    Args:
+        x: variable of any shape.
+        axis: the axis.
+    """
+    return search.argmin(x, axis)
+
+
+def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
+    """``x + value`` for one element. The result is a new variable: programs here never overwrite one.
+
+    Args:
+        x: variable of one element.
+        value: what is added.
+        in_place: accepted for compatibility.
+    """
+    return math.increment(x, value)
+
+
+def sums(input: Variable | Sequence[Variable], out: None = None) -> Variable:
+    """Sum of several tensors of one shape.
+
+    Args:
+        input: variables of one shape.
+        out: accepted for compatibility.
+    """
+    return elementwise.add_n(input)
+
+
+def sum(x: Variable | Sequence[Variable]) -> Variable:
+    """Sum of several tensors of one shape.
+
+    Args:
+        x: variables of one shape.
+    """
+    return elementwise.add_n(x)
+
+
+def equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether elements are equal.
+
+    Args:
+        x: variable of any shape.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
+    return logic.equal(x, y, name)
+
+
+def not_equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether elements differ.
+
+    Args:
+        x: variable of any shape.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
+    return logic.not_equal(x, y, name)
+
+
+def less_than(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether ``x < y``, element by element.
+
+    Args:
+        x: variable of any shape.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
+    return logic.less_than(x, y, name)
+
+
+def less_equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether ``x <= y``, element by element.
+
+    Args:
+        x: variable of any shape.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
+    return logic.less_equal(x, y, name)
+
+
+def greater_than(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether ``x > y``, element by element.
+
+    Args:
+        x: variable of any shape.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
+    return logic.greater_than(x, y, name)
+
+
+def greater_equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether ``x >= y``, element by element.
+
+    Args:
+        x: variable of any shape.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
+    return logic.greater_equal(x, y, name)
+
+
+def logical_and(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether both elements are true (not 0).
+
+    Args:
+        x: variable of any shape and element type.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
+    return logic.logical_and(x, y, name=name)
+
+
+def logical_or(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether an element is true (not 0).
+
+    Args:
+        x: variable of any shape and element type.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
+    return logic.logical_or(x, y, name=name)
+
+
+def logical_xor(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+    """Whether exactly one element is true (not 0).
+
+    Args:
+        x: variable of any shape and element type.
+        y: the same, of a shape that broadcasts with ``x``.
+        cond: accepted for compatibility.
+    """
+    return logic.logical_xor(x, y, name=name)
+
+
+def concat(input: Sequence[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
+    """Several tensors joined along ``axis``.
+
+    Args:
+        input: variables whose sizes are equal on the other axes.
+        axis: the axis.
+    """
+    return joining.concat(input, axis, name)
+
+
+def split(
+    input: Variable, num_or_sections: int | Sequence[int], dim: int | Variable = -1, name: str | None = None
+) -> list[Variable]:
+    """Parts of ``input`` along ``dim``: a number of equal ones, or of given sizes (one may be -1).
+
+    Args:
+        input: variable of any shape.
+        num_or_sections: how many parts, or their sizes.
+        dim: the axis.
+    """
+    return joining.split(input, num_or_sections, dim, name)
+
+
+def softplus(x: Variable, name: str | None = None) -> Variable:
+    """log(1 + exp(x)).
+
+    Args:
+        x: floats of any shape.
+    """
+    return F.softplus(x, name=name)
+
+
+def leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) -> Variable:
+    """x where positive, else ``alpha * x``. Maas et al. 2013.
+
+    Args:
+        x: floats of any shape.
+        alpha: slope of the negative part.
+    """
+    return F.leaky_relu(x, alpha, name)
+
+
+def gelu(x: Variable, approximate: bool = False) -> Variable:
+    """x times the normal distribution function of x, exact or by tanh. Hendrycks and Gimpel 2016.
+
+    Args:
+        x: floats of any shape.
+        approximate: whether by tanh.
+    """
+    return F.gelu(x, approximate)
+
+
+def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1) -> Variable:
+    """exp(x) divided by its sum over ``axis``.
+
+    Args:
+        input: floats of any shape.
+        use_cudnn: accepted for compatibility.
+        axis: the axis.
+    """
+    return F.softmax(input, axis, name=name)
+
+
+def log_softmax(input: Variable, axis: int = -1, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+    """The logarithm of ``softmax``, stably.
+
+    Args:
+        input: floats of any shape.
+        axis: the axis.
+        dtype: element type that ``input`` is cast to first.
+    """
+    return F.log_softmax(input, axis, dtype, name)
+
+
+def mse_loss(input: Variable, label: Variable) -> Variable:
+    """Mean of (input - label)^2.
+
+    Args:
+        input: floats of any shape.
+        label: the same, of that shape.
+    """
+    return F.mse_loss(input, label)
+
+
+def fc(
+    input: Variable | Sequence[Variable],
+    size: int,
+    num_flatten_dims: int = 1,
+    param_attr: Attr = None,
+    bias_attr: Attr = None,
+    act: ActivationName | None = None,
+    name: str | None = None,
+) -> Variable:
+    """``static.nn.fc`` under its old argument names.
+
+    Args:
+        input: [N, ...], or several, whose products are added.
+        size: features of the result.
+        num_flatten_dims: how many axes stay; the others are flattened.
+        param_attr: name, initial value and other options of the weights.
+        bias_attr: the same of the bias; False for none.
+        act: activation that is applied last; None for none.
 
     Example:
         >>> x = fluid.layers.data(name="x", shape=[13])
         >>> fluid.layers.fc(input=x, size=1, act="relu").shape
         (-1, 1)
-    """,
-        x="input",
-        weight_attr="param_attr",
-        activation="act",
-    ),
-]
+    """
+    return static.nn.fc(input, size, num_flatten_dims, param_attr, bias_attr, act, name)
 
 
-def _reduction(layer_name: str, op_type: str, what: str) -> Callable[..., Variable]:
-    signature, about = (
-        f"{layer_name}(input, dim=None, keep_dim=False, name=None)",
-        f"{what} over the axes ``dim``, or of all elements.",
-    )
-    return renamed(signature, partial(reduce, layer_name, op_type), about, x="input", axis="dim", keepdim="keep_dim")
+def reduce_sum(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """The sum over the axes ``dim``, or of all elements.
+
+    Args:
+        input: variable of any shape.
+        dim: an axis, several, or None for all.
+        keep_dim: keep the axes with size 1.
+    """
+    return reduce("reduce_sum", "ReduceSum", input, dim, keep_dim, name)
 
 
-def _elementwise(layer_name: str, function: Callable[..., Variable], sign: str) -> Callable[..., Variable]:
+def reduce_mean(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """The mean over the axes ``dim``, or of all elements.
+
+    Args:
+        input: variable of any shape.
+        dim: an axis, several, or None for all.
+        keep_dim: keep the axes with size 1.
+    """
+    return reduce("reduce_mean", "ReduceMean", input, dim, keep_dim, name)
+
+
+def reduce_max(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """The largest element over the axes ``dim``, or of all elements.
+
+    Args:
+        input: variable of any shape.
+        dim: an axis, several, or None for all.
+        keep_dim: keep the axes with size 1.
+    """
+    return reduce("reduce_max", "ReduceMax", input, dim, keep_dim, name)
+
+
+def reduce_min(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """The smallest element over the axes ``dim``, or of all elements.
+
+    Args:
+        input: variable of any shape.
+        dim: an axis, several, or None for all.
+        keep_dim: keep the axes with size 1.
+    """
+    return reduce("reduce_min", "ReduceMin", input, dim, keep_dim, name)
+
+
+def reduce_prod(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """The product over the axes ``dim``, or of all elements.
+
+    Args:
+        input: variable of any shape.
+        dim: an axis, several, or None for all.
+        keep_dim: keep the axes with size 1.
+    """
+    return reduce("reduce_prod", "ReduceProd", input, dim, keep_dim, name)
+
+
+def _aligned(
+    layer_name: str,
+    function: Callable[..., Variable],
+    x: Variable,
+    y: Variable,
+    axis: int,
+    act: ActivationName | None,
+    name: str | None,
+) -> Variable:
     """A function of two operands, one of which is aligned with some axes of the other"""
-
-    def aligned(x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None) -> Variable:
-        layer = LayerHelper(layer_name, x, y, name=name)
-        # y gets axes of size 1 behind its own, so that it meets x from ``axis`` on.
-        missing = 0 if axis == -1 else x.ndim - axis - y.ndim
-        if missing < 0:
-            raise ArgumentError(f"{layer.name}: {y!r} has too many axes to meet {x!r} from axis {axis} on.")
-        y = layer.op.Unsqueeze(y, list(range(y.ndim, y.ndim + missing))) if missing else y
-        return layer.activate(function(x, y, name=layer.name), act)
-
-    aligned.__name__ = aligned.__qualname__ = layer_name
-    aligned.__doc__ = f"{sign}; y's axes are x's from ``axis`` on (the last ones for -1). ``act`` is applied last."
-    return aligned
+    layer = LayerHelper(layer_name, x, y, name=name)
+    # y gets axes of size 1 behind its own, so that it meets x from ``axis`` on.
+    missing = 0 if axis == -1 else x.ndim - axis - y.ndim
+    if missing < 0:
+        raise ArgumentError(f"{layer.name}: {y!r} has too many axes to meet {x!r} from axis {axis} on.")
+    y = layer.op.Unsqueeze(y, list(range(y.ndim, y.ndim + missing))) if missing else y
+    return layer.activate(function(x, y, name=layer.name), act)
 
 
 def _plain(op_type: str) -> Callable[..., Variable]:
@@ -116,43 +486,131 @@ def _plain(op_type: str) -> Callable[..., Variable]:
     return lambda x, y, name: LayerHelper("", x, y, name=name).result(op_type, x, y)
 
 
-_RENAMED += [
-    _reduction("reduce_sum", "ReduceSum", "The sum"),
-    _reduction("reduce_mean", "ReduceMean", "The mean"),
-    _reduction("reduce_max", "ReduceMax", "The largest element"),
-    _reduction("reduce_min", "ReduceMin", "The smallest element"),
-    _reduction("reduce_prod", "ReduceProd", "The product"),
-    _elementwise("elementwise_add", elementwise.add, "x + y"),
-    _elementwise("elementwise_sub", elementwise.subtract, "x - y"),
-    _elementwise("elementwise_mul", elementwise.multiply, "x * y"),
-    _elementwise("elementwise_div", _plain("Div"), "x / y, without the fraction for integers"),
-    _elementwise("elementwise_floordiv", _plain("Div"), "x / y for integers, without the fraction"),
-    _elementwise("elementwise_max", elementwise.maximum, "The larger of x and y"),
-    _elementwise("elementwise_min", elementwise.minimum, "The smaller of x and y"),
-    _elementwise("elementwise_mod", elementwise.remainder, "The remainder of x / y, with the sign of y"),
-    _elementwise("elementwise_pow", _plain("Pow"), "x to the power y"),
-]
+def elementwise_add(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
+    """x + y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
 
-# Not offered ---------------------------------------------------------------------------------------------------------
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
+    return _aligned("elementwise_add", elementwise.add, x, y, axis, act, name)
 
-_ONCE = "variables are assigned once and never overwritten"
-_LOD = "ONNX tensors have no levels of detail (LoD)"
-_REFUSED = refusals(
-    "fluid.layers",
-    {
-        "While": f"{_ONCE}. Use while_loop, whose body returns the new values.",
-        "Switch": f"{_ONCE}. Use case or switch_case, whose functions return values.",
-        "IfElse": "it splits the rows of a batch between two networks. Compute both and use paddle.where.",
-        "StaticRNN": f"{_ONCE}. Use while_loop, or write the steps out.",
-        "DynamicRNN": f"{_LOD}. Pad to [N, T, C] and use while_loop.",
-        "dynamic_lstm": f"{_LOD}. Pad to [N, T, C] and append an LSTM operator with block.append_op.",
-        "dynamic_gru": f"{_LOD}. Pad to [N, T, C] and append a GRU operator with block.append_op.",
-        "create_array": f"{_ONCE}. Keep a Python list, or concatenate in a while_loop.",
-        "array_read": f"{_ONCE}. Keep a Python list, or gather from a stacked tensor.",
-        "array_write": f"{_ONCE}. Keep a Python list, or concatenate in a while_loop.",
-        "array_length": f"{_ONCE}. Keep a Python list.",
-    },
-)
+
+def elementwise_sub(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
+    """x - y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
+    return _aligned("elementwise_sub", elementwise.subtract, x, y, axis, act, name)
+
+
+def elementwise_mul(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
+    """x * y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
+    return _aligned("elementwise_mul", elementwise.multiply, x, y, axis, act, name)
+
+
+def elementwise_div(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
+    """x / y, without the fraction for integers; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
+    return _aligned("elementwise_div", _plain("Div"), x, y, axis, act, name)
+
+
+def elementwise_floordiv(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
+    """x / y for integers, without the fraction; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
+    return _aligned("elementwise_floordiv", _plain("Div"), x, y, axis, act, name)
+
+
+def elementwise_max(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
+    """The larger of x and y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
+    return _aligned("elementwise_max", elementwise.maximum, x, y, axis, act, name)
+
+
+def elementwise_min(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
+    """The smaller of x and y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
+    return _aligned("elementwise_min", elementwise.minimum, x, y, axis, act, name)
+
+
+def elementwise_mod(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
+    """The remainder of x / y, with the sign of y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
+    return _aligned("elementwise_mod", elementwise.remainder, x, y, axis, act, name)
+
+
+def elementwise_pow(
+    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+) -> Variable:
+    """x to the power y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+
+    Args:
+        x: variable of any shape.
+        y: variable whose axes are some of those of ``x``, in order.
+        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
+        act: activation that is applied last; None for none.
+    """
+    return _aligned("elementwise_pow", _plain("Pow"), x, y, axis, act, name)
+
 
 # Functions that are gone or differ -----------------------------------------------------------------------------------
 
@@ -161,9 +619,9 @@ def data(
     name: str,
     shape: Sequence[int],
     append_batch_size: bool = True,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     lod_level: int = 0,
-    type: Any = None,
+    type: object = None,
     stop_gradient: bool = True,
 ) -> Variable:
     """An input; a batch axis of any size is put in front.
@@ -191,6 +649,10 @@ def data(
 def assign(input: Variable | np.ndarray[Any, Any], output: Variable | None = None) -> Variable:
     """A copy of a variable, or an array as a constant.
 
+    Args:
+        input: what is copied.
+        output: refused: values are never overwritten.
+
     Raises:
         NotOffered: if ``output`` is given: values are never overwritten.
     """
@@ -200,18 +662,33 @@ def assign(input: Variable | np.ndarray[Any, Any], output: Variable | None = Non
 
 
 def shape(input: Variable) -> Variable:
-    """The dimensions, as int32."""
+    """The dimensions, as int32.
+
+    Args:
+        input: variable of any shape.
+    """
     layer = LayerHelper("shape", input)
     return layer.result("Cast", layer.op.Shape(input), to=6)
 
 
 def mean(x: Variable, name: str | None = None) -> Variable:
-    """The mean of all elements, without axes."""
+    """The mean of all elements, without axes.
+
+    Args:
+        x: variable of any shape.
+    """
     return reduce("mean", "ReduceMean", x, None, False, name)
 
 
 def mul(x: Variable, y: Variable, x_num_col_dims: int = 1, y_num_col_dims: int = 1, name: str | None = None) -> Variable:
-    """The product of x and y seen as matrices: the axes before ``x_num_col_dims`` are rows, the others columns."""
+    """The product of x and y seen as matrices: the axes before ``x_num_col_dims`` are rows, the others columns.
+
+    Args:
+        x: variable of any shape.
+        y: variable of any shape.
+        x_num_col_dims: how many axes of ``x`` are rows.
+        y_num_col_dims: how many axes of ``y`` are rows.
+    """
     layer = LayerHelper("mul", x, y, name=name)
     op = layer.op
     if x.ndim == 2 and y.ndim == 2:
@@ -224,19 +701,37 @@ def mul(x: Variable, y: Variable, x_num_col_dims: int = 1, y_num_col_dims: int =
 def matmul(
     x: Variable, y: Variable, transpose_x: bool = False, transpose_y: bool = False, alpha: float = 1.0, name: str | None = None
 ) -> Variable:
-    """``alpha`` times the matrix product over the last two axes."""
+    """``alpha`` times the matrix product over the last two axes.
+
+    Args:
+        x: [..., n, k].
+        y: [..., k, m].
+        transpose_x: whether the last two axes of ``x`` are swapped.
+        transpose_y: whether those of ``y`` are.
+        alpha: factor of the product.
+    """
     layer = LayerHelper("matmul", x, y, name=name)
     product = linalg.matmul(x, y, transpose_x, transpose_y, layer.name)
     return product if alpha == 1.0 else layer.result("Mul", product, alpha)
 
 
 def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) -> Variable:
-    """x to the power ``factor``, in the element type of x."""
+    """x to the power ``factor``, in the element type of x.
+
+    Args:
+        x: variable of any shape.
+        factor: the exponent.
+    """
     return LayerHelper("pow", x, name=name).result("Pow", x, factor)
 
 
 def topk(input: Variable, k: int, name: str | None = None) -> tuple[Variable, Variable]:
-    """The ``k`` largest elements of the last axis, and their positions."""
+    """The ``k`` largest elements of the last axis, and their positions.
+
+    Args:
+        input: variable of any shape.
+        k: how many.
+    """
     values, positions = LayerHelper("top_k", input, name=name).results(2, "TopK", input, np.array([k]))
     return values, positions
 
@@ -247,10 +742,18 @@ def embedding(
     is_sparse: bool = False,
     is_distributed: bool = False,
     padding_idx: int | None = None,
-    param_attr: Any = None,
-    dtype: Any = "float32",
+    param_attr: Attr = None,
+    dtype: DTypeLike = "float32",
 ) -> Variable:
     """Rows of a new embedding. The last axis of ``input`` is 1 and is taken off; ``fluid.embedding`` keeps all axes.
+
+    Args:
+        input: integers [..., 1].
+        size: [rows, features].
+        is_sparse, is_distributed: accepted for compatibility.
+        padding_idx: row that is zeros and gets no gradient.
+        param_attr: name, initial value and other options of the rows.
+        dtype: element type.
 
     Example:
         >>> fluid.layers.embedding(fluid.layers.data("ids", shape=[1], dtype="int64"), size=[100, 8]).shape
@@ -273,7 +776,7 @@ def pool2d(
     ceil_mode: bool = False,
     name: str | None = None,
     exclusive: bool = True,
-    data_format: str = "NCHW",
+    data_format: Literal["NCHW"] = "NCHW",
 ) -> Variable:
     """Largest element or mean of each window of [N, C, H, W].
 
@@ -322,23 +825,43 @@ def dropout(
 
 
 def relu(x: Variable, name: str | None = None) -> Variable:
-    """max(x, 0), in the element type of x."""
+    """max(x, 0), in the element type of x.
+
+    Args:
+        x: variable of any shape.
+    """
     return LayerHelper("relu", x, name=name).result("Relu", x)
 
 
 def relu6(x: Variable, threshold: float = 6.0, name: str | None = None) -> Variable:
-    """x limited to [0, threshold]."""
+    """x limited to [0, threshold].
+
+    Args:
+        x: variable of any shape.
+        threshold: the upper limit.
+    """
     return F.hardtanh(x, 0.0, threshold, LayerHelper("relu6", x, name=name).name)
 
 
 def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
-    """x * sigmoid(beta * x)."""
+    """x * sigmoid(beta * x).
+
+    Args:
+        x: floats of any shape.
+        beta: factor within the sigmoid.
+    """
     layer = LayerHelper("swish", x, name=name)
     return layer.result("Mul", x, layer.op.Sigmoid(layer.op.Mul(x, beta)))
 
 
 def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100) -> Variable:
     """-log of the probability of the label, one value per row of shape [..., 1]. ``input`` holds probabilities, not logits.
+
+    Args:
+        input: probabilities [..., classes].
+        label: classes [..., 1] as integers; probabilities [..., classes] if ``soft_label``.
+        soft_label: whether labels are probabilities.
+        ignore_index: label that counts for nothing.
 
     Example:
         >>> x, label = fluid.layers.data("x", [10]), fluid.layers.data("label", [1], dtype="int64")
@@ -354,7 +877,14 @@ softmax_with_cross_entropy = F.softmax_with_cross_entropy
 def sigmoid_cross_entropy_with_logits(
     x: Variable, label: Variable, ignore_index: int = -100, name: str | None = None, normalize: bool = False
 ) -> Variable:
-    """max(x, 0) - x * label + log(1 + exp(-|x|)), 0 where the label is ``ignore_index``."""
+    """max(x, 0) - x * label + log(1 + exp(-|x|)), 0 where the label is ``ignore_index``.
+
+    Args:
+        x: logits of any shape.
+        label: numbers from 0 to 1, of that shape.
+        ignore_index: label that counts for nothing.
+        normalize: whether it is divided by the number of labels that count.
+    """
     layer = LayerHelper("sigmoid_cross_entropy_with_logits", x, label, name=name)
     op = layer.op
     kept = op.Cast(op.Not(op.Equal(label, op.constant(ignore_index, label.dtype))), to=x.dtype.number)
@@ -371,7 +901,15 @@ def smooth_l1(
     outside_weight: Variable | None = None,
     sigma: float | None = None,
 ) -> Variable:
-    """Sum over all but the first axis of 0.5 (sigma d)^2 where abs(d) < 1 / sigma^2, else abs(d) - 0.5 / sigma^2."""
+    """Sum over all but the first axis of 0.5 (sigma d)^2 where abs(d) < 1 / sigma^2, else abs(d) - 0.5 / sigma^2.
+
+    Args:
+        x: floats [N, ...].
+        y: the same.
+        inside_weight: factors of the differences, of that shape.
+        outside_weight: factors of the losses, of that shape.
+        sigma: where the square ends; 1 unless given.
+    """
     layer = LayerHelper("smooth_l1_loss", x, y)
     op, square = layer.op, 1.0 if sigma is None else float(sigma) ** 2
     d = op.Sub(x, y) if inside_weight is None else op.Mul(op.Sub(x, y), inside_weight)
@@ -397,16 +935,29 @@ def one_hot(input: Variable, depth: int, allow_out_of_range: bool = False) -> Va
 
 
 def label_smooth(
-    label: Variable, prior_dist: Variable | None = None, epsilon: float = 0.1, dtype: Any = "float32", name: str | None = None
+    label: Variable, prior_dist: Variable | None = None, epsilon: float = 0.1, dtype: DTypeLike = "float32", name: str | None = None
 ) -> Variable:
-    """(1 - epsilon) * label + epsilon * prior, the uniform distribution unless given."""
+    """(1 - epsilon) * label + epsilon * prior, the uniform distribution unless given.
+
+    Args:
+        label: probabilities [..., classes].
+        prior_dist: probabilities of the classes; the uniform distribution unless given.
+        epsilon: weight of the prior.
+        dtype: accepted for compatibility.
+    """
     layer = LayerHelper("label_smooth", label, name=name)
     prior: Any = 1.0 / label.shape[-1] if prior_dist is None else prior_dist
     return layer.result("Add", layer.op.Mul(label, 1.0 - epsilon), prior * epsilon)
 
 
 def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | None = None) -> Variable:
-    """x divided by its norm along ``axis``: x / sqrt(sum(x^2) + epsilon)."""
+    """x divided by its norm along ``axis``: x / sqrt(sum(x^2) + epsilon).
+
+    Args:
+        x: floats of any shape.
+        axis: the axis.
+        epsilon: what is added to the sum of squares.
+    """
     layer = LayerHelper("l2_normalize", x, name=name)
     op = layer.op
     length = op.Sqrt(op.Add(op.ReduceSumSquare(x, [axis], keepdims=1), epsilon))
@@ -420,9 +971,18 @@ def lrn(
     alpha: float = 1e-4,
     beta: float = 0.75,
     name: str | None = None,
-    data_format: str = "NCHW",
+    data_format: Literal["NCHW"] = "NCHW",
 ) -> Variable:
-    """x / (k + alpha * sum of squares of n neighbouring channels)^beta. Krizhevsky et al. 2012."""
+    """x / (k + alpha * sum of squares of n neighbouring channels)^beta. Krizhevsky et al. 2012.
+
+    Args:
+        input: [N, C, H, W].
+        n: channels in a window.
+        k: what is added to the sum.
+        alpha: factor of the sum.
+        beta: the exponent.
+        data_format: only 'NCHW'.
+    """
     layer = LayerHelper("lrn", input, name=name)
     return layer.result("LRN", input, size=n, bias=float(k), alpha=float(alpha) * n, beta=float(beta))
 
@@ -437,6 +997,13 @@ def reshape(
 ) -> Variable:
     """The elements of ``x`` in another shape; -1 for one dimension to compute, 0 to keep the one of ``x``.
 
+    Args:
+        x: variable of any shape.
+        shape: the new dimensions.
+        actual_shape: the same as a variable, in place of ``shape``.
+        act: activation that is applied last; None for none.
+        inplace: accepted for compatibility.
+
     Example:
         >>> fluid.layers.reshape(fluid.layers.data("x", [4, 6]), shape=[0, -1], act="relu").shape
         (-1, 24)
@@ -446,12 +1013,23 @@ def reshape(
 
 
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
-    """A matrix: the axes before ``axis`` become rows, the others columns."""
+    """A matrix: the axes before ``axis`` become rows, the others columns.
+
+    Args:
+        x: variable of any shape.
+        axis: the first axis that is a column.
+    """
     return LayerHelper("flatten", x, name=name).result("Flatten", x, axis=axis)
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
-    """The slices along ``axis``, without it."""
+    """The slices along ``axis``, without it.
+
+    Args:
+        x: variable of any shape.
+        axis: the axis.
+        num: how many slices there are, where the axis is not known.
+    """
     count = x.shape[axis] if num is None else num
     if count < 0:
         raise ArgumentError(f"unstack: axis {axis} of {x!r} must be known, or give num.")
@@ -460,37 +1038,76 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
 
 
 def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
-    """Without the given axes of size 1; all of size 1 if ``axes`` is empty."""
+    """Without the given axes of size 1; all of size 1 if ``axes`` is empty.
+
+    Args:
+        input: variable of any shape.
+        axes: axes of size 1.
+    """
     return LayerHelper("squeeze2", input, name=name).result("Squeeze", input, axes_of(axes))
 
 
 def unsqueeze(input: Variable, axes: int | Sequence[int], name: str | None = None) -> Variable:
-    """With axes of size 1 inserted."""
+    """With axes of size 1 inserted.
+
+    Args:
+        input: variable of any shape.
+        axes: where the axes stand in the result.
+    """
     return LayerHelper("unsqueeze2", input, name=name).result("Unsqueeze", input, axes_of(axes))
 
 
 def expand(x: Variable, expand_times: Sequence[int] | Variable, name: str | None = None) -> Variable:
-    """Repeated so many times along each axis."""
+    """Repeated so many times along each axis.
+
+    Args:
+        x: variable of any shape.
+        expand_times: a number for each axis.
+    """
     return manipulation.tile(x, expand_times, LayerHelper("expand", x, name=name).name)
 
 
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
-    """Rows of ``input`` by integer; an index of shape [N, 1] counts as [N]."""
+    """Rows of ``input`` by integer; an index of shape [N, 1] counts as [N].
+
+    Args:
+        input: variable of any shape.
+        index: integers [N] or [N, 1].
+        overwrite: accepted for compatibility.
+    """
     layer = LayerHelper("gather", input, index)
     return layer.result("Gather", input, layer.op.Squeeze(index, [1]) if index.ndim == 2 else index, axis=0)
 
 
 def pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
-    """With a value before and after each axis: ``paddings`` is [before_0, after_0, before_1, after_1, ...]."""
+    """With a value before and after each axis: ``paddings`` is [before_0, after_0, before_1, after_1, ...].
+
+    Args:
+        x: variable of any shape.
+        paddings: two sizes for each axis.
+        pad_value: the value.
+    """
     return F.pad(x, paddings, value=pad_value, name=LayerHelper("pad", x, name=name).name)
 
 
-_FUNCTIONS: dict[str, Any] = {function.__name__.rpartition(".")[2]: function for function in [*_AS_TODAY, *_RENAMED]} | _REFUSED
-globals().update(_FUNCTIONS)
-__all__ = [
-    *_FUNCTIONS,
-    *("data", "assign", "shape", "mean", "mul", "matmul", "pow", "topk", "embedding", "pool2d"),
-    *("dropout", "relu", "relu6", "swish", "cross_entropy", "softmax_with_cross_entropy"),
-    *("sigmoid_cross_entropy_with_logits", "smooth_l1", "one_hot", "label_smooth", "l2_normalize", "lrn", "reshape"),
-    *("flatten", "unstack", "squeeze", "unsqueeze", "expand", "gather", "pad"),
-]
+# Not offered ---------------------------------------------------------------------------------------------------------
+
+_ONCE = "variables are assigned once and never overwritten"
+_LOD = "ONNX tensors have no levels of detail (LoD)"
+_REFUSED = refusals(
+    "fluid.layers",
+    {
+        "While": f"{_ONCE}. Use while_loop, whose body returns the new values.",
+        "Switch": f"{_ONCE}. Use case or switch_case, whose functions return values.",
+        "IfElse": "it splits the rows of a batch between two networks. Compute both and use paddle.where.",
+        "StaticRNN": f"{_ONCE}. Use while_loop, or write the steps out.",
+        "DynamicRNN": f"{_LOD}. Pad to [N, T, C] and use while_loop.",
+        "dynamic_lstm": f"{_LOD}. Pad to [N, T, C] and append an LSTM operator with block.append_op.",
+        "dynamic_gru": f"{_LOD}. Pad to [N, T, C] and append a GRU operator with block.append_op.",
+        "create_array": f"{_ONCE}. Keep a Python list, or concatenate in a while_loop.",
+        "array_read": f"{_ONCE}. Keep a Python list, or gather from a stacked tensor.",
+        "array_write": f"{_ONCE}. Keep a Python list, or concatenate in a while_loop.",
+        "array_length": f"{_ONCE}. Keep a Python list.",
+    },
+)
+globals().update(_REFUSED)

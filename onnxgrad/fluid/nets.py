@@ -13,9 +13,15 @@ from onnxgrad import static
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.fluid.layers import dropout, pool2d, reshape
 from onnxgrad.internal.refusals import refused
+from onnxgrad.static.nn.common import Attr
 from onnxgrad.tensor.layer import ActivationName
 
 __all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "sequence_conv_pool", "simple_img_conv_pool"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 sequence_conv_pool = refused(
     "fluid.nets.sequence_conv_pool", "ONNX tensors have no levels of detail (LoD)", "Pad to [N, T, C] and use functional.conv1d."
@@ -35,12 +41,30 @@ def simple_img_conv_pool(
     conv_padding: int | Sequence[int] = 0,
     conv_dilation: int | Sequence[int] = 1,
     conv_groups: int = 1,
-    param_attr: Any = None,
-    bias_attr: Any = None,
+    param_attr: Attr = None,
+    bias_attr: Attr = None,
     act: ActivationName | None = None,
     use_cudnn: bool = True,
 ) -> Variable:
     """A convolution, an activation and a pooling.
+
+    Args:
+        input: [N, C, H, W].
+        num_filters: channels of the convolution's result.
+        filter_size: height and width of the kernel.
+        pool_size: window of the pooling.
+        pool_stride: its stride.
+        pool_padding: its padding.
+        pool_type: 'max' or 'avg'.
+        global_pooling: whether the window is the whole plane.
+        conv_stride: stride of the convolution.
+        conv_padding: its padding.
+        conv_dilation: its dilation.
+        conv_groups: groups of channels.
+        param_attr: name, initial value and other options of the weights.
+        bias_attr: the same of the bias; False for none.
+        act: activation of the convolution; None for none.
+        use_cudnn: accepted for compatibility.
 
     Example:
         >>> image = fluid.layers.data("image", [1, 28, 28])
@@ -60,14 +84,29 @@ def img_conv_group(
     conv_padding: int | Sequence[int] = 1,
     conv_filter_size: int | Sequence[int] = 3,
     conv_act: ActivationName | None = None,
-    param_attr: Any = None,
+    param_attr: Attr = None,
     conv_with_batchnorm: bool | Sequence[bool] = False,
     conv_batchnorm_drop_rate: float | Sequence[float] = 0.0,
     pool_stride: int | Sequence[int] = 1,
     pool_type: str = "max",
     use_cudnn: bool = True,
 ) -> Variable:
-    """Several convolutions, each with batch normalisation and dropout if asked, and a pooling. Simonyan and Zisserman 2015."""
+    """Several convolutions, each with batch normalisation and dropout if asked, and a pooling. Simonyan and Zisserman 2015.
+
+    Args:
+        input: [N, C, H, W].
+        conv_num_filter: channels of each convolution's result.
+        pool_size: window of the pooling.
+        conv_padding: padding of the convolutions: one for all, or one each.
+        conv_filter_size: height and width of the kernels, likewise.
+        conv_act: activation of the convolutions; None for none.
+        param_attr: name, initial value and other options of the weights.
+        conv_with_batchnorm: whether they are normalised, likewise.
+        conv_batchnorm_drop_rate: share of dropout behind the normalisation, likewise.
+        pool_stride: stride of the pooling.
+        pool_type: 'max' or 'avg'.
+        use_cudnn: accepted for compatibility.
+    """
     count = len(conv_num_filter)
 
     def each(value: Any) -> list[Any]:
@@ -83,14 +122,27 @@ def img_conv_group(
 
 
 def glu(input: Variable, dim: int = -1) -> Variable:
-    """The first half along ``dim`` times the sigmoid of the second. Dauphin et al. 2017."""
+    """The first half along ``dim`` times the sigmoid of the second. Dauphin et al. 2017.
+
+    Args:
+        input: variable of any shape.
+        dim: the axis, of even size.
+    """
     return F.glu(input, dim)
 
 
 def scaled_dot_product_attention(
     queries: Variable, keys: Variable, values: Variable, num_heads: int = 1, dropout_rate: float = 0.0
 ) -> Variable:
-    """softmax(q k' / sqrt(d)) v over [N, T, C], in ``num_heads`` heads. Vaswani et al. 2017."""
+    """softmax(q k' / sqrt(d)) v over [N, T, C], in ``num_heads`` heads. Vaswani et al. 2017.
+
+    Args:
+        queries: [N, T, C].
+        keys: [N, S, C].
+        values: [N, S, D].
+        num_heads: heads, which divide C and D.
+        dropout_rate: share of attention that is dropped in training.
+    """
 
     def heads(x: Variable) -> Variable:
         return reshape(x, [0, 0, num_heads, x.shape[-1] // num_heads])

@@ -1,17 +1,37 @@
-"""fluid.regularizer: L1Decay and L2Decay, under both of their names."""
+"""fluid.regularizer: L1Decay and L2Decay, under both of their names.
 
-from onnxgrad.fluid.renamed import renamed
+Tests: tests/fluid/test_fluid.py.
+"""
+
 from onnxgrad.optimizer import regularizer
 
 __all__ = ["L1Decay", "L1DecayRegularizer", "L2Decay", "L2DecayRegularizer"]
 
-_ADDS = "Adds ``regularization_coeff`` times {} to the gradient."
-L1Decay = L1DecayRegularizer = renamed(
-    "L1Decay(regularization_coeff=0.0)",
-    regularizer.L1Decay,
-    _ADDS.format("the parameter's sign"),
-    coeff="regularization_coeff",
-)
-L2Decay = L2DecayRegularizer = renamed(
-    "L2Decay(regularization_coeff=0.0)", regularizer.L2Decay, _ADDS.format("the parameter"), coeff="regularization_coeff"
-)
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class L1Decay(regularizer.L1Decay):
+    """Adds ``regularization_coeff`` times the parameter's sign to the gradient.
+
+    Args:
+        regularization_coeff: the factor.
+    """
+
+    def __init__(self, regularization_coeff: float = 0.0) -> None:
+        super().__init__(regularization_coeff)
+
+
+class L2Decay(regularizer.L2Decay):
+    """Adds ``regularization_coeff`` times the parameter to the gradient.
+
+    Args:
+        regularization_coeff: the factor.
+    """
+
+    def __init__(self, regularization_coeff: float = 0.0) -> None:
+        super().__init__(regularization_coeff)
+
+
+L1DecayRegularizer, L2DecayRegularizer = L1Decay, L2Decay

@@ -1,10 +1,11 @@
 """Names that Paddle keeps under incubate."""
 
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.incubate import autograd
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.refusals import says_why_absent
 from onnxgrad.tensor.layer import LayerHelper
 
@@ -18,6 +19,7 @@ def __dir__() -> list[str]:
 _T = TypeVar("_T", bound=Variable)
 
 
+@checked
 def identity_loss(x: _T, reduction: Literal["sum", "mean", "none", 0, 1, 2] = "none") -> _T:
     """The variable that a program minimises: ``x`` itself, or what ``reduction`` makes of it.
 
@@ -37,5 +39,4 @@ def identity_loss(x: _T, reduction: Literal["sum", "mean", "none", 0, 1, 2] = "n
     return cast(_T, layer.result(form, x) if form == "Identity" else layer.result(form, x, keepdims=0))
 
 
-if not TYPE_CHECKING:  # which would take every name for one
-    __getattr__ = says_why_absent(__name__)
+globals().update(__getattr__=says_why_absent(__name__))

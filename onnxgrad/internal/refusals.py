@@ -185,7 +185,11 @@ def absent(module: str, name: str) -> AttributeError:
 
 
 def says_why_absent(module: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module, which raises ``absent``."""
+    """The ``__getattr__`` of a module, which raises ``absent``.
+
+    A module puts it among its globals by ``update``: checkers that see it take every name for one, and where a condition hides it
+    from them, editors read all of typing to judge that.
+    """
 
     def __getattr__(name: str) -> Any:  # noqa: N807
         raise absent(module, name)

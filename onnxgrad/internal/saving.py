@@ -17,6 +17,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import leaf
 from onnxgrad.errors import ArgumentTypeError, ModelError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import make_folder
 from onnxgrad.internal.tensor_file import read_tensors, write_tensors
 
@@ -27,6 +28,7 @@ Saved: TypeAlias = "Plain | Mapping[str, Saved] | Mapping[int, Saved] | Sequence
 """Tensors, arrays, numbers and strings, in dicts, lists and tuples of any depth."""
 
 
+@checked
 def save(obj: Saved, path: str | Path, protocol: int = 4, **configs: object) -> None:
     """Write tensors, arrays, numbers and strings in nested dicts, lists and tuples, such as a ``state_dict``.
 
@@ -67,6 +69,7 @@ def _described(item: Any, arrays: dict[str, np.ndarray[Any, Any]], at: str) -> A
     raise ArgumentTypeError(f"save writes tensors, arrays, numbers and strings, not the {type(item).__name__} {at}.")
 
 
+@checked
 def load(path: str | Path, return_numpy: bool = False, **configs: object) -> Any:
     """Load the object that ``save`` wrote; tensors are eager, or arrays with ``return_numpy``.
 

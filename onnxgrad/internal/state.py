@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+from onnxgrad.internal.arguments import checked
+
 __all__ = [
     "current",
     "disable_static",
@@ -30,6 +32,10 @@ __all__ = [
     "set_here",
     "straight_through",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 class NameCounters:
@@ -181,6 +187,7 @@ def fresh_names(prefix: str = "", counters: NameCounters | None = None) -> Itera
         yield
 
 
+@checked
 @contextmanager
 def straight_through(enabled: bool = True) -> Iterator[None]:
     """Whether gradients pass through quantisation, inside a ``with`` block.
@@ -221,6 +228,7 @@ def in_dynamic_mode() -> bool:
     return not current.static_mode
 
 
+@checked
 def seed(value: int) -> None:
     """Make the initial values of parameters, and the random numbers of eager functions, reproducible from now on.
 

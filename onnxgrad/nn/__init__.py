@@ -3,9 +3,7 @@
 Tests: tests/nn/test_layers_as_paddle.py.
 """
 
-from typing import TYPE_CHECKING, Any
-
-from onnxgrad.internal.refusals import absent
+from onnxgrad.internal.refusals import says_why_absent
 from onnxgrad.nn import functional, initializer, utils
 from onnxgrad.nn.container import (
     LayerDict,
@@ -297,7 +295,9 @@ __all__ = [
     "utils",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:  # so that a checker knows which names there are
 
-    def __getattr__(name: str) -> Any:
-        raise absent(__name__, name)
+def __dir__() -> list[str]:
+    return __all__
+
+
+globals().update(__getattr__=says_why_absent(__name__))

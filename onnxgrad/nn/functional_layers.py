@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from onnxgrad import tensor
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.checked import checked
 from onnxgrad.nn.layers import FunctionLayer
 from onnxgrad.nn.types import (
     AnyTensor,
@@ -67,7 +67,7 @@ class CELU(FunctionLayer):
 
     _shown = ("alpha",)
 
-    @checked
+    @checked_with_words
     def __init__(self, alpha: float = 1.0, name: str | None = None) -> None:
         super().__init__()
         self.alpha = alpha
@@ -107,7 +107,7 @@ class ELU(FunctionLayer):
 
     _shown = ("alpha",)
 
-    @checked
+    @checked_with_words
     def __init__(self, alpha: float = 1.0, name: str | None = None) -> None:
         super().__init__()
         self.alpha = alpha
@@ -144,7 +144,7 @@ class GELU(FunctionLayer):
 
     _shown = ("approximate",)
 
-    @checked
+    @checked_with_words
     def __init__(self, approximate: bool = False, name: str | None = None) -> None:
         super().__init__()
         self.approximate = approximate
@@ -181,7 +181,7 @@ class GLU(FunctionLayer):
 
     _shown = ("axis",)
 
-    @checked
+    @checked_with_words
     def __init__(self, axis: int = -1, name: str | None = None) -> None:
         super().__init__()
         self.axis = axis
@@ -218,7 +218,7 @@ class Hardshrink(FunctionLayer):
 
     _shown = ("threshold",)
 
-    @checked
+    @checked_with_words
     def __init__(self, threshold: float = 0.5, name: str | None = None) -> None:
         super().__init__()
         self.threshold = threshold
@@ -252,7 +252,7 @@ class Hardsigmoid(FunctionLayer):
         [0.5, 1.0]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self._user_name = name
@@ -285,7 +285,7 @@ class Hardswish(FunctionLayer):
         [0.0, 4.0]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self._user_name = name
@@ -322,7 +322,7 @@ class Hardtanh(FunctionLayer):
 
     _shown = ("min", "max")
 
-    @checked
+    @checked_with_words
     def __init__(self, min: float = -1.0, max: float = 1.0, name: str | None = None) -> None:
         super().__init__()
         self.min = min
@@ -360,7 +360,7 @@ class LeakyReLU(FunctionLayer):
 
     _shown = ("negative_slope",)
 
-    @checked
+    @checked_with_words
     def __init__(self, negative_slope: float = 0.01, name: str | None = None) -> None:
         super().__init__()
         self.negative_slope = negative_slope
@@ -394,7 +394,7 @@ class LogSigmoid(FunctionLayer):
         [1]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self._user_name = name
@@ -430,7 +430,7 @@ class LogSoftmax(FunctionLayer):
 
     _shown = ("axis",)
 
-    @checked
+    @checked_with_words
     def __init__(self, axis: int = -1, name: str | None = None) -> None:
         super().__init__()
         self.axis = axis
@@ -471,7 +471,7 @@ class Maxout(FunctionLayer):
 
     _shown = ("groups", "axis")
 
-    @checked
+    @checked_with_words
     def __init__(self, groups: int, axis: int = 1, name: str | None = None) -> None:
         super().__init__()
         self.groups = groups
@@ -509,7 +509,7 @@ class Mish(FunctionLayer):
         [0.0, 0.0]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self._user_name = name
@@ -542,7 +542,7 @@ class ReLU(FunctionLayer):
         [0.0, 0.0, 4.0]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self._user_name = name
@@ -575,7 +575,7 @@ class ReLU6(FunctionLayer):
         [0.0, 0.0, 4.0]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self._user_name = name
@@ -612,7 +612,7 @@ class RReLU(FunctionLayer):
 
     _shown = ("lower", "upper")
 
-    @checked
+    @checked_with_words
     def __init__(self, lower: float = 1.0 / 8.0, upper: float = 1.0 / 3.0, name: str | None = None) -> None:
         super().__init__()
         self.lower = lower
@@ -655,7 +655,7 @@ class SELU(FunctionLayer):
 
     _shown = ("scale", "alpha")
 
-    @checked
+    @checked_with_words
     def __init__(self, scale: float = 1.0507009873554805, alpha: float = 1.6732632423543772, name: str | None = None) -> None:
         super().__init__()
         self.scale = scale
@@ -693,7 +693,7 @@ class Sigmoid(FunctionLayer):
         [0.5, 0.5]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self._user_name = name
@@ -726,7 +726,7 @@ class Silu(FunctionLayer):
         [0.0, 0.0]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self._user_name = name
@@ -762,7 +762,7 @@ class Softmax(FunctionLayer):
 
     _shown = ("axis",)
 
-    @checked
+    @checked_with_words
     def __init__(self, axis: int = -1, name: str | None = None) -> None:
         super().__init__()
         self.axis = axis
@@ -803,7 +803,7 @@ class Softplus(FunctionLayer):
 
     _shown = ("beta", "threshold")
 
-    @checked
+    @checked_with_words
     def __init__(self, beta: float = 1, threshold: float = 20, name: str | None = None) -> None:
         super().__init__()
         self.beta = beta
@@ -841,7 +841,7 @@ class Softshrink(FunctionLayer):
 
     _shown = ("threshold",)
 
-    @checked
+    @checked_with_words
     def __init__(self, threshold: float = 0.5, name: str | None = None) -> None:
         super().__init__()
         self.threshold = threshold
@@ -878,7 +878,7 @@ class Softsign(FunctionLayer):
         [0.5, -0.5]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self._user_name = name
@@ -911,7 +911,7 @@ class Swish(FunctionLayer):
         [0.0, 0.0]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self._user_name = name
@@ -944,7 +944,7 @@ class Tanh(FunctionLayer):
         [0.0, 0.0]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self._user_name = name
@@ -977,7 +977,7 @@ class Tanhshrink(FunctionLayer):
         [0.0, 0.0]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self._user_name = name
@@ -1014,7 +1014,7 @@ class ThresholdedReLU(FunctionLayer):
 
     _shown = ("threshold", "value")
 
-    @checked
+    @checked_with_words
     def __init__(self, threshold: float = 1.0, value: float = 0.0, name: str | None = None) -> None:
         super().__init__()
         self.threshold = threshold
@@ -1056,7 +1056,7 @@ class Dropout(FunctionLayer):
 
     _shown = ("p", "axis", "mode")
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         p: float | Variable = 0.5,
@@ -1107,7 +1107,7 @@ class Dropout2D(FunctionLayer):
     _shown = ("p", "data_format")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(self, p: float = 0.5, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
         super().__init__()
         self.p = p
@@ -1151,7 +1151,7 @@ class Dropout3D(FunctionLayer):
     _shown = ("p", "data_format")
     _layout = "NCDHW"
 
-    @checked
+    @checked_with_words
     def __init__(self, p: float = 0.5, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
         super().__init__()
         self.p = p
@@ -1192,7 +1192,7 @@ class AlphaDropout(FunctionLayer):
 
     _shown = ("p",)
 
-    @checked
+    @checked_with_words
     def __init__(self, p: float = 0.5, name: str | None = None) -> None:
         super().__init__()
         self.p = p
@@ -1232,7 +1232,7 @@ class FeatureAlphaDropout(FunctionLayer):
 
     _shown = ("p",)
 
-    @checked
+    @checked_with_words
     def __init__(self, p: float = 0.5, name: str | None = None) -> None:
         super().__init__()
         self.p = p
@@ -1277,7 +1277,7 @@ class AvgPool1D(FunctionLayer):
 
     _shown = ("kernel_size", "stride", "padding", "exclusive", "ceil_mode")
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         kernel_size: Numbers,
@@ -1346,7 +1346,7 @@ class AvgPool2D(FunctionLayer):
     _shown = ("kernel_size", "stride", "padding", "ceil_mode", "exclusive", "divisor_override", "data_format")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         kernel_size: Numbers,
@@ -1422,7 +1422,7 @@ class AvgPool3D(FunctionLayer):
     _shown = ("kernel_size", "stride", "padding", "ceil_mode", "exclusive", "divisor_override", "data_format")
     _layout = "NCDHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         kernel_size: Numbers,
@@ -1494,7 +1494,7 @@ class MaxPool1D(FunctionLayer):
 
     _shown = ("kernel_size", "stride", "padding", "return_mask", "ceil_mode")
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         kernel_size: Numbers,
@@ -1566,7 +1566,7 @@ class MaxPool2D(FunctionLayer):
     _shown = ("kernel_size", "stride", "padding", "return_mask", "ceil_mode", "data_format")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         kernel_size: Numbers,
@@ -1641,7 +1641,7 @@ class MaxPool3D(FunctionLayer):
     _shown = ("kernel_size", "stride", "padding", "return_mask", "ceil_mode", "data_format")
     _layout = "NCDHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         kernel_size: Numbers,
@@ -1716,7 +1716,7 @@ class LPPool1D(FunctionLayer):
     _shown = ("norm_type", "kernel_size", "stride", "padding", "ceil_mode", "data_format")
     _layout = "NCL"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         norm_type: float,
@@ -1787,7 +1787,7 @@ class LPPool2D(FunctionLayer):
     _shown = ("norm_type", "kernel_size", "stride", "padding", "ceil_mode", "data_format")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         norm_type: float,
@@ -1850,7 +1850,7 @@ class AdaptiveAvgPool1D(FunctionLayer):
 
     _shown = ("output_size",)
 
-    @checked
+    @checked_with_words
     def __init__(self, output_size: int | Sequence[int], name: str | None = None) -> None:
         super().__init__()
         self.output_size = output_size
@@ -1893,7 +1893,7 @@ class AdaptiveAvgPool2D(FunctionLayer):
     _shown = ("output_size", "data_format")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         output_size: int | Sequence[int | None] | None,
@@ -1942,7 +1942,7 @@ class AdaptiveAvgPool3D(FunctionLayer):
     _shown = ("output_size", "data_format")
     _layout = "NCDHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         output_size: int | Sequence[int | None] | None,
@@ -1989,7 +1989,7 @@ class AdaptiveMaxPool1D(FunctionLayer):
 
     _shown = ("output_size", "return_mask")
 
-    @checked
+    @checked_with_words
     def __init__(self, output_size: int | Sequence[int], return_mask: bool = False, name: str | None = None) -> None:
         super().__init__()
         self.output_size = output_size
@@ -2040,7 +2040,7 @@ class AdaptiveMaxPool2D(FunctionLayer):
 
     _shown = ("output_size", "return_mask")
 
-    @checked
+    @checked_with_words
     def __init__(self, output_size: int | Sequence[int | None] | None, return_mask: bool = False, name: str | None = None) -> None:
         super().__init__()
         self.output_size = output_size
@@ -2091,7 +2091,7 @@ class AdaptiveMaxPool3D(FunctionLayer):
 
     _shown = ("output_size", "return_mask")
 
-    @checked
+    @checked_with_words
     def __init__(self, output_size: int | Sequence[int | None] | None, return_mask: bool = False, name: str | None = None) -> None:
         super().__init__()
         self.output_size = output_size
@@ -2147,7 +2147,7 @@ class MaxUnPool1D(FunctionLayer):
     _shown = ("kernel_size", "stride", "padding", "data_format", "output_size")
     _layout = "NCL"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         kernel_size: Numbers,
@@ -2215,7 +2215,7 @@ class MaxUnPool2D(FunctionLayer):
     _shown = ("kernel_size", "stride", "padding", "data_format", "output_size")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         kernel_size: Numbers,
@@ -2283,7 +2283,7 @@ class MaxUnPool3D(FunctionLayer):
     _shown = ("kernel_size", "stride", "padding", "data_format", "output_size")
     _layout = "NCDHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         kernel_size: Numbers,
@@ -2351,7 +2351,7 @@ class LocalResponseNorm(FunctionLayer):
     _shown = ("size", "alpha", "beta", "k", "data_format")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         size: int,
@@ -2414,7 +2414,7 @@ class Upsample(FunctionLayer):
 
     _shown = ("size", "scale_factor", "mode", "align_corners", "align_mode", "data_format")
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         size: Sizes | None = None,
@@ -2481,7 +2481,7 @@ class UpsamplingNearest2D(FunctionLayer):
     _shown = ("size", "scale_factor", "data_format")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         size: Sizes | None = None,
@@ -2533,7 +2533,7 @@ class UpsamplingBilinear2D(FunctionLayer):
     _shown = ("size", "scale_factor", "data_format")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         size: Sizes | None = None,
@@ -2593,7 +2593,7 @@ class PixelShuffle(FunctionLayer):
     _shown = ("upscale_factor", "data_format")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(self, upscale_factor: int, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
         super().__init__()
         positive(upscale_factor, "PixelShuffle", "upscale_factor")
@@ -2640,7 +2640,7 @@ class PixelUnshuffle(FunctionLayer):
     _shown = ("downscale_factor", "data_format")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(self, downscale_factor: int, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
         super().__init__()
         positive(downscale_factor, "PixelUnshuffle", "downscale_factor")
@@ -2687,7 +2687,7 @@ class ChannelShuffle(FunctionLayer):
     _shown = ("groups", "data_format")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(self, groups: int, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
         super().__init__()
         positive(groups, "ChannelShuffle", "groups")
@@ -2732,7 +2732,7 @@ class ZeroPad2D(FunctionLayer):
     _shown = ("padding", "data_format")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
         super().__init__()
         self.padding = padding
@@ -2771,7 +2771,7 @@ class Flatten(FunctionLayer):
 
     _shown = ("start_axis", "stop_axis")
 
-    @checked
+    @checked_with_words
     def __init__(self, start_axis: int = 1, stop_axis: int = -1, name: str | None = None) -> None:
         super().__init__()
         self.start_axis = start_axis
@@ -2813,7 +2813,7 @@ class Unflatten(FunctionLayer):
 
     _shown = ("axis", "shape")
 
-    @checked
+    @checked_with_words
     def __init__(self, axis: int, shape: Shape, name: str | None = None) -> None:
         super().__init__()
         self.axis = axis
@@ -2854,7 +2854,7 @@ class Unfold(FunctionLayer):
 
     _shown = ("kernel_sizes", "dilations", "paddings", "strides")
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         kernel_sizes: Numbers,
@@ -2915,7 +2915,7 @@ class Fold(FunctionLayer):
 
     _shown = ("output_sizes", "kernel_sizes", "dilations", "paddings", "strides")
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         output_sizes: Numbers,
@@ -2981,7 +2981,7 @@ class Pad1D(FunctionLayer):
     _shown = ("padding", "mode", "value", "data_format")
     _layout = "NCL"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         padding: Sizes,
@@ -3037,7 +3037,7 @@ class Pad2D(FunctionLayer):
     _shown = ("padding", "mode", "value", "data_format")
     _layout = "NCHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         padding: Sizes,
@@ -3093,7 +3093,7 @@ class Pad3D(FunctionLayer):
     _shown = ("padding", "mode", "value", "data_format")
     _layout = "NCDHW"
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         padding: Sizes,
@@ -3146,7 +3146,7 @@ class ZeroPad1D(FunctionLayer):
     _shown = ("padding", "data_format")
     _layout = "NCL"
 
-    @checked
+    @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout1D = "NCL", name: str | None = None) -> None:
         super().__init__()
         self.padding = padding
@@ -3190,7 +3190,7 @@ class ZeroPad3D(FunctionLayer):
     _shown = ("padding", "data_format")
     _layout = "NCDHW"
 
-    @checked
+    @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
         super().__init__()
         self.padding = padding
@@ -3233,7 +3233,7 @@ class BCELoss(FunctionLayer):
 
     _shown = ("weight", "reduction")
 
-    @checked
+    @checked_with_words
     def __init__(self, weight: Variable | None = None, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
         self.weight = weight
@@ -3278,7 +3278,7 @@ class BCEWithLogitsLoss(FunctionLayer):
 
     _shown = ("weight", "reduction", "pos_weight")
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         weight: Variable | None = None,
@@ -3342,7 +3342,7 @@ class CrossEntropyLoss(FunctionLayer):
 
     _shown = ("weight", "ignore_index", "reduction", "soft_label", "axis", "use_softmax", "label_smoothing")
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         weight: Variable | None = None,
@@ -3413,7 +3413,7 @@ class HingeEmbeddingLoss(FunctionLayer):
 
     _shown = ("margin", "reduction")
 
-    @checked
+    @checked_with_words
     def __init__(self, margin: float = 1.0, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
         self.margin = margin
@@ -3457,7 +3457,7 @@ class KLDivLoss(FunctionLayer):
 
     _shown = ("reduction", "log_target")
 
-    @checked
+    @checked_with_words
     def __init__(self, reduction: SumOrMean = "mean", log_target: bool = False, name: str | None = None) -> None:
         super().__init__()
         self.reduction = reduction
@@ -3500,7 +3500,7 @@ class L1Loss(FunctionLayer):
 
     _shown = ("reduction",)
 
-    @checked
+    @checked_with_words
     def __init__(self, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
         self.reduction = reduction
@@ -3542,7 +3542,7 @@ class MSELoss(FunctionLayer):
 
     _shown = ("reduction",)
 
-    @checked
+    @checked_with_words
     def __init__(self, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
         self.reduction = reduction
@@ -3587,7 +3587,7 @@ class MultiMarginLoss(FunctionLayer):
 
     _shown = ("p", "margin", "weight", "reduction")
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         p: int = 1,
@@ -3648,7 +3648,7 @@ class MultiLabelSoftMarginLoss(FunctionLayer):
 
     _shown = ("weight", "reduction")
 
-    @checked
+    @checked_with_words
     def __init__(self, weight: Variable | None = None, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
         self.weight = weight
@@ -3693,7 +3693,7 @@ class NLLLoss(FunctionLayer):
 
     _shown = ("weight", "ignore_index", "reduction")
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         weight: Variable | None = None,
@@ -3753,7 +3753,7 @@ class PoissonNLLLoss(FunctionLayer):
 
     _shown = ("log_input", "full", "epsilon", "reduction")
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         log_input: bool = True,
@@ -3815,7 +3815,7 @@ class SmoothL1Loss(FunctionLayer):
 
     _shown = ("reduction", "delta", "is_huber")
 
-    @checked
+    @checked_with_words
     def __init__(self, reduction: Reduction = "mean", delta: float = 1.0, is_huber: bool = True, name: str | None = None) -> None:
         super().__init__()
         self.reduction = reduction
@@ -3866,7 +3866,7 @@ class SoftMarginLoss(FunctionLayer):
 
     _shown = ("reduction",)
 
-    @checked
+    @checked_with_words
     def __init__(self, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
         self.reduction = reduction
@@ -3908,7 +3908,7 @@ class CosineSimilarity(FunctionLayer):
 
     _shown = ("axis", "eps")
 
-    @checked
+    @checked_with_words
     def __init__(self, axis: int = 1, eps: float = 1e-08, name: str | None = None) -> None:
         super().__init__()
         self.axis = axis
@@ -3949,7 +3949,7 @@ class PairwiseDistance(FunctionLayer):
 
     _shown = ("p", "epsilon", "keepdim")
 
-    @checked
+    @checked_with_words
     def __init__(self, p: float = 2.0, epsilon: float = 1e-06, keepdim: bool = False, name: str | None = None) -> None:
         super().__init__()
         self.p = p
@@ -3992,7 +3992,7 @@ class CosineEmbeddingLoss(FunctionLayer):
 
     _shown = ("margin", "reduction")
 
-    @checked
+    @checked_with_words
     def __init__(self, margin: float = 0, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
         if not -1 <= margin <= 1:
@@ -4040,7 +4040,7 @@ class GaussianNLLLoss(FunctionLayer):
 
     _shown = ("full", "epsilon", "reduction")
 
-    @checked
+    @checked_with_words
     def __init__(self, full: bool = False, epsilon: float = 1e-06, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
         self.full = full
@@ -4094,7 +4094,7 @@ class MarginRankingLoss(FunctionLayer):
 
     _shown = ("margin", "reduction")
 
-    @checked
+    @checked_with_words
     def __init__(self, margin: float = 0.0, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
         self.margin = margin
@@ -4142,7 +4142,7 @@ class TripletMarginLoss(FunctionLayer):
 
     _shown = ("margin", "p", "epsilon", "swap", "reduction")
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         margin: float = 1.0,
@@ -4210,7 +4210,7 @@ class TripletMarginWithDistanceLoss(FunctionLayer):
 
     _shown = ("distance_function", "margin", "swap", "reduction")
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         distance_function: Callable[[Variable, Variable], Variable] | None = None,
@@ -4273,7 +4273,7 @@ class CTCLoss(FunctionLayer):
 
     _shown = ("blank", "reduction")
 
-    @checked
+    @checked_with_words
     def __init__(self, blank: int = 0, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
         self.blank = blank

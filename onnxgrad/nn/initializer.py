@@ -1,4 +1,33 @@
 """paddle.nn.initializer: the initial values of parameters."""
 
-from onnxgrad.tensor.initializer import *  # noqa: F403
-from onnxgrad.tensor.initializer import __all__  # noqa: F401
+# Tests: tests/typing/test_names.py.
+
+from onnxgrad.tensor.initializer import (
+    Assign,
+    Bilinear,
+    Constant,
+    Dirac,
+    Initializer,
+    KaimingNormal,
+    KaimingUniform,
+    Normal,
+    NormOf,
+    Orthogonal,
+    TruncatedNormal,
+    Uniform,
+    XavierNormal,
+    XavierUniform,
+    calculate_gain,
+    global_initializer,
+    set_global_initializer,
+)
+
+__all__ = [
+    "Assign", "Bilinear", "Constant", "Dirac", "Initializer", "KaimingNormal", "KaimingUniform", "NormOf", "Normal",
+    "Orthogonal", "TruncatedNormal", "Uniform", "XavierNormal", "XavierUniform", "calculate_gain", "global_initializer",
+    "set_global_initializer",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

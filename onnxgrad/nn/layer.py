@@ -20,6 +20,7 @@ from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentTypeError, ProviderError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import as_text
 from onnxgrad.nn.types import BiasAttr, WeightAttr
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.param_attr import ParamAttr
@@ -68,6 +69,7 @@ class Layer:
     _full_name: str
 
     def __init__(self, name_scope: str | None = None, dtype: DTypeLike | None = None) -> None:
+        name_scope = as_text(self, "name_scope", name_scope)
         own = self.__dict__
         own["_parameters"], own["_sub_layers"], own["_buffers"] = {}, {}, {}
         own["_transient"] = set()

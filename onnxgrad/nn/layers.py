@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from onnxgrad.errors import Mismatch
+from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.checked import checked
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.types import AnyTensor
 
@@ -57,7 +57,7 @@ class Softmax2D(FunctionLayer):
         [0.5, 0.5]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
         self._user_name = name

@@ -14,8 +14,8 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.checked import checked
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.types import AnyTensor, BiasAttr, Direction, WeightAttr
 from onnxgrad.tensor.creation import full, zeros
@@ -147,7 +147,7 @@ class SimpleRNNCell(_Cell):
         ([2, 4], [2, 4])
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         input_size: int,
@@ -207,7 +207,7 @@ class LSTMCell(_Cell):
 
     gates = 4
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         input_size: int,
@@ -275,7 +275,7 @@ class GRUCell(_Cell):
 
     gates = 3
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         input_size: int,
@@ -328,7 +328,7 @@ class RNN(Layer):
         ([2, 5, 4], [2, 4])
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, cell: Layer, is_reverse: bool = False, time_major: bool = False) -> None:
         super().__init__()
         self.cell: Any = cell
@@ -393,7 +393,7 @@ class BiRNN(Layer):
         ([2, 5, 8], [2, 4])
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, cell_fw: Layer, cell_bw: Layer, time_major: bool = False) -> None:
         super().__init__()
         self.cell_fw, self.cell_bw = cell_fw, cell_bw
@@ -534,7 +534,7 @@ class SimpleRNN(_Recurrent):
 
     cell, op_type, order = SimpleRNNCell, "RNN", (0,)
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         input_size: int,
@@ -609,7 +609,7 @@ class LSTM(_Recurrent):
 
     cell, op_type, order = LSTMCell, "LSTM", (0, 3, 1, 2)
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         input_size: int,
@@ -682,7 +682,7 @@ class GRU(_Recurrent):
 
     cell, op_type, order = GRUCell, "GRU", (1, 0, 2)
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         input_size: int,

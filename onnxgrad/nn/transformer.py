@@ -13,8 +13,8 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.checked import checked
 from onnxgrad.nn.container import LayerList
 from onnxgrad.nn.functional_layers import Dropout
 from onnxgrad.nn.layer import Layer
@@ -65,7 +65,7 @@ class MultiHeadAttention(Layer):
         k: Variable
         v: Variable
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         embed_dim: int,
@@ -286,7 +286,7 @@ class TransformerEncoderLayer(_Block):
     dropout1: Dropout
     dropout2: Dropout
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         d_model: int,
@@ -387,7 +387,7 @@ class TransformerDecoderLayer(_Block):
     dropout2: Dropout
     dropout3: Dropout
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         d_model: int,
@@ -521,7 +521,7 @@ class TransformerEncoder(_Stack):
         [2, 5, 8]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, encoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
         super().__init__()
         self._make(encoder_layer, num_layers, norm)
@@ -578,7 +578,7 @@ class TransformerDecoder(_Stack):
         [2, 5, 8]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, decoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
         super().__init__()
         self._make(decoder_layer, num_layers, norm)
@@ -670,7 +670,7 @@ class Transformer(Layer):
         [2, 3, 8]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         d_model: int = 512,

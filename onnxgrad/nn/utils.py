@@ -10,6 +10,7 @@ import numpy as np
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.weighted import SpectralNorm
 from onnxgrad.tensor.joining import concat
@@ -19,9 +20,15 @@ __all__ = [
     "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 AnyLayer = TypeVar("AnyLayer", bound=Layer)
 
 
+@checked
 def weight_norm(layer: AnyLayer, name: str = "weight", dim: int | None = 0) -> AnyLayer:
     """Write a layer's weight as g * v / |v|, with parameters ``<name>_g`` and ``<name>_v``. Salimans and Kingma 2016.
 
@@ -65,6 +72,7 @@ def weight_norm(layer: AnyLayer, name: str = "weight", dim: int | None = 0) -> A
     return layer
 
 
+@checked
 def remove_weight_norm(layer: AnyLayer, name: str = "weight") -> AnyLayer:
     """Turn a weight that ``weight_norm`` wrote as a product into a parameter again.
 
@@ -96,6 +104,7 @@ def remove_weight_norm(layer: AnyLayer, name: str = "weight") -> AnyLayer:
     return layer
 
 
+@checked
 def spectral_norm(
     layer: AnyLayer, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> AnyLayer:
@@ -141,6 +150,7 @@ def spectral_norm(
     return layer
 
 
+@checked
 def parameters_to_vector(parameters: Iterable[Tensor], name: str | None = None) -> Tensor:
     """Flatten and join parameters.
 
@@ -155,6 +165,7 @@ def parameters_to_vector(parameters: Iterable[Tensor], name: str | None = None) 
     return cast(Tensor, concat([parameter.reshape([-1]) for parameter in parameters], 0))
 
 
+@checked
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor], name: str | None = None) -> None:
     """Set parameters from the pieces of a vector.
 
@@ -175,6 +186,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor], name: str | 
         at += parameter.size
 
 
+@checked
 def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
@@ -214,6 +226,7 @@ def clip_grad_norm_(
     return leaf(np.array(total, np.float32))
 
 
+@checked
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
     """Clip every element of the gradients to [-clip_value, clip_value], in place.
 

@@ -15,8 +15,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.checked import checked
 from onnxgrad.nn.functional.norm import divided_by_spectral_norm
 from onnxgrad.nn.functional.windows import numbers
 from onnxgrad.nn.layer import Layer
@@ -64,7 +64,7 @@ class Linear(Layer):
         [2, 4]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         in_features: int,
@@ -168,7 +168,7 @@ class Conv1D(_Conv):
         [2, 4, 8]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         in_channels: int,
@@ -231,7 +231,7 @@ class Conv2D(_Conv):
         [2, 4, 4, 4]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         in_channels: int,
@@ -294,7 +294,7 @@ class Conv3D(_Conv):
         [2, 4, 3, 3, 3]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         in_channels: int,
@@ -355,7 +355,7 @@ class Conv1DTranspose(_Conv):
         [2, 4, 8]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         in_channels: int,
@@ -427,7 +427,7 @@ class Conv2DTranspose(_Conv):
         [2, 4, 8, 8]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         in_channels: int,
@@ -500,7 +500,7 @@ class Conv3DTranspose(_Conv):
         [2, 4, 4, 4, 4]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         in_channels: int,
@@ -572,7 +572,7 @@ class Embedding(Layer):
         [1, 3, 4]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         num_embeddings: int,
@@ -634,7 +634,7 @@ class Bilinear(Layer):
         [2, 5]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         in1_features: int,
@@ -682,7 +682,7 @@ class PReLU(Layer):
         [-1.0, 2.0]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         num_parameters: int = 1,
@@ -736,7 +736,7 @@ class LayerNorm(Layer):
         [2, 3, 4]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
@@ -791,7 +791,7 @@ class GroupNorm(Layer):
         [2, 4, 3, 3]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         num_groups: int,
@@ -916,7 +916,7 @@ class BatchNorm1D(_BatchNorm):
 
     ranks = (2, 3)
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         num_features: int,
@@ -955,7 +955,7 @@ class BatchNorm2D(_BatchNorm):
 
     ranks = (4,)
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         num_features: int,
@@ -994,7 +994,7 @@ class BatchNorm3D(_BatchNorm):
 
     ranks = (5,)
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         num_features: int,
@@ -1031,7 +1031,7 @@ class SyncBatchNorm(_BatchNorm):
         [2, 3, 4]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         num_features: int,
@@ -1082,7 +1082,7 @@ class BatchNorm(_BatchNorm):
         [2, 3, 4]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         num_channels: int,
@@ -1193,7 +1193,7 @@ class InstanceNorm1D(_InstanceNorm):
 
     ranks = (2, 3)
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         num_features: int,
@@ -1231,7 +1231,7 @@ class InstanceNorm2D(_InstanceNorm):
 
     ranks = (4,)
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         num_features: int,
@@ -1269,7 +1269,7 @@ class InstanceNorm3D(_InstanceNorm):
 
     ranks = (5,)
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         num_features: int,
@@ -1305,7 +1305,7 @@ class SpectralNorm(Layer):
         [2, 3]
     """
 
-    @checked
+    @checked_with_words
     def __init__(
         self,
         weight_shape: Sequence[int],

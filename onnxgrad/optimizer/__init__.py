@@ -1,7 +1,5 @@
 """Optimizers, written into the program as standard operators."""
 
-from typing import TYPE_CHECKING
-
 from onnxgrad.internal.refusals import says_why_absent
 from onnxgrad.optimizer import lr
 from onnxgrad.optimizer.adam import Adam, Adamax, AdamW, Lamb, NAdam, RAdam
@@ -15,5 +13,9 @@ __all__ = [
     "RMSProp", "Rprop", "lr",
 ]  # fmt: skip
 
-if not TYPE_CHECKING:  # which would take every name for one
-    __getattr__ = says_why_absent(__name__)
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+globals().update(__getattr__=says_why_absent(__name__))

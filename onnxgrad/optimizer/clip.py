@@ -12,7 +12,7 @@ from typing import TypeAlias
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.internal.arguments import as_number
+from onnxgrad.internal.arguments import as_number, checked
 
 __all__ = ["ClipGradByGlobalNorm", "ClipGradByNorm", "ClipGradByValue", "GradientClip"]
 
@@ -148,6 +148,7 @@ class ClipGradByGlobalNorm(GradientClip):
         [[1.5], [2.0]]
     """
 
+    @checked
     def __init__(self, clip_norm: float, group_name: str = "default_group", auto_skip_clip: bool = False) -> None:
         self.clip_norm = as_norm(self, clip_norm)
 

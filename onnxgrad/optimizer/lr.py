@@ -25,6 +25,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class LRScheduler:
     """Base: subclasses give ``get_lr`` from ``base_lr`` and ``last_epoch``, which starts at 0.
 

@@ -1,7 +1,5 @@
 """Static graphs: building, differentiating, running, saving and measuring programs."""
 
-from typing import TYPE_CHECKING
-
 from onnxgrad.core.autodiff.api import append_backward, gradients
 from onnxgrad.core.ir.defaults import default_main_program, default_startup_program, program_guard
 from onnxgrad.core.ir.program import Program
@@ -65,5 +63,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not TYPE_CHECKING:  # which would take every name for one
-    __getattr__ = says_why_absent(__name__)
+globals().update(__getattr__=says_why_absent(__name__))

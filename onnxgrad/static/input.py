@@ -16,7 +16,7 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DuplicateName
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import as_flag, as_int, as_text
+from onnxgrad.internal.arguments import as_flag, as_int, as_text, checked
 from onnxgrad.tensor import parameter
 from onnxgrad.tensor.initializer import Initializer
 from onnxgrad.tensor.param_attr import ParamAttr
@@ -24,6 +24,7 @@ from onnxgrad.tensor.param_attr import ParamAttr
 __all__ = ["InputSpec", "create_global_var", "create_parameter", "data"]
 
 
+@checked
 def create_parameter(
     shape: Sequence[int],
     dtype: DTypeLike,
@@ -51,6 +52,7 @@ def create_parameter(
     return cast(Parameter, created)
 
 
+@checked
 def data(name: str, shape: Sequence[int | str | None], dtype: DTypeLike | None = None, lod_level: int = 0) -> Variable:
     """An input of the program, to be fed.
 

@@ -26,6 +26,7 @@ from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError, NotAVariable
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import make_folder, read_whole, reading, write_whole, writing
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
 # Parameters and optimizer state -------------------------------------------------------------------------------------------
 
 
+@checked
 def save(program: Program, model_path: str, protocol: int = 4, **configs: object) -> None:
     """Write ``<model_path>.pdparams``, ``.pdopt`` (accumulators, learning rates, statistics) and ``.pdmodel`` (the program).
 
@@ -82,6 +84,7 @@ class _VariablePickler(pickle.Pickler):
             return np.asarray(obj.get_value() if stored is None else stored).__reduce__()
 
 
+@checked
 def load(program: Program, model_path: str, executor: Executor | None = None, var_list: Sequence[Variable] | None = None) -> None:
     """Set the values of a program from the files that ``save`` wrote; Paddle's own are read too.
 
@@ -99,6 +102,7 @@ def load(program: Program, model_path: str, executor: Executor | None = None, va
     set_program_state(program, load_program_state(model_path, var_list))
 
 
+@checked
 def load_program_state(model_path: str, var_list: Sequence[Variable] | None = None) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of the files that ``save`` wrote, by name.
 
@@ -171,6 +175,7 @@ def _check_prefix(function: str, path: str) -> None:
 # Inference models ---------------------------------------------------------------------------------------------------------
 
 
+@checked
 def normalize_program(
     program: Program, feed_vars: Variable | Sequence[Variable], fetch_vars: Variable | Sequence[Variable]
 ) -> Program:
@@ -212,6 +217,7 @@ def normalize_program(
     return copy
 
 
+@checked
 def save_inference_model(
     path_prefix: str,
     feed_vars: Variable | Sequence[Variable],
@@ -242,6 +248,7 @@ def save_inference_model(
     save_onnx(normalize_program(program, feeds, fetches), path_prefix + ".onnx")
 
 
+@checked
 def load_inference_model(
     path_prefix: str, executor: Executor | None = None, model_filename: str | None = None, params_filename: str | None = None
 ) -> tuple[Program, list[str], list[Variable]]:
@@ -275,6 +282,7 @@ def _variables(what: str, variables: Variable | Sequence[Variable]) -> list[Vari
 # Programs as bytes --------------------------------------------------------------------------------------------------------
 
 
+@checked
 def serialize_program(
     feed_vars: Variable | Sequence[Variable],
     fetch_vars: Variable | Sequence[Variable],
@@ -306,6 +314,7 @@ def deserialize_program(data: bytes) -> Program:
     return parse_program(data)
 
 
+@checked
 def serialize_persistables(
     feed_vars: Variable | Sequence[Variable],
     fetch_vars: Variable | Sequence[Variable],
@@ -343,6 +352,7 @@ def deserialize_persistables(program: Program, data: bytes, executor: Executor |
     set_program_state(program, _arrays_of(io.BytesIO(data), "the given bytes"))
 
 
+@checked
 def save_to_file(path: str, content: bytes) -> None:
     """Write bytes to a file.
 
@@ -358,6 +368,7 @@ def save_to_file(path: str, content: bytes) -> None:
     write_whole(Path(path), content)
 
 
+@checked
 def load_from_file(path: str) -> bytes:
     """The bytes of a file.
 

@@ -12,6 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, IllTyped
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.refusals import refused
 from onnxgrad.static.input import create_global_var
 from onnxgrad.tensor.layer import LayerHelper
@@ -23,6 +24,7 @@ ctr_metric_bundle = refused(
 )
 
 
+@checked
 def accuracy(
     input: Variable, label: Variable, k: int = 1, correct: Variable | None = None, total: Variable | None = None
 ) -> Variable:
@@ -50,6 +52,7 @@ def accuracy(
     return layer.result("ReduceMean", op.ReduceMax(hits, [1], keepdims=0), keepdims=0)
 
 
+@checked
 def auc(
     input: Variable,
     label: Variable,
@@ -150,6 +153,7 @@ class _Printer:
         print("\n".join([*head, *(line for part, line in lines.items() if self.parts[part])]))
 
 
+@checked
 def Print(  # noqa: N802
     input: Variable,
     first_n: int = -1,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["global_scope", "scope_guard"]
 
@@ -18,6 +19,7 @@ def global_scope() -> Scope:
     return scope
 
 
+@checked
 @contextmanager
 def scope_guard(scope: Scope) -> Iterator[None]:
     """Use another scope inside a ``with`` block.

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.internal.arguments import wrong_kind
+from onnxgrad.internal.arguments import checked, wrong_kind
 from onnxgrad.internal.refusals import refused
 
 __all__ = [
@@ -115,6 +115,7 @@ class CompiledProgram:
         self.build_strategy = build_strategy or BuildStrategy()
 
 
+@checked
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
     """Return ``device_count`` times ``CPUPlace()``; by default the environment's ``CPU_NUM`` times, or once.
 
@@ -124,6 +125,7 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
     return [CPUPlace() for _ in range(device_count or int(os.environ.get("CPU_NUM", "1")))]
 
 
+@checked
 def cuda_places(device_ids: int | Sequence[int] | None = None) -> list[CUDAPlace]:
     """``CUDAPlace`` of these devices; of the first unless given.
 
@@ -134,6 +136,7 @@ def cuda_places(device_ids: int | Sequence[int] | None = None) -> list[CUDAPlace
     return [CUDAPlace(number) for number in ids]
 
 
+@checked
 @contextmanager
 def name_scope(prefix: str | None = None) -> Iterator[None]:
     """Group operators under a label inside a ``with`` block. As in Paddle, names of variables do not change.
@@ -149,6 +152,7 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
     yield
 
 
+@checked
 @contextmanager
 def device_guard(device: str | None = None) -> Iterator[None]:
     """Accepted inside a ``with`` block; the Executor's place decides where operators run.

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, moved_order
 from onnxgrad.tensor.common import Number, Shape, float_dtype, index_dtype, normal_axis, scalar, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
@@ -25,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 def full(shape: Shape, fill_value: Number, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """A tensor of one value.
 
@@ -40,6 +42,7 @@ def full(shape: Shape, fill_value: Number, dtype: DTypeLike | None = None, name:
     return _filled("fill_constant", shape, fill_value, dtype, name)
 
 
+@checked
 def zeros(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """A tensor of zeros, of the default floating-point type unless a dtype is given.
 
@@ -50,6 +53,7 @@ def zeros(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None)
     return _filled("fill_constant", shape, 0, dtype, name)
 
 
+@checked
 def ones(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """A tensor of ones, of the default floating-point type unless a dtype is given.
 
@@ -60,6 +64,7 @@ def ones(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) 
     return _filled("fill_constant", shape, 1, dtype, name)
 
 
+@checked
 def empty(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """A tensor whose values do not matter: zeros.
 
@@ -78,6 +83,7 @@ def _filled(layer_name: str, shape: Any, value: Any, dtype: Any, name: str | Non
     return layer.result("Expand", scalar(layer.op, value, element), shape_operand(layer.op, shape))
 
 
+@checked
 def full_like(x: Variable, fill_value: Number, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """A tensor of one value, of the shape of ``x``, and of its dtype unless one is given.
 
@@ -121,6 +127,7 @@ def empty_like(x: Variable, dtype: DTypeLike | None = None, name: str | None = N
     return full_like(x, 0, dtype, name)
 
 
+@checked
 def arange(
     start: Number = 0, end: Number | None = None, step: Number = 1, dtype: DTypeLike | None = None, name: str | None = None
 ) -> Variable:
@@ -148,6 +155,7 @@ def arange(
     return layer.result("Range", *(scalar(layer.op, item, element) for item in bounds))
 
 
+@checked
 def linspace(
     start: Number, stop: Number, num: int | np.integer[Any] | Variable, dtype: DTypeLike | None = None, name: str | None = None
 ) -> Variable:
@@ -178,6 +186,7 @@ def linspace(
     return layer.result("Cast", line, to=element.number)
 
 
+@checked
 def logspace(
     start: Number,
     stop: Number,
@@ -201,6 +210,7 @@ def logspace(
     return layer.result("Cast", powers, to=float_dtype(dtype, "logspace", or_integers=True).number)
 
 
+@checked
 def eye(num_rows: int, num_columns: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Ones on the diagonal of a matrix, zeros elsewhere.
 
@@ -221,6 +231,7 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: DTypeLike | None =
     return layer.result("EyeLike", square, dtype=element.number)
 
 
+@checked
 def assign(x: Variable | ArrayLike, output: Variable | None = None) -> Variable:
     """A copy of a variable, or the values of a list or an array as a variable.
 
@@ -280,6 +291,7 @@ def meshgrid(*args: Variable | Sequence[Variable], name: str | None = None) -> l
     ]
 
 
+@checked
 def cartesian_prod(x: Sequence[Variable], name: str | None = None) -> Variable:
     """All tuples of one element of each vector, as rows; a single vector stays as it is.
 
@@ -293,6 +305,7 @@ def cartesian_prod(x: Sequence[Variable], name: str | None = None) -> Variable:
     return layer.result("Concat", *columns, axis=1)
 
 
+@checked
 def combinations(x: Variable, r: int = 2, with_replacement: bool = False, name: str | None = None) -> Variable:
     """All choices of ``r`` elements of a vector of known size, as rows.
 
@@ -316,6 +329,7 @@ def combinations(x: Variable, r: int = 2, with_replacement: bool = False, name: 
     return layer.result("Gather", x, rows)
 
 
+@checked
 def vander(x: Variable, n: int | None = None, increasing: bool = False, name: str | None = None) -> Variable:
     """Powers of a vector as columns, from the highest to 0, or upwards with ``increasing``.
 
@@ -339,6 +353,7 @@ def vander(x: Variable, n: int | None = None, increasing: bool = False, name: st
 # Triangles and diagonals ---------------------------------------------------------------------------------------------
 
 
+@checked
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The lower triangle of the last two axes, up to the ``diagonal``-th diagonal; zeros above.
 
@@ -353,6 +368,7 @@ def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     return _cut("tril", x, diagonal, 0, name)
 
 
+@checked
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The upper triangle of the last two axes, from the ``diagonal``-th diagonal on; zeros below.
 
@@ -372,6 +388,7 @@ def _cut(layer_name: str, x: Variable, diagonal: Any, upper: int, name: str | No
     return LayerHelper(layer_name, x, name=name).result("Trilu", x, np.array(diagonal), upper=upper)
 
 
+@checked
 def tril_indices(row: int, col: int | None = None, offset: int = 0, dtype: DTypeLike = "int64") -> Variable:
     """Row and column numbers of a lower triangle, as two rows.
 
@@ -384,6 +401,7 @@ def tril_indices(row: int, col: int | None = None, offset: int = 0, dtype: DType
     return _triangle("tril_indices", np.tril_indices, row, row if col is None else col, offset, dtype)
 
 
+@checked
 def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: DTypeLike = "int64") -> Variable:
     """Row and column numbers of an upper triangle, as two rows.
 
@@ -405,6 +423,7 @@ def _triangle(layer_name: str, indices: Any, row: Any, col: Any, offset: Any, dt
     return layer.result("Identity", layer.op.constant(np.array(indices(row, offset, col)), index_dtype(dtype, layer_name)))
 
 
+@checked
 def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
     """The elements on a diagonal of two axes, as the last axis.
 
@@ -436,6 +455,7 @@ def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name:
     return layer.result("Gather", flat, op.Add(steps, op.Add(op.Mul(width, np.array(row)), np.array(column))), axis=rank - 2)
 
 
+@checked
 def diagonal_scatter(
     x: Variable, y: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None
 ) -> Variable:
@@ -474,6 +494,7 @@ def diagonal_scatter(
     return layer.result("Transpose", written, perm=[order.index(axis) for axis in range(x.ndim)])
 
 
+@checked
 def trace(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None) -> Variable:
     """Sum of the elements on a diagonal of two axes.
 
@@ -487,6 +508,7 @@ def trace(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: st
     return layer.result("ReduceSum", diagonal(x, offset, axis1, axis2), [-1], keepdims=0)
 
 
+@checked
 def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | None = None) -> Variable:
     """A matrix with the vector ``x`` on a diagonal, or the diagonal of the matrix ``x``.
 
@@ -513,6 +535,7 @@ def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | Non
     return layer.result("Where", *_on_diagonal(layer, x, offset, padding_value))
 
 
+@checked
 def diagflat(x: Variable, offset: int = 0, name: str | None = None) -> Variable:
     """A matrix with the flattened ``x`` on a diagonal.
 
@@ -524,6 +547,7 @@ def diagflat(x: Variable, offset: int = 0, name: str | None = None) -> Variable:
     return diag(layer.op.Reshape(x, np.array([-1])), offset, name=name)
 
 
+@checked
 def diag_embed(input: Variable, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Variable:
     """Matrices in the axes ``dim1`` and ``dim2``, with the last axis of ``input`` on a diagonal.
 
@@ -562,6 +586,7 @@ def _on_diagonal(layer: LayerHelper, x: Variable, offset: int, padding: float) -
     return mask, x, op.constant(padding, x.dtype)
 
 
+@checked
 def block_diag(inputs: Sequence[Variable], name: str | None = None) -> Variable:
     """Matrices of known sizes along the diagonal of a large one.
 

@@ -14,6 +14,7 @@ from onnxgrad.core.ir.bodies import loop_times
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import as_dtype, binary, floating, log_add_exp, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
 from onnxgrad.tensor.tables import of_two
@@ -24,6 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 def add(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """``x + y``.
 
@@ -61,6 +63,7 @@ minimum = of_two(
 )
 
 
+@checked
 def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """The largest integer not above ``x / y``.
 
@@ -75,6 +78,7 @@ def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> V
     return layer.result("Div", op.Sub(a, op.Mod(a, b)), b)
 
 
+@checked
 def remainder(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """``x - y * floor(x / y)``: the remainder has the sign of ``y``.
 
@@ -108,6 +112,7 @@ fmin = of_two(
 )
 
 
+@checked
 def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """0 where ``x`` is negative, 1 where it is positive, ``y`` where it is 0.
 
@@ -166,6 +171,7 @@ logaddexp = of_two(
 )
 
 
+@checked
 def lerp(x: Variable, y: Variable, weight: float | Variable, name: str | None = None) -> Variable:
     """``x + weight * (y - x)``.
 
@@ -226,6 +232,7 @@ def _gcd(op: Builder, a: Variable, b: Variable) -> Variable:
     return loop_times(op, np.array(_EUCLID_STEPS), starts, step)[0]
 
 
+@checked
 def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Variable:
     """Sum of several tensors of one shape.
 
@@ -239,6 +246,7 @@ def add_n(inputs: Variable | Sequence[Variable], name: str | None = None) -> Var
     return functools.reduce(lambda total, item: layer.result("Add", total, item), items)
 
 
+@checked
 def multiplex(inputs: Sequence[Variable], index: Variable, name: str | None = None) -> Variable:
     """Row i of the result is row i of ``inputs[index[i]]``.
 

@@ -15,6 +15,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import (
     Number,
     Shape,
@@ -39,6 +40,7 @@ __all__ = [
 _END = np.iinfo(np.int64).max
 
 
+@checked
 def gather(x: Variable, index: Variable, axis: int | Variable | None = None, name: str | None = None) -> Variable:
     """Slices of ``x`` along ``axis`` (default 0), in the order of a vector of indices.
 
@@ -70,6 +72,7 @@ def _position(op: Builder, index: Variable) -> Variable:
     return index if index.dtype.name in ("int32", "int64") else as_dtype(op, index, "int64")
 
 
+@checked
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """Slices of ``x`` along ``axis``, in the order of a vector of indices.
 
@@ -110,6 +113,7 @@ def index_sample(x: Variable, index: Variable) -> Variable:
     return layer.result("GatherElements", x, _position(layer.op, index), axis=1)
 
 
+@checked
 def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool = True) -> Variable:
     """Elements of ``arr`` selected along ``axis``; the other axes broadcast.
 
@@ -153,6 +157,7 @@ def _aligned(op: Builder, arr: Variable, indices: Variable, axis: int) -> tuple[
 _REDUCTIONS = {"assign": "none", "add": "add", "mul": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
 
 
+@checked
 def put_along_axis(
     arr: Variable,
     indices: Variable,
@@ -213,6 +218,7 @@ def _neutral(reduce: str, dtype: DType) -> Any:
     return 1 if reduce in ("mul", "multiply") else 0
 
 
+@checked
 def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None) -> Variable:
     """``x`` with rows replaced by those of ``updates``: by the last one where an index repeats, without ``overwrite`` by their sum.
 
@@ -252,6 +258,7 @@ def scatter_nd_add(x: Variable, index: Variable, updates: Variable, name: str | 
     return layer.result("Add", x, summed_at(op, as_dtype(op, index, "int64"), updates, shape_of(op, x)))
 
 
+@checked
 def scatter_nd(index: Variable, updates: Variable, shape: Shape, name: str | None = None) -> Variable:
     """Zeros of ``shape`` with updates added at the positions in the last axis of ``index``.
 
@@ -269,6 +276,7 @@ def scatter_nd(index: Variable, updates: Variable, shape: Shape, name: str | Non
     return layer.result("Identity", summed_at(op, as_dtype(op, index, "int64"), updates, shape_operand(op, shape)))
 
 
+@checked
 def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: str | None = None) -> Variable:
     """``x`` with the slices of ``value`` added along ``axis`` at a vector of indices.
 
@@ -284,6 +292,7 @@ def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: st
     return layer.result("ScatterElements", x, positions, value, axis=axis, reduction="add")
 
 
+@checked
 def index_fill(x: Variable, index: Variable, axis: int, value: Number, name: str | None = None) -> Variable:
     """``x`` with one value in all slices along ``axis`` at a vector of indices.
 
@@ -307,6 +316,7 @@ def _spread(op: Builder, index: Variable, like: Variable, axis: int) -> Variable
     return op.Expand(column, shape_of(op, like))
 
 
+@checked
 def index_put(
     x: Variable, indices: Sequence[Variable], value: Variable, accumulate: bool = False, name: str | None = None
 ) -> Variable:
@@ -361,6 +371,7 @@ def _positions(op: Builder, x: Variable, indices: Sequence[Variable]) -> tuple[A
     return positions, op.Concat(common, op.Shape(x, start=len(indices)), axis=0)
 
 
+@checked
 def take(x: Variable, index: Variable, mode: Literal["raise", "wrap", "clip"] = "raise", name: str | None = None) -> Variable:
     """Elements of the flattened ``x``, in the shape of ``index``.
 
@@ -378,6 +389,7 @@ def take(x: Variable, index: Variable, mode: Literal["raise", "wrap", "clip"] = 
     return layer.result("Gather", op.Reshape(x, np.array([-1])), positions)
 
 
+@checked
 def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Variable:
     """Indices as one of ``nshards`` equal parts of ``index_num`` counts them; ``ignore_value`` for those of other parts.
 
@@ -425,6 +437,7 @@ def _both_expanded(op: Builder, x: Variable, mask: Variable) -> tuple[Variable, 
     return op.Expand(x, both), op.Expand(mask, both)
 
 
+@checked
 def masked_fill(x: Variable, mask: Variable, value: Number, name: str | None = None) -> Variable:
     """``x`` with one value where a mask is true.
 
@@ -461,6 +474,7 @@ def masked_scatter(x: Variable, mask: Variable, value: Variable, name: str | Non
 # Replacing a part ----------------------------------------------------------------------------------------------------
 
 
+@checked
 def slice_scatter(
     x: Variable,
     value: Variable,
@@ -486,6 +500,7 @@ def slice_scatter(
     return setitem(x, tuple(items), value)
 
 
+@checked
 def select_scatter(x: Variable, values: Variable, axis: int, index: int, name: str | None = None) -> Variable:
     """``x`` with the slice number ``index`` along ``axis`` replaced.
 

@@ -22,7 +22,7 @@ from onnxgrad.dtypes import DType
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import as_number, as_text, wrong_kind
+from onnxgrad.internal.arguments import as_number, as_text, checked, wrong_kind
 from onnxgrad.tensor.random import next_seed, sampled
 from onnxgrad.tensor.special import inverse_erf
 
@@ -67,7 +67,13 @@ class Initializer:
         startup.program.updates[copy] = self.append(Builder(startup, key=f"{param.name}.init"), shape, param.dtype)
 
     def append(self, op: Builder, shape: list[int], dtype: DType) -> Variable:
-        """Append operators that compute the value of a parameter of this shape and type."""
+        """Append operators that compute the value of a parameter.
+
+        Args:
+            op: the builder that they are appended with.
+            shape: the sizes of the parameter.
+            dtype: its element type.
+        """
         raise NotImplementedError
 
 
@@ -395,6 +401,7 @@ class NormOf(Initializer):
         axes: those that the length is taken over.
     """
 
+    @checked
     def __init__(self, parameter: str, axes: Sequence[int]) -> None:
         self.parameter = parameter
         self.axes = axes
@@ -462,6 +469,7 @@ class Bilinear(Initializer):
         return op.Identity(op.constant(value, dtype))
 
 
+@checked
 def calculate_gain(nonlinearity: Nonlinearity, param: float | None = None) -> float:
     """The factor by which an activation shrinks a signal, to be made up for by the weights.
 
@@ -487,6 +495,10 @@ def calculate_gain(nonlinearity: Nonlinearity, param: float | None = None) -> fl
 def set_global_initializer(weight_init: Initializer | None, bias_init: Initializer | None = None) -> None:
     """Initialise all parameters made from now on with these, unless their ParamAttr says otherwise; None to end that.
 
+    Args:
+        weight_init: of weights.
+        bias_init: of biases.
+
     Raises:
         ArgumentTypeError: if one is not an initializer.
     """
@@ -496,8 +508,13 @@ def set_global_initializer(weight_init: Initializer | None, bias_init: Initializ
     state.current.initializers = {"w": weight_init, "b": bias_init}
 
 
+@checked
 def global_initializer(suffix: str) -> Initializer | None:
-    """Look up the initializer that ``set_global_initializer`` set for weights ('w') or biases ('b')."""
+    """Look up the initializer that ``set_global_initializer`` set.
+
+    Args:
+        suffix: 'w' for weights, 'b' for biases.
+    """
     initializer: Initializer | None = state.current.initializers.get(suffix)
     return initializer
 

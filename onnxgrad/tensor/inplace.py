@@ -16,6 +16,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor import creation, elementwise, indexing, linalg, logic, manipulation, math, random, reduction, search, special
 from onnxgrad.tensor.common import Number
 from onnxgrad.tensor.layer import in_place_result, require_variables
@@ -63,6 +64,7 @@ def _arguments(function: Callable[..., object]) -> str:
     return text[text.index("Args:") :].split("\n\n")[0] if "Args:" in text else ""
 
 
+@checked
 def where_(condition: Variable, x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """In-place form of ``where``, on ``x``.
 
@@ -75,6 +77,7 @@ def where_(condition: Variable, x: Variable, y: Variable | float, name: str | No
     return in_place_result("where_", x, search.where(condition, x, y, name))
 
 
+@checked
 def zero_(x: Variable, name: str | None = None) -> Variable:
     """Zeros in place of all elements.
 
@@ -84,6 +87,7 @@ def zero_(x: Variable, name: str | None = None) -> Variable:
     return in_place_result("zero_", x, creation.zeros_like(x))
 
 
+@checked
 def fill_(x: Variable, value: Number, name: str | None = None) -> Variable:
     """One value in place of all elements.
 
@@ -96,6 +100,7 @@ def fill_(x: Variable, value: Number, name: str | None = None) -> Variable:
     return in_place_result("fill_", x, creation.full_like(x, value))
 
 
+@checked
 def fill_diagonal_tensor(
     x: Variable, y: Variable, offset: int = 0, dim1: int = 0, dim2: int = 1, name: str | None = None
 ) -> Variable:
@@ -114,6 +119,7 @@ def fill_diagonal_tensor(
 fill_diagonal_tensor_ = in_place(fill_diagonal_tensor)
 
 
+@checked
 def fill_diagonal_(x: Variable, value: float, offset: int = 0, wrap: bool = False, name: str | None = None) -> Variable:
     """One value in place of the elements whose indices are equal; with ``wrap``, a high matrix begins anew below each square.
 
@@ -143,6 +149,7 @@ def _sampled(function: str, x: Variable, of_uniform: Callable[[Variable], Variab
     return in_place_result(function, x, manipulation.cast(of_uniform(numbers), x.dtype))
 
 
+@checked
 def uniform_(x: Variable, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None) -> Variable:
     """Numbers equally likely anywhere in [min, max) in place of all elements.
 
@@ -155,6 +162,7 @@ def uniform_(x: Variable, min: float = -1.0, max: float = 1.0, seed: int = 0, na
     return _sampled("uniform_", x, lambda u: u * (max - min) + min, seed)
 
 
+@checked
 def exponential_(x: Variable, lam: float = 1.0, name: str | None = None) -> Variable:
     """Exponentially distributed numbers of mean 1 / lam in place of all elements.
 
@@ -165,6 +173,7 @@ def exponential_(x: Variable, lam: float = 1.0, name: str | None = None) -> Vari
     return _sampled("exponential_", x, lambda u: math.log(u) / -lam)
 
 
+@checked
 def cauchy_(x: Variable, loc: float = 0.0, scale: float = 1.0, name: str | None = None) -> Variable:
     """Cauchy distributed numbers in place of all elements.
 
@@ -176,6 +185,7 @@ def cauchy_(x: Variable, loc: float = 0.0, scale: float = 1.0, name: str | None 
     return _sampled("cauchy_", x, lambda u: math.tan((u - 0.5) * np.pi) * scale + loc)
 
 
+@checked
 def geometric_(x: Variable, probs: float, name: str | None = None) -> Variable:
     """How many trials until the first success of probability ``probs``, in place of all elements: 1, 2, ...
 
@@ -186,6 +196,7 @@ def geometric_(x: Variable, probs: float, name: str | None = None) -> Variable:
     return _sampled("geometric_", x, lambda u: math.floor(math.log(u) / float(np.log1p(-probs))) + 1.0)
 
 
+@checked
 def normal_(x: Variable, mean: float = 0.0, std: float = 1.0, name: str | None = None) -> Variable:
     """Normally distributed numbers in place of all elements.
 
@@ -197,6 +208,7 @@ def normal_(x: Variable, mean: float = 0.0, std: float = 1.0, name: str | None =
     return in_place_result("normal_", x, manipulation.cast(random.gaussian(manipulation.shape(x), mean, std), x.dtype))
 
 
+@checked
 def log_normal_(x: Variable, mean: float = 1.0, std: float = 2.0, name: str | None = None) -> Variable:
     """Exponentials of normally distributed numbers in place of all elements.
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import Integers, Shape, integers, known_dim, known_value, normal_axis, positive, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
@@ -21,6 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 def concat(x: Sequence[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
     """Several tensors joined along ``axis``.
 
@@ -38,6 +40,7 @@ def concat(x: Sequence[Variable], axis: int | Variable = 0, name: str | None = N
     return layer.result("Concat", *items, axis=axis)
 
 
+@checked
 def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
     """Several tensors of one shape, joined along a new axis.
 
@@ -55,6 +58,7 @@ def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Vari
     return layer.result("Concat", *(layer.op.Unsqueeze(item, [axis]) for item in x), axis=axis)
 
 
+@checked
 def hstack(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Tensors joined along the second axis, vectors along their only one.
 
@@ -65,6 +69,7 @@ def hstack(x: Sequence[Variable], name: str | None = None) -> Variable:
     return concat(items, axis=0 if items[0].ndim == 1 else 1, name=name)
 
 
+@checked
 def vstack(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Tensors of at least two axes (a vector is a row) joined along the first.
 
@@ -77,6 +82,7 @@ def vstack(x: Sequence[Variable], name: str | None = None) -> Variable:
 row_stack = vstack
 
 
+@checked
 def dstack(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Tensors of at least three axes joined along the third.
 
@@ -86,6 +92,7 @@ def dstack(x: Sequence[Variable], name: str | None = None) -> Variable:
     return concat([atleast_3d(item) for item in x], axis=2, name=name)
 
 
+@checked
 def column_stack(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Tensors joined along the second axis; a vector is a column.
 
@@ -95,6 +102,7 @@ def column_stack(x: Sequence[Variable], name: str | None = None) -> Variable:
     return concat([item if item.ndim > 1 else reshape(item, [-1, 1]) for item in x], axis=1, name=name)
 
 
+@checked
 def split(x: Variable, num_or_sections: int | Sequence[int], axis: int | Variable = 0, name: str | None = None) -> list[Variable]:
     """Parts of ``x`` along ``axis``: a number of equal ones, or of given sizes (one may be -1).
 
@@ -140,6 +148,7 @@ def _split_sizes(layer: LayerHelper, x: Variable, sizes: list[int], axis: int) -
     return layer.results(len(sizes), "Split", x, np.array(sizes), axis=axis)
 
 
+@checked
 def tensor_split(x: Variable, num_or_indices: int | Sequence[int], axis: int = 0, name: str | None = None) -> list[Variable]:
     """Parts along ``axis`` as equal as possible, or cut at indices.
 
@@ -173,6 +182,7 @@ def tensor_split(x: Variable, num_or_indices: int | Sequence[int], axis: int = 0
     return _split_sizes(layer, x, sizes, axis)
 
 
+@checked
 def hsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = None) -> list[Variable]:
     """``tensor_split`` along the second axis, of a vector along its only one.
 
@@ -183,6 +193,7 @@ def hsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = 
     return tensor_split(x, num_or_indices, 1 if x.ndim > 1 else 0, name)
 
 
+@checked
 def vsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = None) -> list[Variable]:
     """``tensor_split`` along the first axis of two or more.
 
@@ -195,6 +206,7 @@ def vsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = 
     return tensor_split(x, num_or_indices, 0, name)
 
 
+@checked
 def dsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = None) -> list[Variable]:
     """``tensor_split`` along the third axis.
 
@@ -205,6 +217,7 @@ def dsplit(x: Variable, num_or_indices: int | Sequence[int], name: str | None = 
     return tensor_split(x, num_or_indices, 2, name)
 
 
+@checked
 def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> list[Variable]:
     """``chunks`` equal parts along ``axis``.
 
@@ -216,6 +229,7 @@ def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> l
     return split(x, chunks, axis, name)
 
 
+@checked
 def unstack(x: Variable, axis: int = 0, num: int | None = None, name: str | None = None) -> list[Variable]:
     """The slices along ``axis``, without it.
 
@@ -237,6 +251,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None, name: str | None
     return [layer.result("Squeeze", part, [axis]) for part in parts]
 
 
+@checked
 def unbind(input: Variable, axis: int = 0) -> list[Variable]:
     """The slices along ``axis``, without it.
 
@@ -247,6 +262,7 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
     return unstack(input, axis)
 
 
+@checked
 def slice(input: Variable, axes: Sequence[int], starts: Integers, ends: Integers) -> Variable:
     """Elements from ``starts`` up to, and without, ``ends`` along ``axes``; negative numbers count from the end.
 
@@ -264,6 +280,7 @@ def slice(input: Variable, axes: Sequence[int], starts: Integers, ends: Integers
     return layer.result("Slice", input, shape_operand(op, starts), shape_operand(op, ends), list(axes))
 
 
+@checked
 def strided_slice(
     x: Variable, axes: Sequence[int], starts: Integers, ends: Integers, strides: Integers, name: str | None = None
 ) -> Variable:
@@ -281,6 +298,7 @@ def strided_slice(
     return layer.result("Slice", x, lower, upper, list(axes), steps)
 
 
+@checked
 def crop(x: Variable, shape: Shape | None = None, offsets: Shape | None = None, name: str | None = None) -> Variable:
     """A block of size ``shape`` (-1: up to the end) that begins at ``offsets``.
 

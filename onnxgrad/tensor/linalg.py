@@ -12,6 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, Mismatch, NotOffered
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim
 from onnxgrad.tensor.common import (
     Axes,
@@ -37,6 +38,7 @@ DistanceMode: TypeAlias = Literal["use_mm_for_euclid_dist_if_necessary", "use_mm
 # Products ------------------------------------------------------------------------------------------------------------
 
 
+@checked
 def matmul(x: Variable, y: Variable, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None) -> Variable:
     """Matrix product over the last two axes; leading axes broadcast.
 
@@ -131,6 +133,7 @@ def _listed(axes: Any) -> Any:
     return np.asarray(axes).tolist() if is_variable(axes) and axes.is_eager else axes
 
 
+@checked
 def vecdot(x: Variable, y: Variable, axis: int = -1, name: str | None = None) -> Variable:
     """Sum of products along ``axis``; the other axes broadcast.
 
@@ -176,6 +179,7 @@ def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return tensordot(x, y, ([-1], [-1]), name)
 
 
+@checked
 def tensordot(
     x: Variable, y: Variable, axes: int | Sequence[int] | Sequence[Sequence[int]] | Variable = 2, name: str | None = None
 ) -> Variable:
@@ -228,6 +232,7 @@ def tensordot(
     return layer.result("Einsum", *promote_operands(layer.op, x, y), equation=equation)
 
 
+@checked
 def einsum(equation: str, *operands: Variable) -> Variable:
     """Sums of products in Einstein's notation.
 
@@ -287,6 +292,7 @@ def _spelled_out(equation: str, operands: Sequence[Variable]) -> str:
     return ",".join(written) + "->" + result.replace("...", most)
 
 
+@checked
 def multi_dot(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Product of several matrices, in the cheapest order when their sizes are known.
 
@@ -329,6 +335,7 @@ def kron(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return layer.result("Reshape", wide, target)
 
 
+@checked
 def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> Variable:
     """Vector product along an axis of size 3 (the first such one unless given, of unknown sizes too).
 
@@ -367,6 +374,7 @@ def _cross_terms(op: Builder, a: Variable, b: Variable, axis: int) -> tuple[Vari
     return op.Mul(rolled(a, 1), rolled(b, 2)), op.Mul(rolled(a, 2), rolled(b, 1))
 
 
+@checked
 def addmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
     """``beta * input + alpha * x @ y`` for matrices.
 
@@ -387,6 +395,7 @@ def addmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: f
     return layer.result("Gemm", x, y, input, alpha=float(alpha), beta=float(beta))
 
 
+@checked
 def baddbmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
     """``beta * input + alpha * x @ y`` for batches of matrices.
 
@@ -414,6 +423,7 @@ def matrix_transpose(x: Variable, name: str | None = None) -> Variable:
 # Norms and distances -------------------------------------------------------------------------------------------------
 
 
+@checked
 def norm(
     x: Variable,
     p: float | Literal["fro", "inf", "-inf"] | None = None,
@@ -444,6 +454,7 @@ def norm(
     return vector_norm(x, float(order), axis, keepdim, name)
 
 
+@checked
 def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """(sum of |x|^p)^(1/p) over ``axis``; inf gives the largest, -inf the smallest, 0 the number of elements that are not 0.
 
@@ -467,6 +478,7 @@ def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = 
     return layer.result("Pow", total, op.constant(1.0 / p, x.dtype))
 
 
+@checked
 def matrix_norm(
     x: Variable,
     p: float | Literal["fro"] = "fro",
@@ -497,6 +509,7 @@ def matrix_norm(
     return extreme if keepdim else layer.result("Squeeze", extreme, [rows, columns])
 
 
+@checked
 def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Variable:
     """Norm of ``x - y`` over all elements.
 
@@ -514,6 +527,7 @@ def _check_mode(function: str, mode: str) -> None:
         raise ArgumentError(f"{function}: compute_mode is one of {get_args(DistanceMode)}, not {mode!r}.")
 
 
+@checked
 def pdist(
     x: Variable, p: float = 2.0, compute_mode: DistanceMode = "use_mm_for_euclid_dist_if_necessary", name: str | None = None
 ) -> Variable:
@@ -540,6 +554,7 @@ def pdist(
     return vector_norm(op.Sub(op.Gather(x, first), op.Gather(x, second)), float(p), -1)
 
 
+@checked
 def cdist(
     x: Variable,
     y: Variable,
@@ -566,6 +581,7 @@ def cdist(
     return vector_norm(op.Sub(op.Unsqueeze(x, [-2]), op.Unsqueeze(y, [-3])), float(p), -1)
 
 
+@checked
 def renorm(x: Variable, p: float, axis: int, max_norm: float) -> Variable:
     """``x`` with each slice along ``axis`` scaled down to norm ``max_norm`` if it is longer.
 
@@ -587,6 +603,7 @@ def shortening(op: Builder, x: Variable, p: float, axes: Axes, max_norm: float) 
     return op.Where(longer, op.Div(limit, op.Where(longer, length, limit)), op.constant(1.0, x.dtype))
 
 
+@checked
 def cov(
     x: Variable,
     rowvar: bool = True,
@@ -632,6 +649,7 @@ def cov(
     return layer.result("Squeeze", covariance) if covariance.static_shape == (1, 1) else covariance
 
 
+@checked
 def corrcoef(x: Variable, rowvar: bool = True, name: str | None = None) -> Variable:
     """Correlations of the rows of a matrix (its columns without ``rowvar``).
 

@@ -12,6 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import as_dtype, binary, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
 from onnxgrad.tensor.tables import named_function, of_one, of_two
@@ -33,6 +34,7 @@ def _compared(op_type: str) -> Any:
     return formula
 
 
+@checked
 def equal(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
     """Whether elements are equal.
 
@@ -73,6 +75,7 @@ def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return layer.result("Cast", layer.op.ReduceMin(layer.op.Cast(equal(x, y), to=6), keepdims=0), to=9)
 
 
+@checked
 def isclose(
     x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
 ) -> Variable:
@@ -97,6 +100,7 @@ def isclose(
     return layer.result("Identity", near)
 
 
+@checked
 def allclose(
     x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
 ) -> Variable:
@@ -114,6 +118,7 @@ def allclose(
     return layer.result("Cast", layer.op.ReduceMin(near, keepdims=0), to=9)
 
 
+@checked
 def isin(x: Variable, test_x: Variable, assume_unique: bool = False, invert: bool = False, name: str | None = None) -> Variable:
     """Whether each element of ``x`` occurs in ``test_x``; with ``invert``, whether it does not.
 
@@ -223,6 +228,7 @@ bitwise_xor = _of_bits("bitwise_xor", "BitwiseXor", "Xor", "The bits of exactly 
 bitwise_not = bitwise_invert = _of_one_bit("bitwise_not", "BitwiseNot", "The other bits of integers, or the opposite booleans.")
 
 
+@checked
 def bitwise_left_shift(x: Variable, y: Variable, is_arithmetic: bool = True, out: None = None, name: str | None = None) -> Variable:
     """``x`` with its bits shifted left by ``y``; 0 from the width of its element type on.
 
@@ -235,6 +241,7 @@ def bitwise_left_shift(x: Variable, y: Variable, is_arithmetic: bool = True, out
     return _shifted("bitwise_left_shift", "LEFT", x, y, name)
 
 
+@checked
 def bitwise_right_shift(
     x: Variable, y: Variable, is_arithmetic: bool = True, out: None = None, name: str | None = None
 ) -> Variable:

@@ -15,6 +15,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped, Mismatch
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, flat_if_none, moved_order, sizes_from
 from onnxgrad.tensor.common import (
     Axes,
@@ -41,6 +42,7 @@ __all__ = [
 # Shape ---------------------------------------------------------------------------------------------------------------
 
 
+@checked
 def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     """The elements of ``x`` in another shape.
 
@@ -66,6 +68,7 @@ def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     return layer.result("Reshape", x, target)
 
 
+@checked
 def view(x: Variable, shape_or_dtype: Sequence[int | Variable] | DTypeLike, name: str | None = None) -> Variable:
     """``x`` in another shape. Another element type would reinterpret bits, which is not offered.
 
@@ -92,6 +95,7 @@ def view_as(x: Variable, other: Variable, name: str | None = None) -> Variable:
     return layer.result("Reshape", x, shape_of(layer.op, other), allowzero=1)
 
 
+@checked
 def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
     """Axes ``start_axis`` to ``stop_axis`` (inclusive) merged into one.
 
@@ -122,6 +126,7 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
     return layer.result("Reshape", x, sizes_from(layer.op, x, stop + 1, [*[0] * start, -1]))
 
 
+@checked
 def unflatten(x: Variable, axis: int, shape: Shape, name: str | None = None) -> Variable:
     """One axis cut into several.
 
@@ -142,6 +147,7 @@ def unflatten(x: Variable, axis: int, shape: Shape, name: str | None = None) -> 
     return layer.result("Reshape", x, op.Concat(*parts, axis=0))
 
 
+@checked
 def squeeze(x: Variable, axis: Axes = None, name: str | None = None) -> Variable:
     """Without the axes of size 1: those given (others of them stay as they are), or all.
 
@@ -162,6 +168,7 @@ def squeeze(x: Variable, axis: Axes = None, name: str | None = None) -> Variable
     return layer.result("Squeeze", x, axes) if axes else layer.result("Identity", x)
 
 
+@checked
 def unsqueeze(x: Variable, axis: Integers, name: str | None = None) -> Variable:
     """With axes of size 1 inserted, at their positions in the result.
 
@@ -184,6 +191,7 @@ def unsqueeze(x: Variable, axis: Integers, name: str | None = None) -> Variable:
     return layer.result("Unsqueeze", x, sorted(positions)) if positions else layer.result("Identity", x)
 
 
+@checked
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Axes in the order ``perm``.
 
@@ -205,6 +213,7 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
     return layer.result("Transpose", x, perm=order)
 
 
+@checked
 def permute(x: Variable, *perm: int | Sequence[int], name: str | None = None) -> Variable:
     """``transpose``, with the axes in a list or one by one.
 
@@ -249,6 +258,7 @@ def t(input: Variable, name: str | None = None) -> Variable:
     return layer.result("Transpose", input, perm=[1, 0]) if input.ndim == 2 else layer.result("Identity", input)
 
 
+@checked
 def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = None) -> Variable:
     """Axes moved to other positions; the others keep their order.
 
@@ -271,6 +281,7 @@ def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = No
     return layer.result("Transpose", x, perm=moved_order(x, sources, targets))
 
 
+@checked
 def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Variable:
     """Two axes exchanged.
 
@@ -290,6 +301,7 @@ def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Va
 def atleast_1d(x: Variable, /, *, name: str | None = None) -> Variable: ...
 @overload
 def atleast_1d(x: Variable, y: Variable, /, *more: Variable, name: str | None = None) -> list[Variable]: ...
+@checked
 def atleast_1d(*inputs: Variable, name: str | None = None) -> Variable | list[Variable]:
     """Each input with at least one axis.
 
@@ -303,6 +315,7 @@ def atleast_1d(*inputs: Variable, name: str | None = None) -> Variable | list[Va
 def atleast_2d(x: Variable, /, *, name: str | None = None) -> Variable: ...
 @overload
 def atleast_2d(x: Variable, y: Variable, /, *more: Variable, name: str | None = None) -> list[Variable]: ...
+@checked
 def atleast_2d(*inputs: Variable, name: str | None = None) -> Variable | list[Variable]:
     """Each input with at least two axes; a vector becomes a row.
 
@@ -385,6 +398,7 @@ def rank(input: Variable) -> Variable:
     return layer.result("Identity", layer.op.constant(np.array(input.ndim, np.int32)))
 
 
+@checked
 def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]:
     """The shape of the result of broadcasting; -1 is a size that is not known.
 
@@ -407,6 +421,7 @@ def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]
 # Repeating and reordering --------------------------------------------------------------------------------------------
 
 
+@checked
 def expand(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     """``x`` repeated to ``shape``; -1 keeps a dimension.
 
@@ -441,6 +456,7 @@ def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return layer.result("Expand", x, shape_of(layer.op, y))
 
 
+@checked
 def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
     """All tensors repeated to their common shape.
 
@@ -463,6 +479,7 @@ def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> lis
     return [layer.result("Expand", v, target) for v in input]
 
 
+@checked
 def tile(x: Variable, repeat_times: Integers, name: str | None = None) -> Variable:
     """``x`` repeated so many times along each axis; fewer numbers than axes count from the last.
 
@@ -484,6 +501,7 @@ def tile(x: Variable, repeat_times: Integers, name: str | None = None) -> Variab
     return layer.result("Tile", x, times)
 
 
+@checked
 def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = None, name: str | None = None) -> Variable:
     """Each slice along ``axis`` repeated: all as often, or each by its entry of a vector.
 
@@ -513,6 +531,7 @@ def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = N
     return layer.result("Gather", x, op.ReduceSum(passed, [1], keepdims=0), axis=axis)
 
 
+@checked
 def flip(x: Variable, axis: Axes, name: str | None = None) -> Variable:
     """The elements along each of the axes in the opposite order.
 
@@ -535,6 +554,7 @@ def flip(x: Variable, axis: Axes, name: str | None = None) -> Variable:
 reverse = flip
 
 
+@checked
 def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Variable:
     """A plane rotated ``k`` times by 90 degrees, from the first axis towards the second.
 
@@ -556,6 +576,7 @@ def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | Non
     return flip(swapaxes(x, first, second), second, name)
 
 
+@checked
 def roll(x: Variable, shifts: Integers, axis: Axes = None, name: str | None = None) -> Variable:
     """Elements moved along axes; those that leave come in on the other side. Without ``axis``, as one long vector.
 
@@ -600,6 +621,7 @@ def _rolled(op: Builder, x: Variable, step: Any, axis: int) -> Variable:
     return op.Gather(x, op.Mod(moved, op.Max(length, np.array([1]))), axis=axis)
 
 
+@checked
 def unfold(x: Variable, axis: int, size: int, step: int, name: str | None = None) -> Variable:
     """Windows of ``size`` elements every ``step`` along an axis of known size; the window is a new last axis.
 

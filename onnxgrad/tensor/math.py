@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import Number, floating, scalar, unary
 from onnxgrad.tensor.layer import ActivationName, LayerHelper, is_variable, open_layer, variables_in
 from onnxgrad.tensor.tables import of_one
@@ -109,6 +110,7 @@ rad2deg = of_one("rad2deg", lambda layer, x: layer.result("Mul", x, 180.0 / math
 deg2rad = of_one("deg2rad", lambda layer, x: layer.result("Mul", x, math.pi / 180.0), "Degrees as radians.")
 
 
+@checked
 def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None) -> Variable:
     """scale_b tanh(scale_a x).
 
@@ -121,6 +123,7 @@ def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str
     return layer.result("Mul", layer.op.Tanh(layer.op.Mul(floating(layer.op, x), scale_a)), scale_b)
 
 
+@checked
 def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Variable:
     """log(x / (1 - x)), of ``x`` limited to [eps, 1 - eps] if ``eps`` is given.
 
@@ -152,6 +155,7 @@ floor = of_one("floor", "Floor", "Largest integer not above ``x``.")
 ceil = of_one("ceil", "Ceil", "Smallest integer not below ``x``.")
 
 
+@checked
 def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
     """Nearest number with so many decimals; a half goes to the even neighbour.
 
@@ -203,6 +207,7 @@ def signbit(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Or", op.Less(x, zero), negative_zero)
 
 
+@checked
 def nan_to_num(
     x: Variable, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, name: str | None = None
 ) -> Variable:
@@ -224,6 +229,7 @@ def nan_to_num(
     return layer.result("Where", op.IsInf(x, detect_positive=0), op.constant(low, x.dtype), y)
 
 
+@checked
 def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Variable:
     """``x + value`` for one element. The result is a new variable: programs here never overwrite one.
 
@@ -234,6 +240,7 @@ def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Varia
     return LayerHelper("increment", x, name=name).result("Add", x, np.asarray(value, x.dtype.numpy))
 
 
+@checked
 def scale(
     x: Variable,
     scale: float | Variable = 1.0,
@@ -262,6 +269,7 @@ def scale(
     return layer.activate(y, act)
 
 
+@checked
 def clip(x: Variable, min: Number | None = None, max: Number | None = None, name: str | None = None) -> Variable:
     """Elements limited to [min, max]; the gradient passes at the limits.
 

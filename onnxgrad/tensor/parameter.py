@@ -15,6 +15,7 @@ from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.record import EAGER
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
 from onnxgrad.tensor.layer import LayerHelper, program_of
 from onnxgrad.tensor.param_attr import ParamAttr
@@ -22,6 +23,7 @@ from onnxgrad.tensor.param_attr import ParamAttr
 __all__ = ["create_parameter", "eager_parameter"]
 
 
+@checked
 def create_parameter(
     shape: Sequence[int],
     dtype: DTypeLike,

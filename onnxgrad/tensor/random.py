@@ -14,6 +14,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, IllTyped
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import Number, Shape, as_dtype, float_dtype, index_dtype, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
 
@@ -54,6 +55,7 @@ def _open(layer_name: str, shape: Any, name: str | None, *others: Any) -> tuple[
     return open_layer(layer_name, *variables_in(*sizes_of(layer_name, shape), *others), name=name)
 
 
+@checked
 def uniform(
     shape: Shape, dtype: DTypeLike | None = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
@@ -74,6 +76,7 @@ def uniform(
     return layer.result("Cast", numbers, to=element.number)
 
 
+@checked
 def rand(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Numbers equally likely anywhere in [0, 1).
 
@@ -84,6 +87,7 @@ def rand(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) 
     return uniform(shape, dtype, 0.0, 1.0, name=name)
 
 
+@checked
 def gaussian(
     shape: Shape, mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: DTypeLike | None = None, name: str | None = None
 ) -> Variable:
@@ -101,6 +105,7 @@ def gaussian(
     return layer.result("Cast", numbers, to=element.number)
 
 
+@checked
 def standard_normal(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Normally distributed numbers with mean 0 and deviation 1.
 
@@ -114,6 +119,7 @@ def standard_normal(shape: Shape, dtype: DTypeLike | None = None, name: str | No
 randn = standard_normal
 
 
+@checked
 def normal(mean: Number = 0.0, std: Number = 1.0, shape: Shape | None = None, name: str | None = None) -> Variable:
     """Normally distributed numbers; ``mean`` and ``std`` may be variables, whose shape the result takes.
 
@@ -134,6 +140,7 @@ def normal(mean: Number = 0.0, std: Number = 1.0, shape: Shape | None = None, na
     return layer.result("Add", op.Mul(noise, std), mean)
 
 
+@checked
 def log_normal(
     mean: Number = 1.0, std: Number = 2.0, shape: Shape | None = None, dtype: DTypeLike | None = None, name: str | None = None
 ) -> Variable:
@@ -150,6 +157,7 @@ def log_normal(
     return layer.result("Exp", as_dtype(layer.op, sample, dtype))
 
 
+@checked
 def randint(
     low: int = 0, high: int | None = None, shape: Shape = (1,), dtype: DTypeLike | None = None, name: str | None = None
 ) -> Variable:
@@ -181,6 +189,7 @@ def _integers(low: int, high: int | None, shape: Any, element: DType, name: str 
     return layer.result("Cast", op.Add(whole, np.array(low)), to=element.number)
 
 
+@checked
 def randint_like(
     x: Variable, low: int = 0, high: int | None = None, dtype: DTypeLike | None = None, name: str | None = None
 ) -> Variable:
@@ -198,6 +207,7 @@ def randint_like(
     return _integers(low, high, shape, x.dtype if dtype is None else dtype_of(dtype), name)
 
 
+@checked
 def randperm(n: int, dtype: DTypeLike = "int64", name: str | None = None) -> Variable:
     """The integers from 0 up to, and without, ``n`` in random order.
 
@@ -230,6 +240,7 @@ def shuffle(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Gather", x, order)
 
 
+@checked
 def bernoulli(x: Variable, p: float | None = None, name: str | None = None) -> Variable:
     """1 with probability ``x`` (or ``p``), else 0, in the shape of ``x``.
 
@@ -260,6 +271,7 @@ def binomial(count: Variable, prob: Variable, name: str | None = None) -> Variab
     return layer.result("ReduceSum", op.Cast(tried, to=7), [0], keepdims=0)
 
 
+@checked
 def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, name: str | None = None) -> Variable:
     """Indices sampled with probabilities in proportion to each row of ``x``.
 

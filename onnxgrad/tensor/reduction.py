@@ -12,6 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import flat_if_none, neighbours, prefix_scan, without_axes_too
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, index_dtype, log_add_exp, normal_axis
 from onnxgrad.tensor.layer import LayerHelper, open_layer
@@ -48,6 +49,7 @@ def reduce(
     return layer.result(op_type, x, axes, keepdims=int(keepdim))
 
 
+@checked
 def mean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Mean over ``axis``, or of all elements.
 
@@ -71,6 +73,7 @@ def mean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None
     return reduce("mean", "ReduceMean", x, axis, keepdim, name, of_integers="float32")
 
 
+@checked
 def sum(x: Variable, axis: Axes = None, dtype: DTypeLike | None = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Sum over ``axis``, or of all elements; integers and booleans add up in int64 unless ``dtype`` is given.
 
@@ -83,6 +86,7 @@ def sum(x: Variable, axis: Axes = None, dtype: DTypeLike | None = None, keepdim:
     return reduce("sum", "ReduceSum", x, axis, keepdim, name, dtype, of_integers="int64")
 
 
+@checked
 def prod(
     x: Variable, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None, name: str | None = None
 ) -> Variable:
@@ -107,6 +111,13 @@ def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Re
     """A function that is one reduction operator; with ``of_bools``, of whether elements are not 0."""
     layer_name = name
 
+    @checked
+    @checked
+    @checked
+    @checked
+    @checked
+    @checked
+    @checked
     def function(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
         if not of_bools:
             return reduce(layer_name, op_type, x, axis, keepdim, name)
@@ -129,6 +140,7 @@ all = _reduction("all", "ReduceMin", "Whether all elements over ``axis`` are tru
 any = _reduction("any", "ReduceMax", "Whether some element over ``axis`` is true (not 0).", of_bools=True)
 
 
+@checked
 def count_nonzero(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """How many elements over ``axis`` are not 0, as int64.
 
@@ -141,6 +153,7 @@ def count_nonzero(x: Variable, axis: Axes = None, keepdim: bool = False, name: s
     return sum(layer.op.Cast(as_dtype(layer.op, x, "bool"), to=7), axis, keepdim=keepdim, name=name)
 
 
+@checked
 def nansum(
     x: Variable, axis: Axes = None, dtype: DTypeLike | None = None, keepdim: bool = False, name: str | None = None
 ) -> Variable:
@@ -156,6 +169,7 @@ def nansum(
     return sum(op.Where(op.IsNaN(x), op.constant(0.0, x.dtype), x), axis, dtype, keepdim, name)
 
 
+@checked
 def nanmean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Mean over ``axis`` of the elements that are not NaN; NaN where there is none.
 
@@ -190,6 +204,7 @@ def reduce_as(x: Variable, target: Variable, name: str | None = None) -> Variabl
 # Running along an axis -----------------------------------------------------------------------------------------------
 
 
+@checked
 @without_axes_too
 def cumsum(x: Variable, axis: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Sums of all elements up to each one along ``axis``; of the flattened tensor without one.
@@ -208,6 +223,7 @@ def cumsum(x: Variable, axis: int | None = None, dtype: DTypeLike | None = None,
     return layer.result("CumSum", x, np.array(axis))
 
 
+@checked
 @without_axes_too
 def cumprod(x: Variable, dim: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Products of all elements up to each one along ``dim``, which must have a known size.
@@ -222,6 +238,7 @@ def cumprod(x: Variable, dim: int | None = None, dtype: DTypeLike | None = None,
     return layer.result("Identity", prefix_scan(op, x, axis, op.Mul, 1.0, "cumprod"))
 
 
+@checked
 @without_axes_too
 def cummax(x: Variable, axis: int | None = None, dtype: DTypeLike = "int64", name: str | None = None) -> tuple[Variable, Variable]:
     """The largest element so far along ``axis``, and the position of its last occurrence so far.
@@ -242,6 +259,7 @@ def cummax(x: Variable, axis: int | None = None, dtype: DTypeLike = "int64", nam
     return _running_extreme("cummax", "Max", "GreaterOrEqual", x, axis, dtype, name)
 
 
+@checked
 @without_axes_too
 def cummin(x: Variable, axis: int | None = None, dtype: DTypeLike = "int64", name: str | None = None) -> tuple[Variable, Variable]:
     """The smallest element so far along ``axis``, and the position of its last occurrence so far.
@@ -268,6 +286,7 @@ def _running_extreme(
     return layer.result("GatherElements", x, index, axis=axis), as_dtype(op, index, dtype)
 
 
+@checked
 @without_axes_too
 def logcumsumexp(x: Variable, axis: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """log(cumsum(exp(x))) along ``axis``, computed stably.
@@ -284,6 +303,7 @@ def logcumsumexp(x: Variable, axis: int | None = None, dtype: DTypeLike | None =
     return layer.result("Identity", y)
 
 
+@checked
 def diff(
     x: Variable,
     n: int = 1,

@@ -12,6 +12,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, flat_if_none, neighbours, without_axes_too
 from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
@@ -22,6 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 def argmax(
     x: Variable, axis: int | None = None, keepdim: bool = False, dtype: DTypeLike = "int64", name: str | None = None
 ) -> Variable:
@@ -40,6 +42,7 @@ def argmax(
     return _extreme_index("arg_max", "ArgMax", x, axis, keepdim, dtype, name)
 
 
+@checked
 def argmin(
     x: Variable, axis: int | None = None, keepdim: bool = False, dtype: DTypeLike = "int64", name: str | None = None
 ) -> Variable:
@@ -78,6 +81,7 @@ def _sorted(layer: LayerHelper, x: Variable, axis: int, descending: bool) -> tup
     return values, indices
 
 
+@checked
 def sort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
     """The elements along ``axis`` in order; always stable.
 
@@ -94,6 +98,7 @@ def sort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = F
     return _sorted(LayerHelper("argsort", x, name=name), x, axis, descending)[0]
 
 
+@checked
 def argsort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
     """The indices that put the elements along ``axis`` in order; always stable.
 
@@ -106,6 +111,7 @@ def argsort(x: Variable, axis: int = -1, descending: bool = False, stable: bool 
     return _sorted(LayerHelper("argsort", x, name=name), x, axis, descending)[1]
 
 
+@checked
 @without_axes_too
 def topk(
     x: Variable, k: int | Variable, axis: int | None = None, largest: bool = True, sorted: bool = True, name: str | None = None
@@ -136,6 +142,7 @@ def topk(
     return values, indices
 
 
+@checked
 @without_axes_too
 def kthvalue(
     x: Variable, k: int, axis: int | None = None, keepdim: bool = False, name: str | None = None
@@ -161,6 +168,7 @@ def kthvalue(
     return first, second
 
 
+@checked
 @without_axes_too
 def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = None) -> tuple[Variable, Variable]:
     """The most frequent element along ``axis``, the smallest of equally frequent ones, and the index of its last occurrence.
@@ -190,6 +198,7 @@ def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = 
 def where(condition: Variable, x: None = None, y: None = None, name: str | None = None) -> tuple[Variable, ...]: ...
 @overload
 def where(condition: Variable, x: Variable | float, y: Variable | float, name: str | None = None) -> Variable: ...
+@checked
 def where(
     condition: Variable, x: Variable | float | None = None, y: Variable | float | None = None, name: str | None = None
 ) -> Variable | tuple[Variable, ...]:
@@ -224,6 +233,7 @@ def where(
 def nonzero(x: Variable, as_tuple: Literal[False] = False) -> Variable: ...
 @overload
 def nonzero(x: Variable, as_tuple: Literal[True]) -> tuple[Variable, ...]: ...
+@checked
 def nonzero(x: Variable, as_tuple: bool = False) -> Variable | tuple[Variable, ...]:
     """Positions of the elements that are not 0, as rows of int64; with ``as_tuple``, one column per axis.
 
@@ -243,6 +253,7 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Variable | tuple[Variable, .
     return tuple(layer.result("Unsqueeze", op.Gather(rows, np.array(i), axis=0), [1]) for i in range(x.ndim))
 
 
+@checked
 def searchsorted(
     sorted_sequence: Variable, values: Variable, out_int32: bool = False, right: bool = False, name: str | None = None
 ) -> Variable:
@@ -270,6 +281,7 @@ def searchsorted(
     return layer.result("ReduceSum", op.Cast(passed, to=6 if out_int32 else 7), [-1], keepdims=0)
 
 
+@checked
 def bucketize(
     x: Variable, sorted_sequence: Variable, out_int32: bool = False, right: bool = False, name: str | None = None
 ) -> Variable:
@@ -331,6 +343,7 @@ def unique(
     dtype: DTypeLike = "int64",
     name: str | None = None,
 ) -> tuple[Variable, ...]: ...
+@checked
 def unique(
     x: Variable,
     return_index: bool = False,
@@ -401,6 +414,7 @@ def unique_consecutive(
     dtype: DTypeLike = "int64",
     name: str | None = None,
 ) -> tuple[Variable, ...]: ...
+@checked
 def unique_consecutive(
     x: Variable,
     return_inverse: bool = False,

@@ -15,6 +15,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, Mismatch
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import known_dim
 from onnxgrad.tensor.layer import LayerHelper, open_layer
 from onnxgrad.tensor.linalg import transposed
@@ -70,6 +71,7 @@ def inv(x: Variable, name: str | None = None) -> Variable:
 inverse = inv
 
 
+@checked
 def solve(x: Variable, y: Variable, left: bool = True, name: str | None = None) -> Variable:
     """The solution z of ``x @ z = y`` (``z @ x = y`` without ``left``) for square matrices of known size.
 
@@ -136,6 +138,7 @@ def _rows_exchanged(op: Builder, both: Variable, k: int, other: Variable, rank: 
     return op.GatherElements(both, op.Expand(source, op.Shape(both)), axis=rank - 2)
 
 
+@checked
 def cholesky(x: Variable, upper: bool = False, name: str | None = None) -> Variable:
     """The triangular factor L of symmetric matrices L L^T of known size (L^T with ``upper``).
 
@@ -168,6 +171,7 @@ def cholesky(x: Variable, upper: bool = False, name: str | None = None) -> Varia
     return layer.result("Identity", transposed(layer, op.Concat(*columns, axis=rank - 1)))
 
 
+@checked
 def triangular_solve(
     x: Variable,
     y: Variable,
@@ -197,6 +201,7 @@ def triangular_solve(
     return layer.result("Identity", solve(transposed(layer, x) if transpose else x, y))
 
 
+@checked
 def cholesky_solve(x: Variable, y: Variable, upper: bool = False, name: str | None = None) -> Variable:
     """The solution z of ``A @ z = x``, where ``y`` is the Cholesky factor of A.
 
@@ -210,6 +215,7 @@ def cholesky_solve(x: Variable, y: Variable, upper: bool = False, name: str | No
     return layer.result("Identity", triangular_solve(y, first, upper=upper, transpose=not upper))
 
 
+@checked
 def cholesky_inverse(x: Variable, upper: bool = False, name: str | None = None) -> Variable:
     """The inverse of A, of which ``x`` is the Cholesky factor.
 
@@ -225,6 +231,7 @@ def cholesky_inverse(x: Variable, upper: bool = False, name: str | None = None) 
 def qr(x: Variable, mode: Literal["reduced", "complete"] = "reduced", name: str | None = None) -> tuple[Variable, Variable]: ...
 @overload
 def qr(x: Variable, mode: Literal["r"], name: str | None = None) -> Variable: ...
+@checked
 def qr(
     x: Variable, mode: Literal["reduced", "complete", "r"] = "reduced", name: str | None = None
 ) -> Variable | tuple[Variable, Variable]:
@@ -298,6 +305,7 @@ def householder_product(x: Variable, tau: Variable, name: str | None = None) -> 
     return layer.result("Slice", q, [0], [columns], [rank - 1])
 
 
+@checked
 def matrix_power(x: Variable, n: int, name: str | None = None) -> Variable:
     """A square matrix to an integer power, by repeated squaring; a negative power is one of the inverse.
 

@@ -16,6 +16,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import as_dtype, floating
 from onnxgrad.tensor.layer import LayerHelper, open_layer
 
@@ -63,6 +64,7 @@ def _log_gamma_above_half(op: Builder, x: Variable) -> Variable:
     return op.Add(op.Sub(power, t), op.Add(op.Log(total), 0.5 * math.log(2 * math.pi)))
 
 
+@checked
 def multigammaln(x: Variable, p: int, name: str | None = None) -> Variable:
     """Logarithm of the multivariate gamma function of dimension ``p``.
 
@@ -106,6 +108,7 @@ def digamma(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Where", low, op.Sub(total, op.Div(math.pi, op.Tan(angle))), total)
 
 
+@checked
 def polygamma(x: Variable, n: int, name: str | None = None) -> Variable:
     """The ``n``-th derivative of ``digamma``, for positive ``x``.
 

@@ -13,6 +13,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import count, neighbours
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, known_dim, known_value, normal_axis, open_layer_for
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, present_operands
@@ -23,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 def var(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Variable:
     """Variance over ``axis``, or of all elements; divided by the count less one if ``unbiased``.
 
@@ -40,6 +42,7 @@ def var(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = F
     return layer.result("Identity", _variance(layer.op, x, axes_of(axis), unbiased, keepdim))
 
 
+@checked
 def std(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Variable:
     """Square root of ``var``.
 
@@ -105,6 +108,7 @@ def median(
 ) -> tuple[Variable, Variable]: ...
 @overload
 def median(x: Variable, axis: int, keepdim: bool, mode: Literal["min"], name: str | None = None) -> tuple[Variable, Variable]: ...
+@checked
 def median(
     x: Variable, axis: int | None = None, keepdim: bool = False, mode: Literal["avg", "min"] = "avg", name: str | None = None
 ) -> Variable | tuple[Variable, Variable]:
@@ -143,6 +147,7 @@ def nanmedian(
 def nanmedian(
     x: Variable, axis: int | Sequence[int], keepdim: bool, mode: Literal["min"], name: str | None = None
 ) -> tuple[Variable, Variable]: ...
+@checked
 def nanmedian(
     x: Variable, axis: Axes = None, keepdim: bool = False, mode: Literal["avg", "min"] = "avg", name: str | None = None
 ) -> Variable | tuple[Variable, Variable]:
@@ -208,6 +213,7 @@ Interpolation: TypeAlias = Literal["linear", "lower", "higher", "midpoint", "nea
 _INTERPOLATIONS = get_args(Interpolation)
 
 
+@checked
 def quantile(
     x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: Interpolation = "linear"
 ) -> Variable:
@@ -224,6 +230,7 @@ def quantile(
     return _quantiles("quantile", x, q, axis, keepdim, interpolation)
 
 
+@checked
 def nanquantile(
     x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: Interpolation = "linear"
 ) -> Variable:
@@ -291,6 +298,7 @@ def _nan_quantile(op: Builder, x: Variable, q: float, interpolation: str) -> Var
 # Counting and integrals ----------------------------------------------------------------------------------------------
 
 
+@checked
 def histogram(
     input: Variable,
     bins: int = 100,
@@ -339,6 +347,7 @@ def histogram(
     return layer.result("Cast", totals, to=7) if weight is None else layer.result("Identity", totals)
 
 
+@checked
 def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, name: str | None = None) -> Variable:
     """How often each integer from 0 up to the largest occurs in a vector; with weights, the sum of theirs.
 
@@ -363,6 +372,7 @@ def bincount(x: Variable, weights: Variable | None = None, minlength: int = 0, n
     return layer.result("ScatterElements", zeros, indices, values, axis=0, reduction="add")
 
 
+@checked
 def trapezoid(
     y: Variable, x: Variable | None = None, dx: Variable | float | None = None, axis: int = -1, name: str | None = None
 ) -> Variable:
@@ -378,6 +388,7 @@ def trapezoid(
     return layer.result("ReduceSum", _trapezoids(op, y, x, dx, axis), [axis], keepdims=0)
 
 
+@checked
 def cumulative_trapezoid(
     y: Variable, x: Variable | None = None, dx: Variable | float | None = None, axis: int = -1, name: str | None = None
 ) -> Variable:

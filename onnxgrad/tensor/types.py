@@ -12,6 +12,7 @@ import numpy as np
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["finfo", "get_default_dtype", "iinfo", "set_default_dtype", "set_printoptions"]
 
@@ -88,6 +89,7 @@ def get_default_dtype() -> str:
     return str(state.current.default_dtype)
 
 
+@checked
 def set_printoptions(
     precision: int | None = None,
     threshold: int | None = None,

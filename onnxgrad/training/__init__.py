@@ -55,3 +55,7 @@ __all__ = [
     "train_quantized",
     "untie",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from onnxgrad import optimizer as available
 from onnxgrad.core.ir.variable import Parameter
@@ -15,12 +15,7 @@ from onnxgrad.optimizer.clip import ClipGradByGlobalNorm, ClipGradByValue, Gradi
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer
 
-__all__ = ["OptimizerName", "clipping", "grouped", "make_optimizer", "optimizer_names"]
-
-OptimizerName: TypeAlias = Literal[
-    "adadelta", "adagrad", "adam", "adamax", "adamw", "asgd", "lamb", "momentum", "nadam", "radam", "rmsprop", "rprop", "sgd"
-]
-"""The names of optimizers."""
+__all__ = ["clipping", "grouped", "make_optimizer", "optimizer_names"]
 
 
 def _classes() -> dict[str, type[Optimizer]]:

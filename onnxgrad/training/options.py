@@ -16,11 +16,12 @@ from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.words import ScheduleName
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer
 from onnxgrad.training.data.rows import Data
 from onnxgrad.training.optimizers import clipping, grouped, make_optimizer
-from onnxgrad.training.run.schedules import ScheduleName, planned
+from onnxgrad.training.run.schedules import planned
 
 __all__ = ["EngineOptions", "RecomputeOptions", "UpdateOptions", "WeightOptions"]
 

@@ -15,6 +15,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.step.accumulated import accumulated_step
 from onnxgrad.core.step.export import Manifest, save_training_step, to_training_step
 from onnxgrad.core.step.split import Split, Statistics, save_split, split_step
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.ranks.ranks import Ranks
 from onnxgrad.training.run.state import RunState
 
@@ -39,6 +40,7 @@ class TrainingSteps:
         """Raise TrainingError while the loss waits for data"""
         raise NotImplementedError
 
+    @checked
     def to_training_step(self, lowering: Lowering | None = None) -> tuple[ModelProto, Manifest]:
         """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
 
@@ -55,6 +57,7 @@ class TrainingSteps:
         with self.ranks.gathered():
             return to_training_step(self._step(), self._fetch(), lowering=lowering)
 
+    @checked
     def save_training_step(
         self, path: str | Path, lowering: Lowering | None = None, *, split: bool = False, batch_norm: Statistics | None = None
     ) -> Manifest:

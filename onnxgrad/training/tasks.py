@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
+from onnxgrad.internal.words import TaskName
 from onnxgrad.training.data.annotated.box_table import box_columns
 from onnxgrad.training.data.annotated.formats import format_at
 from onnxgrad.training.data.columns import TARGETS
@@ -25,10 +26,9 @@ from onnxgrad.training.data.readers import reader_of
 from onnxgrad.training.data.tables import SEPARATORS, Table
 from onnxgrad.training.surgery.activations import Activation
 
-__all__ = ["TASKS", "Held", "TaskName", "TaskPlan", "held_by", "plan_task", "task_line"]
+__all__ = ["TASKS", "Held", "TaskPlan", "held_by", "plan_task", "task_line"]
 
-TaskName: TypeAlias = Literal["classify", "multilabel", "regress", "segment", "detect"]
-TASKS: tuple[TaskName, ...] = ("classify", "multilabel", "regress", "segment", "detect")
+TASKS: tuple[TaskName, ...] = get_args(TaskName)
 _TASK_OF: dict[str, TaskName] = {
     "class": "classify",
     "labels": "multilabel",

@@ -35,7 +35,9 @@ from onnxgrad.core.step.loss_terms import check_from_data, counts_examples, loss
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, TrainingError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.tensor_file import TensorFile, damaged, read_tensors
+from onnxgrad.internal.words import DETECTION, LossName, OptimizerName, QuantizedMode, ScheduleName
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
@@ -51,16 +53,14 @@ from onnxgrad.training.data.rows import Data, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import class_counts
 from onnxgrad.training.detection.heads import freeze_decoding
-from onnxgrad.training.detection.objective import DETECTION, DetectionLoss
+from onnxgrad.training.detection.objective import DetectionLoss
 from onnxgrad.training.evaluation import evaluated, opened_inputs, predicted
 from onnxgrad.training.inference import as_inference
 from onnxgrad.training.losses.distillation import Distillation, Teacher
-from onnxgrad.training.losses.formulas import LossName
 from onnxgrad.training.losses.loss_scale import LossScale
 from onnxgrad.training.losses.terms import Term, as_terms, target_columns, targets_to_json, typed_by_json
 from onnxgrad.training.metrics.batch import check_metrics
 from onnxgrad.training.model import Model, class_column, spec_before_loss
-from onnxgrad.training.optimizers import OptimizerName
 from onnxgrad.training.options import EngineOptions, RecomputeOptions, UpdateOptions, WeightOptions
 from onnxgrad.training.quantized.frozen import compute_in_integers
 from onnxgrad.training.quantized.learned import prepare_quantized
@@ -74,7 +74,6 @@ from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.loop import TrainingLoop
 from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_fit_options
 from onnxgrad.training.run.position import Position, check_position, check_schedule, position_of
-from onnxgrad.training.run.schedules import ScheduleName
 from onnxgrad.training.run.state import RunState
 from onnxgrad.training.steps import TrainingSteps
 from onnxgrad.training.surgery.adapters import save_adapters
@@ -165,6 +164,7 @@ class Trainer(TrainingSteps):
         >>> trainer.export("tuned.onnx")  # doctest: +SKIP
     """
 
+    @checked
     def __init__(
         self,
         model: str | Path | bytes | ModelProto | Program,
@@ -188,7 +188,7 @@ class Trainer(TrainingSteps):
         teacher: Distillation | str | Path | bytes | ModelProto | Program | None = None,
         batch_norm: Literal["frozen", "train", "insert"] | None = None,
         sample: Data | None = None,
-        quantized: Literal["learned", "fixed", "integers", "frozen"] | None = None,
+        quantized: QuantizedMode | None = None,
         frozen: Literal["int8"] | None = None,
         seed: int = 0,
         checkpoints: Checkpoints = None,
@@ -643,6 +643,7 @@ class Trainer(TrainingSteps):
 
     # Whole runs ------------------------------------------------------------------------------------------------------
 
+    @checked
     def fit(
         self,
         data: Data,
@@ -780,6 +781,7 @@ class Trainer(TrainingSteps):
         self.ranks.step.collect()
         return scope if self.average is None or self.step_number < self.accumulate else self.average.averaged(scope)
 
+    @checked
     def opened(self, data: Data, inputs_alone: bool = False) -> Rows | Stream:
         """Open data for ``evaluate``, or for ``predict`` without targets: as ``record`` says of the data that was trained on.
 
@@ -804,6 +806,7 @@ class Trainer(TrainingSteps):
         """The columns that the data has to have."""
         return spec_before_loss(self.inference, self.terms) if self._awaits_data else self.model.spec
 
+    @checked
     def evaluate(self, data: Data, *, batch_size: int = 32) -> Row:
         """Mean loss and metrics in inference mode.
 
@@ -819,6 +822,7 @@ class Trainer(TrainingSteps):
         self.model.name_unused(opened.unused)
         return evaluated(self, opened, batch_size, scope)
 
+    @checked
     def predict(self, data: Data, *, batch_size: int = 32) -> dict[str, np.ndarray[Any, Any]]:
         """Outputs of the model in inference mode, by name, for all examples; the data needs no targets.
 
@@ -833,6 +837,7 @@ class Trainer(TrainingSteps):
         derived = None if self._awaits_data else self.model.derived
         return predicted(self.executor, self.inference, data, batch_size, derived, targets, scope)
 
+    @checked
     def export(
         self,
         path: str | Path,
@@ -867,6 +872,7 @@ class Trainer(TrainingSteps):
         """Return the program that ``export`` writes, with its weights."""
         return as_inference(self.inference, scope=self.averaged())[0]
 
+    @checked
     def save_adapters(self, path: str | Path) -> None:
         """Write the LoRA branches alone (their averages where ``ema`` is on): see ``training.save_adapters``.
 
@@ -879,6 +885,7 @@ class Trainer(TrainingSteps):
 
     # Checkpoints -------------------------------------------------------------------------------------------------------
 
+    @checked
     def save(self, path: str | Path) -> None:
         """Write weights, optimizer state and the position in the run to a safetensors file.
 
@@ -907,6 +914,7 @@ class Trainer(TrainingSteps):
             save_checkpoint(self.program, path, metadata=metadata)
         self.ranks.step.forget()
 
+    @checked
     def load(self, path: str | Path) -> None:
         """Continue from a file that ``save`` wrote, with the record of the data in its folder if there is one.
 

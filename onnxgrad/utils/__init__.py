@@ -1,7 +1,5 @@
 """Tools on programs: names, pictures, a check of the installation."""
 
-from typing import TYPE_CHECKING
-
 from onnxgrad.internal.refusals import says_why_absent
 from onnxgrad.utils import unique_name
 from onnxgrad.utils.draw import draw_program
@@ -14,5 +12,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if not TYPE_CHECKING:  # which would take every name for one
-    __getattr__ = says_why_absent(__name__)
+globals().update(__getattr__=says_why_absent(__name__))

@@ -14,6 +14,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.printing import type_text
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.drawing import DrawnEdge, DrawnNode, dot_label, draw_nodes
 from onnxgrad.internal.files import write_whole
 
@@ -22,6 +23,7 @@ __all__ = ["draw_program"]
 _COLOURS = {Role.FORWARD: "#dce9f7", Role.BACKWARD: "#f9e0d2", Role.OPTIMIZE: "#e2f0d9"}
 
 
+@checked
 def draw_program(program: Program, path: str | Path | None = None) -> str:
     """Boxes for operators (forward, backward and update in three colours), ellipses for inputs and parameters, arrows for values.
 

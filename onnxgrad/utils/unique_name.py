@@ -15,18 +15,32 @@ from contextlib import AbstractContextManager
 
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.state import NameCounters, fresh_names
 
 __all__ = ["generate", "guard", "switch"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
+@checked
 def generate(key: str) -> str:
-    """The next name for ``key``, such as ``fc_0``."""
+    """The next name for ``key``, such as ``fc_0``.
+
+    Args:
+        key: what the name begins with.
+    """
     return state.generate_name(key)
 
 
 def switch(new_generator: NameCounters | None = None) -> NameCounters:
-    """Replace the counters, by new ones unless given; returns the old ones."""
+    """Replace the counters, by new ones unless given; returns the old ones.
+
+    Args:
+        new_generator: the counters.
+    """
     old: NameCounters = state.current.names
     state.current.names = new_generator if new_generator is not None else NameCounters()
     return old
@@ -34,6 +48,9 @@ def switch(new_generator: NameCounters | None = None) -> NameCounters:
 
 def guard(new_generator: NameCounters | str | bytes | None = None) -> AbstractContextManager[None]:
     """Count anew inside a ``with`` block; a str is put before every name.
+
+    Args:
+        new_generator: what is put before every name, or counters to count with.
 
     Raises:
         ArgumentTypeError: if it is neither.

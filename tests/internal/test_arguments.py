@@ -50,7 +50,7 @@ WRONG = [
     (lambda: lr.PiecewiseDecay(3, [0.1]), "PiecewiseDecay: boundaries is a list of numbers, not int"),
     (lambda: lr.PiecewiseDecay([3], [0.1, "0.2"]), "PiecewiseDecay: an element of values is a number, not str"),
     (lambda: lr.NaturalExpDecay(0.1, "0.1"), "NaturalExpDecay: gamma is a number, not str"),
-    (lambda: lr.InverseTimeDecay(0.1, None), "InverseTimeDecay: gamma is a number, not NoneType"),
+    (lambda: lr.InverseTimeDecay(0.1, None), "InverseTimeDecay: gamma is a number, not None"),
     (lambda: lr.PolynomialDecay(0.1, "9"), "PolynomialDecay: decay_steps is a number, not str"),
     (lambda: lr.PolynomialDecay(0.1, 9, cycle="no"), "PolynomialDecay: cycle is True or False, not str"),
     (lambda: lr.LinearWarmup("0.1", 5, 0.0, 0.1), "LinearWarmup: learning_rate is a number or a schedule, not str"),
@@ -89,7 +89,7 @@ WRONG = [
     (lambda: paddle.regularizer.L2Decay("0.1"), "L2Decay: coeff is a number, not str"),
     (lambda: paddle.nn.ClipGradByValue("1"), "ClipGradByValue: max is a number, not str"),
     (lambda: paddle.nn.ClipGradByNorm("1"), "ClipGradByNorm: clip_norm is a number, not str"),
-    (lambda: paddle.nn.ClipGradByGlobalNorm(None), "ClipGradByGlobalNorm: clip_norm is a number, not NoneType"),
+    (lambda: paddle.nn.ClipGradByGlobalNorm(None), "ClipGradByGlobalNorm: clip_norm is a number, not None"),
     (lambda: metric.Accuracy(topk=5), "Accuracy: topk is a tuple of ints, not int"),
     (lambda: metric.Accuracy(name=5), "Accuracy: name is a str, not int"),
     (lambda: metric.Precision(5), "Precision: name is a str, not int"),
@@ -161,6 +161,41 @@ def test_numbers_of_numpy_are_taken_and_become_those_of_python():
     assert as_flag(None, "x", np.bool_(True)) is True and as_flag(None, "x", 0) is False
     assert as_numbers(None, "x", np.array([1, 2])) == [1.0, 2.0]
     assert as_text(None, "x", None) is None and as_word(None, "x", "a", ("a", "b")) == "a"
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: paddle.full([2], True),
+        lambda x: paddle.full_like(x, False),
+        lambda x: paddle.where(x > 0, True, x),
+        lambda x: paddle.clip(x, False, True),
+        lambda x: paddle.add(x, True),
+        lambda x: paddle.masked_fill(x, x > 0, True),
+        lambda x: paddle.scale(x, True, bias=np.bool_(True)),
+        lambda x: paddle.scale(x, np.array(2.0), bias=np.array(1)),
+        lambda x: paddle.clip(x, np.array(0.0), np.array(1)),
+        lambda x: paddle.full([2], np.array(1.0)),
+    ],
+)
+def test_functions_take_flags_and_arrays_without_axes_for_numbers(compute):
+    assert compute(paddle.ones([2])).shape == [2]
+
+
+def test_flags_and_fractions_are_no_ints():
+    for number in (True, np.array(1.0), np.array(True), 1.0):
+        with pytest.raises(ArgumentTypeError, match=r"^argsort: axis is an int, not "):
+            paddle.argsort(paddle.ones([2]), number)
+    with pytest.raises(ArgumentTypeError, match=r"^roll: axis is an int, a list of ints or None, not ndarray"):
+        paddle.roll(paddle.ones([2]), 1, np.array(0))
+
+
+def test_entries_of_lists_are_checked():
+    x = paddle.ones([2, 3])
+    assert paddle.reshape(x, [3, np.int64(2)]).shape == [3, 2] and paddle.reshape(x, (6, paddle.to_tensor(1))).shape == [6, 1]
+    for entry in (2.0, "2", None, True):
+        with pytest.raises(ArgumentTypeError, match=r"^reshape: shape is "):
+            paddle.reshape(x, [3, entry])
 
 
 def test_a_group_may_name_one_parameter():

@@ -460,7 +460,7 @@ def test_what_is_no_bool_size_or_weight_is_refused_as_paddle_does():
     assert linear.weight.trainable
     with pytest.raises(TypeError, match="weight_decay is a float"):
         paddle.optimizer.AdamW(0.1, parameters=linear.parameters(), weight_decay=1)
-    with pytest.raises(TypeError, match="the shape is a list of ints"):
+    with pytest.raises(TypeError, match="shape is a list of ints"):
         paddle.create_parameter([1.0, 2.0], "float32")
     with pytest.raises(ValueError, match="use_cudnn is True or False"):
         paddle.static.nn.conv2d(paddle.static.data("x", [2, 5, 5, 5]), 3, 3, use_cudnn=[0])

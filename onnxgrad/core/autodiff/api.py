@@ -31,6 +31,7 @@ from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.rules.common import zeros_like
 from onnxgrad.core.rules.registry import find_entry
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["Checkpoints", "append_backward", "gradients", "variables_of"]
 
@@ -47,6 +48,7 @@ class Attaches(Protocol):
     def attach(self, loss: Variable, /) -> object: ...
 
 
+@checked
 def append_backward(
     loss: Variable,
     parameter_list: Names = None,
@@ -138,6 +140,7 @@ def _begins(v: Variable) -> bool:
     return v.is_leaf or (v.op is not None and all(operand is None or operand.stop_gradient for operand in v.op.inputs))
 
 
+@checked
 def gradients(
     targets: Variable | Sequence[Variable],
     inputs: Variable | Sequence[Variable],

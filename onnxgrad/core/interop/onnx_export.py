@@ -48,12 +48,14 @@ from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, NotInitialized
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["Values", "save_graph", "save_onnx", "to_onnx", "write_model"]
 
 Values: TypeAlias = Mapping[Variable, np.ndarray[Any, Any]]
 
 
+@checked
 def to_onnx(program: Program, outputs: Named | None = None, *, lowering: Lowering | None = None) -> ModelProto:
     """Write a program as an ONNX model that runs as it is: newest weights as initializers.
 
@@ -77,6 +79,7 @@ def to_onnx(program: Program, outputs: Named | None = None, *, lowering: Lowerin
     return write_model(compile(program, chosen, lowering))
 
 
+@checked
 def save_onnx(
     program: Program,
     path: str | Path,

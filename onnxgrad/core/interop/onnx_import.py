@@ -31,6 +31,7 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.domains import EXPANSIONS
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import is_file, read_whole
 
 __all__ = ["FREE_INITIALIZERS", "Imported", "checked_model", "from_onnx", "read_model", "read_program"]
@@ -52,6 +53,7 @@ class Imported:
         self.unread = unread(model)
 
 
+@checked
 def from_onnx(
     source: str | Path | bytes | ModelProto,
     *,

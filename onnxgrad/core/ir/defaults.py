@@ -16,6 +16,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["create_global_var", "default_main_program", "default_startup_program", "program_guard"]
 
@@ -60,6 +61,7 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
         yield
 
 
+@checked
 def create_global_var(
     shape: Sequence[int],
     value: float,

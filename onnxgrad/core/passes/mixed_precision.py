@@ -29,6 +29,7 @@ from onnxgrad.core.passes.modes import attach_training, detach_training
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, Level, LowDtype, low_dtype
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["mixed_precision", "precision_guard", "to_mixed_precision"]
 
@@ -43,6 +44,7 @@ _READS_ANY_TYPE = ("Cast", "Shape", "Size")
 
 
 @all_or_nothing
+@checked
 def to_mixed_precision(
     program: Program,
     dtype: LowDtype = "float16",

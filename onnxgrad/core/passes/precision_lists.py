@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from onnxgrad.core.ir.opset import all_operators
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["AutoMixedPrecisionLists", "Level", "LowDtype", "low_dtype"]
 
@@ -121,6 +122,7 @@ class AutoMixedPrecisionLists:
         (True, True)
     """
 
+    @checked
     def __init__(
         self,
         custom_white_list: Iterable[str] | None = None,

@@ -10,10 +10,11 @@ from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
 from onnxgrad.core.providers import cpu, cuda, openvino, openvino_bf16, webgpu
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.words import Provider
 
 __all__ = ["PROVIDERS", "passes_of"]
 
-PROVIDERS: dict[str, list[GraphPass]] = {
+PROVIDERS: dict[Provider, list[GraphPass]] = {
     "cpu": cpu.PASSES,
     "cuda": cuda.PASSES,
     "openvino": openvino.PASSES,

@@ -12,5 +12,10 @@ from onnxgrad.core.rules.registry import expansion, gradient, stops_gradient, un
 
 __all__ = ["expansion", "gradient", "stops_gradient", "unsupported"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 for _name in [module.name for module in pkgutil.iter_modules(__path__)]:
     importlib.import_module(f"{__name__}.{_name}")

@@ -17,7 +17,7 @@ from onnxgrad.core.providers.openvino import LIMIT
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place
 from onnxgrad.core.state.values import copy_into, room_of
 from onnxgrad.errors import ArgumentError, FeedError, ProviderError
-from onnxgrad.internal.arguments import wrong_kind
+from onnxgrad.internal.arguments import checked, wrong_kind
 
 if TYPE_CHECKING:
     from onnxruntime import OrtValue, SessionOptions
@@ -54,6 +54,7 @@ class OpenVINOPlace(Place):
     wants_shapes = True
     leaves = tuple(sorted(CONTROL_FLOW | RANDOM))
 
+    @checked
     def __init__(self, precision: Literal["f32", "bf16"] = "f32", device: str = "CPU") -> None:
         if precision not in _PRECISIONS:
             raise ArgumentError(f"precision is one of {', '.join(map(repr, _PRECISIONS))}, not {precision!r}.")

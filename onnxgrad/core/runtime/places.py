@@ -19,7 +19,7 @@ from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.state.values import room_of, value_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import as_word, wrong_kind
+from onnxgrad.internal.arguments import as_int, as_word, checked, wrong_kind
 
 if TYPE_CHECKING:
     from onnxruntime import OrtValue, SessionOptions
@@ -167,8 +167,7 @@ class CUDAPlace(Place):
     lowering = "cuda"
 
     def __init__(self, index: int = 0, **options: Unpack[CUDAOptions]) -> None:
-        if not isinstance(index, int):
-            raise ArgumentTypeError(f"CUDAPlace takes a device number, not {type(index).__name__}.")
+        as_int(self, "index", index)
         for name, value in options.items():
             if name not in _OPTIONS:
                 raise ArgumentError(f"CUDAPlace: the CUDA provider has no option {name!r}. It has {', '.join(_OPTIONS)}.")
@@ -235,6 +234,7 @@ is_compiled_with_cuda = cuda_is_available
 """Its name in Paddle."""
 
 
+@checked
 def set_device(device: str) -> Place:
     """Let the Executors of this process that are made without a place run on a device from now on.
 

@@ -26,6 +26,7 @@ from onnxgrad.core.step.accumulated import accumulated_step
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import make_folder, write_whole, writing
 
 __all__ = ["save_training_step", "to_training_step"]
@@ -36,6 +37,7 @@ Manifest: TypeAlias = "dict[str, Any]"
 METADATA_KEY = "onnxgrad.training_step"
 
 
+@checked
 def to_training_step(
     program: Program, fetch: Fetch, scope: Scope | None = None, *, lowering: Lowering | None = None
 ) -> tuple[ModelProto, Manifest]:
@@ -69,6 +71,7 @@ def to_training_step(
     return with_manifest(graph, values, manifest), manifest
 
 
+@checked
 def save_training_step(
     program: Program, path: str | Path, fetch: Fetch, scope: Scope | None = None, *, lowering: Lowering | None = None
 ) -> Manifest:

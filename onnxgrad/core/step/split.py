@@ -39,6 +39,7 @@ from onnxgrad.core.step.stages import make_stages, sum_over_ranks
 from onnxgrad.core.step.step import AllReduce, Phase, phase_of
 from onnxgrad.core.step.synchronise import RankShare, scale_outputs, share_of_rank, synchronise
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 
 __all__ = [
     "Fetch",
@@ -56,6 +57,7 @@ Statistics: TypeAlias = Literal["local", "sync", "frozen"]
 """By what BatchNormalization in training normalises where examples are spread over parts."""
 
 
+@checked
 def to_split_training_step(
     program: Program,
     fetch: Fetch,
@@ -110,6 +112,7 @@ def to_split_training_step(
     return first[0] if len(first) == 1 else first, second, split.manifest
 
 
+@checked
 def save_split_training_step(
     program: Program,
     path: str | Path,

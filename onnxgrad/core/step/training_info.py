@@ -22,6 +22,7 @@ from onnxgrad.core.ir.variable import LEARNING_RATE, Variable
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.export import Fetch, to_training_step
 from onnxgrad.errors import ArgumentError, ModelError
+from onnxgrad.internal.arguments import checked
 
 _ADVICE = "The file is damaged; get it anew."
 
@@ -150,6 +151,7 @@ def _write_initialization(info: TrainingInfoProto, startup: Program, names: list
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
+@checked
 def from_training_info(
     source: str | Path | bytes | ModelProto,
     index: int = 0,

@@ -3,3 +3,7 @@
 from onnxgrad.autograd.functional import Hessian, Jacobian, jvp, vjp
 
 __all__ = ["Hessian", "Jacobian", "jvp", "vjp"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,150 +3,20 @@
 Tests: tests/nn/test_functional.py.
 """
 
-from typing import TYPE_CHECKING, Any
+# Editors follow these imports from the stub to a function's source; each family lists its own.
+# ruff: noqa: F405
 
-from onnxgrad.internal.refusals import REFUSED, absent, refusals
-from onnxgrad.nn.functional.activation import (
-    celu,
-    elu,
-    gelu,
-    glu,
-    gumbel_softmax,
-    hardshrink,
-    hardsigmoid,
-    hardswish,
-    hardtanh,
-    leaky_relu,
-    log_sigmoid,
-    log_softmax,
-    maxout,
-    mish,
-    prelu,
-    relu,
-    relu6,
-    rrelu,
-    selu,
-    sigmoid,
-    silu,
-    softmax,
-    softplus,
-    softshrink,
-    softsign,
-    swiglu,
-    swish,
-    tanh,
-    tanhshrink,
-    thresholded_relu,
-)
-from onnxgrad.nn.functional.attention import (
-    flash_attention,
-    scaled_dot_product_attention,
-)
-from onnxgrad.nn.functional.classification import (
-    cross_entropy,
-    nll_loss,
-    softmax_with_cross_entropy,
-)
-from onnxgrad.nn.functional.common import (
-    alpha_dropout,
-    bilinear,
-    cosine_similarity,
-    dropout,
-    dropout2d,
-    dropout3d,
-    embedding,
-    feature_alpha_dropout,
-    fold,
-    label_smooth,
-    linear,
-    one_hot,
-    pad,
-    pairwise_distance,
-    pdist,
-    sequence_mask,
-    unfold,
-    zeropad2d,
-)
-from onnxgrad.nn.functional.conv import (
-    conv1d,
-    conv1d_transpose,
-    conv2d,
-    conv2d_transpose,
-    conv3d,
-    conv3d_transpose,
-)
-from onnxgrad.nn.functional.inplace import (
-    elu_,
-    hardtanh_,
-    leaky_relu_,
-    relu_,
-    sigmoid_,
-    softmax_,
-    tanh_,
-    thresholded_relu_,
-)
-from onnxgrad.nn.functional.loss import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    cosine_embedding_loss,
-    ctc_loss,
-    dice_loss,
-    gaussian_nll_loss,
-    hinge_embedding_loss,
-    kl_div,
-    l1_loss,
-    log_loss,
-    margin_ranking_loss,
-    mse_loss,
-    multi_label_soft_margin_loss,
-    multi_margin_loss,
-    npair_loss,
-    poisson_nll_loss,
-    sigmoid_focal_loss,
-    smooth_l1_loss,
-    soft_margin_loss,
-    square_error_cost,
-    triplet_margin_loss,
-    triplet_margin_with_distance_loss,
-)
-from onnxgrad.nn.functional.norm import (
-    batch_norm,
-    group_norm,
-    instance_norm,
-    layer_norm,
-    local_response_norm,
-    normalize,
-    rms_norm,
-)
-from onnxgrad.nn.functional.pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    adaptive_max_pool3d,
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    lp_pool1d,
-    lp_pool2d,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-    max_unpool1d,
-    max_unpool2d,
-    max_unpool3d,
-)
-from onnxgrad.nn.functional.vision import (
-    affine_grid,
-    channel_shuffle,
-    grid_sample,
-    interpolate,
-    pixel_shuffle,
-    pixel_unshuffle,
-    temporal_shift,
-    upsample,
-)
+from onnxgrad.internal.refusals import REFUSED, refusals, says_why_absent
+from onnxgrad.nn.functional.activation import *  # noqa: F403
+from onnxgrad.nn.functional.attention import *  # noqa: F403
+from onnxgrad.nn.functional.classification import *  # noqa: F403
+from onnxgrad.nn.functional.common import *  # noqa: F403
+from onnxgrad.nn.functional.conv import *  # noqa: F403
+from onnxgrad.nn.functional.inplace import *  # noqa: F403
+from onnxgrad.nn.functional.loss import *  # noqa: F403
+from onnxgrad.nn.functional.norm import *  # noqa: F403
+from onnxgrad.nn.functional.pooling import *  # noqa: F403
+from onnxgrad.nn.functional.vision import *  # noqa: F403
 from onnxgrad.tensor.creation import diag_embed
 
 __all__ = [
@@ -168,9 +38,11 @@ __all__ = [
     "thresholded_relu_", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold", "upsample", "zeropad2d",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 globals().update(refusals("paddle.nn.functional", REFUSED["paddle.nn.functional"]))
 
-if not TYPE_CHECKING:  # so that a checker knows which names there are
-
-    def __getattr__(name: str) -> Any:
-        raise absent(__name__, name)
+globals().update(__getattr__=says_why_absent(__name__))

@@ -12,6 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.types import Layout
 from onnxgrad.tensor.common import as_dtype, normal_axis, positive, shape_of, unary
 from onnxgrad.tensor.layer import LayerHelper, open_layer, present_operands
@@ -184,6 +185,7 @@ def tanhshrink(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Sub", x, op.Tanh(x))
 
 
+@checked
 def softplus(x: Variable, beta: float = 1, threshold: float = 20, name: str | None = None) -> Variable:
     """Compute log(1 + exp(beta x)) / beta, and ``x`` itself where beta x is above the threshold.
 
@@ -209,6 +211,7 @@ _SOFTPLUS_IS_LINEAR = 17
 """From here on, softplus(x) rounds to x in float32."""
 
 
+@checked
 def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = None) -> Variable:
     """Compute x where positive, else ``negative_slope * x``. Maas et al. 2013.
 
@@ -224,6 +227,7 @@ def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = Non
     return unary("leaky_relu", "LeakyRelu", x, name, alpha=float(negative_slope))
 
 
+@checked
 def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     """Compute x where positive, else alpha (exp(x) - 1). Clevert et al. 2015.
 
@@ -239,6 +243,7 @@ def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     return unary("elu", "Elu", x, name, alpha=float(alpha))
 
 
+@checked
 def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     """Compute x where positive, else alpha (exp(x / alpha) - 1). Barron 2017.
 
@@ -259,6 +264,7 @@ def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     return unary("celu", "Celu", x, name, alpha=float(alpha))
 
 
+@checked
 def selu(
     x: Variable,
     scale: float = 1.0507009873554804934193349852946,
@@ -285,6 +291,7 @@ def selu(
     return unary("selu", "Selu", x, name, alpha=float(alpha), gamma=float(scale))
 
 
+@checked
 def gelu(x: Variable, approximate: bool = False, name: str | None = None) -> Variable:
     """Multiply x by the normal distribution function of x, exact or by tanh. Hendrycks and Gimpel 2016.
 
@@ -300,6 +307,7 @@ def gelu(x: Variable, approximate: bool = False, name: str | None = None) -> Var
     return unary("gelu", "Gelu", x, name, approximate="tanh" if approximate else "none")
 
 
+@checked
 def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
     """Keep x where its size is above the threshold, else 0.
 
@@ -315,6 +323,7 @@ def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
     return unary("hard_shrink", "Shrink", x, name, lambd=float(threshold), bias=0.0)
 
 
+@checked
 def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
     """Move x towards 0 by the threshold, to 0 within it.
 
@@ -335,6 +344,7 @@ def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
     return unary("softshrink", "Shrink", x, name, lambd=float(threshold), bias=float(threshold))
 
 
+@checked
 def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
     """Limit x to [min, max].
 
@@ -351,6 +361,7 @@ def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None 
     return LayerHelper("hardtanh", x, name=name).result("Clip", x, float(min), float(max))
 
 
+@checked
 def hardsigmoid(x: Variable, slope: float = 0.1666667, offset: float = 0.5, name: str | None = None) -> Variable:
     """Compute slope x + offset, limited to [0, 1].
 
@@ -367,6 +378,7 @@ def hardsigmoid(x: Variable, slope: float = 0.1666667, offset: float = 0.5, name
     return unary("hard_sigmoid", "HardSigmoid", x, name, alpha=float(slope), beta=float(offset))
 
 
+@checked
 def thresholded_relu(x: Variable, threshold: float = 1.0, value: float = 0.0, name: str | None = None) -> Variable:
     """Keep x where above the threshold, else ``value``.
 
@@ -385,6 +397,7 @@ def thresholded_relu(x: Variable, threshold: float = 1.0, value: float = 0.0, na
     return layer.result("Where", above, x, layer.op.constant(float(value), x.dtype))
 
 
+@checked
 def prelu(x: Variable, weight: Variable, data_format: Layout = "NCHW", name: str | None = None) -> Variable:
     """Keep x where positive, else multiply it by a weight: one for all, or one per channel. He et al. 2015.
 
@@ -406,6 +419,7 @@ def prelu(x: Variable, weight: Variable, data_format: Layout = "NCHW", name: str
     return layer.result("PRelu", x, weight)
 
 
+@checked
 def rrelu(
     x: Variable, lower: float = 1.0 / 8.0, upper: float = 1.0 / 3.0, training: bool = True, name: str | None = None
 ) -> Variable:
@@ -437,6 +451,7 @@ def rrelu(
     return layer.result("PRelu", x, as_dtype(op, slopes, x.dtype))
 
 
+@checked
 def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> Variable:
     """Take the largest of each ``groups`` neighbouring channels. Goodfellow et al. 2013.
 
@@ -465,6 +480,7 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
     return layer.result("ReduceMax", op.Reshape(x, target), [axis + 1], keepdims=0)
 
 
+@checked
 def softmax(x: Variable, axis: int = -1, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Compute exp(x) divided by its sum over ``axis``.
 
@@ -484,6 +500,7 @@ def softmax(x: Variable, axis: int = -1, dtype: DTypeLike | None = None, name: s
     return _normalised("softmax", "Softmax", x, axis, dtype, name)
 
 
+@checked
 def log_softmax(x: Variable, axis: int = -1, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Compute the logarithm of ``softmax``, stably.
 
@@ -516,6 +533,7 @@ def _normalised(layer_name: str, op_type: str, x: Variable, axis: int, dtype: An
     return layer.result(op_type, x, axis=axis)
 
 
+@checked
 def glu(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
     """Multiply the first half of ``x`` along ``axis`` by the sigmoid of the second. Dauphin et al. 2016.
 
@@ -551,6 +569,7 @@ def swiglu(x: Variable, y: Variable | None = None, name: str | None = None) -> V
     return layer.result("Mul", op.Mul(x, op.Sigmoid(x)), y)
 
 
+@checked
 def gumbel_softmax(x: Variable, temperature: float = 1.0, hard: bool = False, axis: int = -1, name: str | None = None) -> Variable:
     """Compute the softmax of ``x`` plus Gumbel noise: a soft sample of one class. Jang, Gu and Poole 2016.
 

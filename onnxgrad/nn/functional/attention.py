@@ -8,13 +8,15 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.nn.functional.common import dropout
+from onnxgrad.internal.arguments import checked
+from onnxgrad.nn.functional import common
 from onnxgrad.tensor.common import known_dim
 from onnxgrad.tensor.layer import open_layer, present_operands
 
 __all__ = ["flash_attention", "scaled_dot_product_attention"]
 
 
+@checked
 def scaled_dot_product_attention(
     query: Variable,
     key: Variable,
@@ -62,10 +64,11 @@ def scaled_dot_product_attention(
             scores = op.Add(scores, attn_mask)
     weights = op.Softmax(scores, axis=-1)
     if dropout_p > 0.0:
-        weights = dropout(weights, dropout_p, training=training)
+        weights = common.dropout(weights, dropout_p, training=training)
     return layer.result("Transpose", op.MatMul(weights, v), perm=[0, 2, 1, 3])
 
 
+@checked
 def flash_attention(
     query: Variable,
     key: Variable,

@@ -12,6 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional.loss import guarded_classes, open_loss
 from onnxgrad.nn.types import Reduction
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis
@@ -20,6 +21,7 @@ from onnxgrad.tensor.layer import LayerHelper
 __all__ = ["cross_entropy", "nll_loss", "softmax_with_cross_entropy"]
 
 
+@checked
 def cross_entropy(
     input: Variable,
     label: Variable,
@@ -220,6 +222,7 @@ def softmax_with_cross_entropy(
 ) -> Variable | tuple[Variable, Variable]: ...
 
 
+@checked
 def softmax_with_cross_entropy(
     logits: Variable,
     label: Variable,
@@ -261,6 +264,7 @@ def softmax_with_cross_entropy(
     return (loss, layer.result("Softmax", logits, axis=axis)) if return_softmax else loss
 
 
+@checked
 def nll_loss(
     input: Variable,
     label: Variable,

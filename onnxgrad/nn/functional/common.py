@@ -15,6 +15,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import attach_training
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, Mismatch
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.losses import cosine_parts
 from onnxgrad.nn.functional.windows import numbers, pads_of
 from onnxgrad.nn.types import DropoutMode, Layout, Layout2D, Layout3D, Numbers, PadMode, Sizes
@@ -71,6 +72,7 @@ def bilinear(x1: Variable, x2: Variable, weight: Variable, bias: Variable | None
 # Dropout -------------------------------------------------------------------------------------------------------------
 
 
+@checked
 def dropout(
     x: Variable,
     p: float | Variable = 0.5,
@@ -134,6 +136,7 @@ def _dropped(layer: LayerHelper, x: Variable, ratio: Any, training: bool) -> Var
     return y
 
 
+@checked
 def dropout2d(
     x: Variable, p: float = 0.5, training: bool = True, data_format: Layout2D = "NCHW", name: str | None = None
 ) -> Variable:
@@ -156,6 +159,7 @@ def dropout2d(
     return dropout(x, p, [0, 1] if data_format == "NCHW" else [0, 3], training, name=name)
 
 
+@checked
 def dropout3d(
     x: Variable, p: float = 0.5, training: bool = True, data_format: Layout3D = "NCDHW", name: str | None = None
 ) -> Variable:
@@ -182,6 +186,7 @@ _SELU_LIMIT = -1.7580993408473766
 """What selu tends to on the left: -scale alpha."""
 
 
+@checked
 def alpha_dropout(x: Variable, p: float = 0.5, training: bool = True, name: str | None = None) -> Variable:
     """Drop elements so that mean and deviation of what ``selu`` gives stay. Klambauer et al. 2017.
 
@@ -203,6 +208,7 @@ def alpha_dropout(x: Variable, p: float = 0.5, training: bool = True, name: str 
     return _alpha_dropout("alpha_dropout", x, p, training, None, name)
 
 
+@checked
 def feature_alpha_dropout(x: Variable, p: float = 0.5, training: bool = True, name: str | None = None) -> Variable:
     """Drop whole channels, as ``alpha_dropout`` does elements.
 
@@ -242,6 +248,7 @@ def _alpha_dropout(layer_name: str, x: Variable, p: float, training: bool, lead:
 # Padding -------------------------------------------------------------------------------------------------------------
 
 
+@checked
 def pad(
     x: Variable,
     pad: Sizes,
@@ -307,6 +314,7 @@ def pad(
     return layer.result("Pad", x, pads, constant, np.array([a for a, _ in ordered]), mode=modes[mode])
 
 
+@checked
 def zeropad2d(x: Variable, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> Variable:
     """Put zeros around images.
 
@@ -326,6 +334,7 @@ def zeropad2d(x: Variable, padding: Sizes, data_format: Layout2D = "NCHW", name:
 # Integers ------------------------------------------------------------------------------------------------------------
 
 
+@checked
 def embedding(
     x: Variable,
     weight: Variable,
@@ -373,6 +382,7 @@ def embedding(
     return layer.result("Mul", rows, op.Unsqueeze(op.Cast(wanted, to=weight.dtype.number), [-1]))
 
 
+@checked
 def one_hot(x: Variable, num_classes: int | Variable, name: str | None = None) -> Variable:
     """Write a new last axis with 1 at the index that ``x`` gives, else 0, in float32.
 
@@ -397,6 +407,7 @@ def one_hot(x: Variable, num_classes: int | Variable, name: str | None = None) -
     return layer.result("OneHot", index, depth, np.array([0.0, 1.0], np.float32), axis=-1)
 
 
+@checked
 def sequence_mask(
     x: Variable, maxlen: int | Variable | None = None, dtype: DTypeLike = "int64", name: str | None = None
 ) -> Variable:
@@ -421,6 +432,7 @@ def sequence_mask(
     return layer.result("Cast", op.Less(indices, op.Unsqueeze(lengths, [-1])), to=dtype_of(dtype).number)
 
 
+@checked
 def label_smooth(label: Variable, prior_dist: Variable | None = None, epsilon: float = 0.1, name: str | None = None) -> Variable:
     """Mix labels with a prior distribution: (1 - epsilon) label + epsilon prior. Szegedy et al. 2015.
 
@@ -447,6 +459,7 @@ def label_smooth(label: Variable, prior_dist: Variable | None = None, epsilon: f
 # Similarity ----------------------------------------------------------------------------------------------------------
 
 
+@checked
 def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e-8) -> Variable:
     """Compute the cosine of the angle between vectors along ``axis``.
 
@@ -465,6 +478,7 @@ def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e
     return layer.result("Div", product, op.Sqrt(op.Clip(op.Mul(first, second), float(eps) ** 2)))
 
 
+@checked
 def pairwise_distance(
     x: Variable, y: Variable, p: float = 2.0, epsilon: float = 1e-6, keepdim: bool = False, name: str | None = None
 ) -> Variable:
@@ -486,6 +500,7 @@ def pairwise_distance(
     return linalg.vector_norm(op.Add(op.Sub(x, y), float(epsilon)), float(p), -1, keepdim)
 
 
+@checked
 def pdist(x: Variable, p: float = 2.0, name: str | None = None) -> Variable:
     """Compute the distances of all pairs of rows, first with all later ones, as a vector.
 
@@ -507,6 +522,7 @@ def pdist(x: Variable, p: float = 2.0, name: str | None = None) -> Variable:
 # Windows of images ---------------------------------------------------------------------------------------------------
 
 
+@checked
 def unfold(
     x: Variable, kernel_sizes: Numbers, strides: Numbers = 1, paddings: Numbers = 0, dilations: Numbers = 1, name: str | None = None
 ) -> Variable:
@@ -547,6 +563,7 @@ def _image_pads(paddings: Any) -> list[int]:
     return pads
 
 
+@checked
 def fold(
     x: Variable,
     output_sizes: Numbers,

@@ -9,6 +9,7 @@ from typing import Any
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional.windows import PoolWindow, numbers, window_pads
 from onnxgrad.nn.types import Layout1D, Layout2D, Layout3D, Numbers, Padding
 from onnxgrad.tensor.common import positive
@@ -40,6 +41,7 @@ def _conv(
     return window.result("Conv", window.x, *window.operands, dilations=dilations, **attrs)
 
 
+@checked
 def conv1d(
     x: Variable,
     weight: Variable,
@@ -77,6 +79,7 @@ def conv1d(
     return _conv(1, x, weight, bias, stride, padding, dilation, groups, data_format, name)
 
 
+@checked
 def conv2d(
     x: Variable,
     weight: Variable,
@@ -114,6 +117,7 @@ def conv2d(
     return _conv(2, x, weight, bias, stride, padding, dilation, groups, data_format, name)
 
 
+@checked
 def conv3d(
     x: Variable,
     weight: Variable,
@@ -204,6 +208,7 @@ def _conv_transpose(
     )
 
 
+@checked
 def conv1d_transpose(
     x: Variable,
     weight: Variable,
@@ -244,6 +249,7 @@ def conv1d_transpose(
     return _conv_transpose(1, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
 
 
+@checked
 def conv2d_transpose(
     x: Variable,
     weight: Variable,
@@ -284,6 +290,7 @@ def conv2d_transpose(
     return _conv_transpose(2, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
 
 
+@checked
 def conv3d_transpose(
     x: Variable,
     weight: Variable,

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional.activation import elu, hardtanh, leaky_relu, relu, sigmoid, softmax, tanh, thresholded_relu
 from onnxgrad.tensor.layer import in_place_result
 
 __all__ = ["elu_", "hardtanh_", "leaky_relu_", "relu_", "sigmoid_", "softmax_", "tanh_", "thresholded_relu_"]
 
 
+@checked
 def elu_(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     """Compute ``elu`` in place of the numbers of ``x``.
 
@@ -31,6 +33,7 @@ def elu_(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     return in_place_result("elu_", x, elu(x, alpha, name))
 
 
+@checked
 def hardtanh_(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
     """Compute ``hardtanh`` in place of the numbers of ``x``.
 
@@ -48,6 +51,7 @@ def hardtanh_(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None
     return in_place_result("hardtanh_", x, hardtanh(x, min, max, name))
 
 
+@checked
 def leaky_relu_(x: Variable, negative_slope: float = 0.01, name: str | None = None) -> Variable:
     """Compute ``leaky_relu`` in place of the numbers of ``x``.
 
@@ -94,6 +98,7 @@ def sigmoid_(x: Variable, name: str | None = None) -> Variable:
     return in_place_result("sigmoid_", x, sigmoid(x, name))
 
 
+@checked
 def softmax_(x: Variable, axis: int = -1, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Compute ``softmax`` in place of the numbers of ``x``.
 
@@ -126,6 +131,7 @@ def tanh_(x: Variable, name: str | None = None) -> Variable:
     return in_place_result("tanh_", x, tanh(x, name))
 
 
+@checked
 def thresholded_relu_(x: Variable, threshold: float = 1.0, value: float = 0.0, name: str | None = None) -> Variable:
     """Compute ``thresholded_relu`` in place of the numbers of ``x``.
 

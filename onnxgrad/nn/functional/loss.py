@@ -16,6 +16,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.losses import (
     absolute_error,
     cosine_parts,
@@ -96,6 +97,7 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
     return layer.result("Mul", difference, difference)
 
 
+@checked
 def mse_loss(input: Variable, label: Variable, reduction: Reduction = "mean", name: str | None = None) -> Variable:
     """Compute the squared difference.
 
@@ -116,6 +118,7 @@ def mse_loss(input: Variable, label: Variable, reduction: Reduction = "mean", na
     return reduced(layer, squared_error(op, input, label), reduction)
 
 
+@checked
 def l1_loss(input: Variable, label: Variable, reduction: Reduction = "mean", name: str | None = None) -> Variable:
     """Compute the absolute difference.
 
@@ -136,6 +139,7 @@ def l1_loss(input: Variable, label: Variable, reduction: Reduction = "mean", nam
     return reduced(layer, absolute_error(op, input, label), reduction)
 
 
+@checked
 def smooth_l1_loss(
     input: Variable,
     label: Variable,
@@ -169,6 +173,7 @@ def smooth_l1_loss(
 # Binary targets ------------------------------------------------------------------------------------------------------
 
 
+@checked
 def binary_cross_entropy(
     input: Variable, label: Variable, weight: Variable | None = None, reduction: Reduction = "mean", name: str | None = None
 ) -> Variable:
@@ -201,6 +206,7 @@ def _bounded_log(op: Any, x: Variable) -> Any:
     return op.Where(positive, op.Log(op.Where(positive, x, op.constant(1.0, x.dtype))), op.constant(-100.0, x.dtype))
 
 
+@checked
 def binary_cross_entropy_with_logits(
     logit: Variable,
     label: Variable,
@@ -232,6 +238,7 @@ def binary_cross_entropy_with_logits(
     return reduced(layer, loss if weight is None else op.Mul(loss, weight), reduction)
 
 
+@checked
 def sigmoid_focal_loss(
     logit: Variable,
     label: Variable,
@@ -264,6 +271,7 @@ def sigmoid_focal_loss(
     return reduced(layer, loss if normalizer is None else op.Div(loss, normalizer), reduction)
 
 
+@checked
 def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
     """Compute -label log(input + epsilon) - (1 - label) log(1 - input + epsilon), element by element.
 
@@ -283,6 +291,7 @@ def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str 
     return layer.result("Neg", op.Add(hit, miss))
 
 
+@checked
 def soft_margin_loss(input: Variable, label: Variable, reduction: Reduction = "mean", name: str | None = None) -> Variable:
     """Compute log(1 + exp(-label input)), for labels 1 and -1.
 
@@ -303,6 +312,7 @@ def soft_margin_loss(input: Variable, label: Variable, reduction: Reduction = "m
     return reduced(layer, op.Softplus(op.Neg(op.Mul(as_dtype(op, label, input.dtype), input))), reduction)
 
 
+@checked
 def hinge_embedding_loss(
     input: Variable, label: Variable, margin: float = 1.0, reduction: Reduction = "mean", name: str | None = None
 ) -> Variable:
@@ -332,6 +342,7 @@ def hinge_embedding_loss(
 # Distributions -------------------------------------------------------------------------------------------------------
 
 
+@checked
 def kl_div(
     input: Variable, label: Variable, reduction: SumOrMean = "mean", log_target: bool = False, name: str | None = None
 ) -> Variable:
@@ -364,6 +375,7 @@ def kl_div(
     return layer.result("Div", op.ReduceSum(loss, keepdims=0), rows)
 
 
+@checked
 def poisson_nll_loss(
     input: Variable,
     label: Variable,
@@ -407,6 +419,7 @@ def poisson_nll_loss(
     return reduced(layer, loss, reduction)
 
 
+@checked
 def gaussian_nll_loss(
     input: Variable,
     label: Variable,
@@ -448,6 +461,7 @@ def gaussian_nll_loss(
 # Margins -------------------------------------------------------------------------------------------------------------
 
 
+@checked
 def margin_ranking_loss(
     input: Variable,
     other: Variable,
@@ -479,6 +493,7 @@ def margin_ranking_loss(
     return reduced(layer, op.Relu(op.Add(ahead, float(margin)) if margin else ahead), reduction)
 
 
+@checked
 def cosine_embedding_loss(
     input1: Variable,
     input2: Variable,
@@ -519,6 +534,7 @@ def cosine_embedding_loss(
     return reduced(layer, op.Add(near, far), reduction)
 
 
+@checked
 def triplet_margin_loss(
     input: Variable,
     positive: Variable,
@@ -556,6 +572,7 @@ def triplet_margin_loss(
     return reduced(layer, _triplet(op, input, positive, negative, distance, margin, swap), reduction)
 
 
+@checked
 def triplet_margin_with_distance_loss(
     input: Variable,
     positive: Variable,
@@ -601,6 +618,7 @@ def _triplet(op: Builder, input: Variable, positive: Variable, negative: Variabl
     return op.Relu(op.Add(op.Sub(near, far), float(margin)))
 
 
+@checked
 def multi_label_soft_margin_loss(
     input: Variable, label: Variable, weight: Variable | None = None, reduction: Reduction = "mean", name: str | None = None
 ) -> Variable:
@@ -627,6 +645,7 @@ def multi_label_soft_margin_loss(
     return reduced(layer, op.ReduceMean(loss, [-1], keepdims=0), reduction)
 
 
+@checked
 def multi_margin_loss(
     input: Variable,
     label: Variable,
@@ -670,6 +689,7 @@ def multi_margin_loss(
 # Others --------------------------------------------------------------------------------------------------------------
 
 
+@checked
 def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None) -> Variable:
     """Compute 1 - 2 sum(input label) / (sum(input) + sum(label)), averaged over samples. Milletari et al. 2016.
 
@@ -701,6 +721,7 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-5, name: str
     return layer.result("ReduceMean", op.Sub(1.0, score), keepdims=0)
 
 
+@checked
 def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: float = 0.002) -> Variable:
     """Compute the cross-entropy between similarities of all pairs and whether their labels agree, plus L2. Sohn 2016.
 
@@ -726,6 +747,7 @@ def npair_loss(anchor: Variable, positive: Variable, labels: Variable, l2_reg: f
     return layer.result("Add", decay, op.ReduceMean(op.ReduceSum(op.Mul(target, entropy), [0], keepdims=0), keepdims=0))
 
 
+@checked
 def ctc_loss(
     log_probs: Variable,
     labels: Variable,

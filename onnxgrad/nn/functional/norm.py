@@ -13,6 +13,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import attach_training
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional.layout import in_layout, is_last, to_channels_first
 from onnxgrad.nn.types import Layout
 from onnxgrad.tensor.common import as_dtype, positive, shape_of
@@ -22,6 +23,7 @@ from onnxgrad.tensor.linalg import vector_norm
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
 
 
+@checked
 def batch_norm(
     x: Variable,
     running_mean: Variable,
@@ -80,6 +82,7 @@ def batch_norm(
     return in_layout(layer, y, last)
 
 
+@checked
 def layer_norm(
     x: Variable,
     normalized_shape: int | Sequence[int],
@@ -109,6 +112,7 @@ def layer_norm(
     return layer.result("LayerNormalization", x, *operands, axis=-len(shape), epsilon=float(epsilon))
 
 
+@checked
 def rms_norm(
     x: Variable,
     normalized_shape: int | Sequence[int],
@@ -136,6 +140,7 @@ def rms_norm(
     return y if weight is None else layer.result("Mul", y, weight)
 
 
+@checked
 def instance_norm(
     x: Variable,
     running_mean: Variable | None = None,
@@ -182,6 +187,7 @@ def _per_channel(layer: LayerHelper, x: Variable, chosen: Variable | None, value
     return op.Expand(op.constant(value, x.dtype), op.Shape(x, start=1, end=2))
 
 
+@checked
 def group_norm(
     x: Variable,
     num_groups: int,
@@ -219,6 +225,7 @@ def group_norm(
     return in_layout(layer, y, last)
 
 
+@checked
 def local_response_norm(
     x: Variable,
     size: int,
@@ -264,6 +271,7 @@ def _divisor(layer: LayerHelper, x: Variable, size: int, alpha: float, beta: flo
     return op.Pow(op.Add(op.Mul(mean, float(alpha)), float(k)), op.constant(float(beta), x.dtype))
 
 
+@checked
 def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, name: str | None = None) -> Variable:
     """Divide ``x`` by its norm along ``axis``, or by epsilon if that is larger.
 

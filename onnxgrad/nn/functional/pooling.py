@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, NotOffered
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional.layout import channels_last
 from onnxgrad.nn.functional.windows import PoolWindow, numbers, pads_of
 from onnxgrad.nn.types import Layout1D, Layout2D, Layout3D, Numbers, Padding
@@ -84,6 +85,7 @@ def max_pool1d(
 ) -> Variable | tuple[Variable, Variable]: ...
 
 
+@checked
 def max_pool1d(
     x: Variable,
     kernel_size: Numbers,
@@ -158,6 +160,7 @@ def max_pool2d(
 ) -> Variable | tuple[Variable, Variable]: ...
 
 
+@checked
 def max_pool2d(
     x: Variable,
     kernel_size: Numbers,
@@ -234,6 +237,7 @@ def max_pool3d(
 ) -> Variable | tuple[Variable, Variable]: ...
 
 
+@checked
 def max_pool3d(
     x: Variable,
     kernel_size: Numbers,
@@ -314,6 +318,7 @@ def _max_unpool(
     return layer.result("Reshape", filled, np.array([0, 0, *image]))
 
 
+@checked
 def max_unpool1d(
     x: Variable,
     indices: Variable,
@@ -347,6 +352,7 @@ def max_unpool1d(
     return _max_unpool(1, x, indices, kernel_size, stride, padding, data_format, output_size, name)
 
 
+@checked
 def max_unpool2d(
     x: Variable,
     indices: Variable,
@@ -380,6 +386,7 @@ def max_unpool2d(
     return _max_unpool(2, x, indices, kernel_size, stride, padding, data_format, output_size, name)
 
 
+@checked
 def max_unpool3d(
     x: Variable,
     indices: Variable,
@@ -438,6 +445,7 @@ def _avg_pool(
     return window.result("Mul", mean, math.prod(attrs["kernel_shape"]) / divisor_override)
 
 
+@checked
 def avg_pool1d(
     x: Variable,
     kernel_size: Numbers,
@@ -469,6 +477,7 @@ def avg_pool1d(
     return _avg_pool(1, x, kernel_size, stride, padding, ceil_mode, exclusive, None, "NCL", name)
 
 
+@checked
 def avg_pool2d(
     x: Variable,
     kernel_size: Numbers,
@@ -505,6 +514,7 @@ def avg_pool2d(
     return _avg_pool(2, x, kernel_size, stride, padding, ceil_mode, exclusive, divisor_override, data_format, name)
 
 
+@checked
 def avg_pool3d(
     x: Variable,
     kernel_size: Numbers,
@@ -565,6 +575,7 @@ def _lp_pool(
     return window.result("Pow", total, op.constant(1.0 / p, x.dtype))
 
 
+@checked
 def lp_pool1d(
     x: Variable,
     norm_type: float,
@@ -598,6 +609,7 @@ def lp_pool1d(
     return _lp_pool(1, x, norm_type, kernel_size, stride, padding, ceil_mode, data_format, name)
 
 
+@checked
 def lp_pool2d(
     x: Variable,
     norm_type: float,
@@ -657,6 +669,7 @@ def _adaptive_avg_pool(axes: int, x: Variable, output_size: Any, data_format: st
     return window.result("Identity", y)
 
 
+@checked
 def adaptive_avg_pool1d(
     x: Variable,
     output_size: int | Sequence[int],
@@ -679,6 +692,7 @@ def adaptive_avg_pool1d(
     return _adaptive_avg_pool(1, x, output_size, "NCL", name)
 
 
+@checked
 def adaptive_avg_pool2d(
     x: Variable,
     output_size: int | Sequence[int | None] | None,
@@ -703,6 +717,7 @@ def adaptive_avg_pool2d(
     return _adaptive_avg_pool(2, x, output_size, data_format, name)
 
 
+@checked
 def adaptive_avg_pool3d(
     x: Variable,
     output_size: int | Sequence[int | None] | None,
@@ -797,6 +812,7 @@ def adaptive_max_pool1d(
 ) -> Variable | tuple[Variable, Variable]: ...
 
 
+@checked
 def adaptive_max_pool1d(
     x: Variable,
     output_size: int | Sequence[int],
@@ -851,6 +867,7 @@ def adaptive_max_pool2d(
 ) -> Variable | tuple[Variable, Variable]: ...
 
 
+@checked
 def adaptive_max_pool2d(
     x: Variable,
     output_size: int | Sequence[int | None] | None,
@@ -905,6 +922,7 @@ def adaptive_max_pool3d(
 ) -> Variable | tuple[Variable, Variable]: ...
 
 
+@checked
 def adaptive_max_pool3d(
     x: Variable,
     output_size: int | Sequence[int | None] | None,

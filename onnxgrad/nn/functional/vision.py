@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
 from onnxgrad.nn.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from onnxgrad.nn.types import Layout, Layout2D, ResizeMode, Sizes
@@ -27,6 +28,7 @@ _RESIZED = ("float16", "bfloat16", "float32", "int8", "int32", "uint8")
 _RANKS = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,), "nearest": (3, 4, 5), "area": (3, 4, 5)}
 
 
+@checked
 def interpolate(
     x: Variable,
     size: Sizes | None = None,
@@ -127,6 +129,7 @@ def _coordinates(mode: str, align_corners: bool, align_mode: int) -> dict[str, A
     return {**attrs, "coordinate_transformation_mode": "align_corners" if align_corners else without_corners}
 
 
+@checked
 def upsample(
     x: Variable,
     size: Sizes | None = None,
@@ -159,6 +162,7 @@ def upsample(
     return interpolate(x, size, scale_factor, mode, align_corners, align_mode, data_format, name)
 
 
+@checked
 def grid_sample(
     x: Variable,
     grid: Variable,
@@ -193,6 +197,7 @@ def grid_sample(
     return layer.result("GridSample", x, grid, padding_mode=padding_mode, **attrs)
 
 
+@checked
 def affine_grid(theta: Variable, out_shape: Sizes, align_corners: bool = True, name: str | None = None) -> Variable:
     """Compute the points for ``grid_sample`` that an affine map gives. Jaderberg et al. 2015.
 
@@ -213,6 +218,7 @@ def affine_grid(theta: Variable, out_shape: Sizes, align_corners: bool = True, n
 # Rearranging ---------------------------------------------------------------------------------------------------------
 
 
+@checked
 def pixel_shuffle(x: Variable, upscale_factor: int, data_format: Layout2D = "NCHW", name: str | None = None) -> Variable:
     """Spread channels over squares of r by r elements: [N, C r r, H, W] becomes [N, C, H r, W r]. Shi et al. 2016.
 
@@ -237,6 +243,7 @@ def pixel_shuffle(x: Variable, upscale_factor: int, data_format: Layout2D = "NCH
     return in_layout(layer, y, last)
 
 
+@checked
 def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: Layout2D = "NCHW", name: str | None = None) -> Variable:
     """Collect squares of r by r elements into channels: [N, C, H r, W r] becomes [N, C r r, H, W]. Shi et al. 2016.
 
@@ -264,6 +271,7 @@ def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: Layout2D = 
     return in_layout(layer, y, last)
 
 
+@checked
 def channel_shuffle(x: Variable, groups: int, data_format: Layout2D = "NCHW", name: str | None = None) -> Variable:
     """Take channels from each of ``groups`` groups in turn. Zhang et al. 2017.
 
@@ -289,6 +297,7 @@ def channel_shuffle(x: Variable, groups: int, data_format: Layout2D = "NCHW", na
     return layer.result("Gather", x, order, axis=axis)
 
 
+@checked
 def temporal_shift(
     x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None, data_format: Layout2D = "NCHW"
 ) -> Variable:

@@ -11,3 +11,7 @@ __all__ = [
     "AutoMixedPrecisionLists", "CustomOpLists", "bf16", "cast_model_to_fp16", "cast_parameters_to_fp16", "decorate",
     "fp16_guard",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

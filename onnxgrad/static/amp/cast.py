@@ -11,6 +11,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.passes.mixed_precision import precision_guard, to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, Level, low_dtype
 from onnxgrad.dtypes import DTypeLike, dtype_of
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.refusals import refused
 
 __all__ = ["cast_model_to_fp16", "cast_parameters_to_fp16", "fp16_guard"]
@@ -32,6 +33,7 @@ def fp16_guard() -> AbstractContextManager[None]:
     return precision_guard()
 
 
+@checked
 def cast_model_to_fp16(
     program: Program,
     amp_lists: AutoMixedPrecisionLists | None = None,

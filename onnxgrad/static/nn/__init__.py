@@ -23,3 +23,7 @@ __all__ = [
     "row_conv", "sequence_conv", "sequence_expand", "sequence_first_step", "sequence_last_step", "sequence_pool",
     "sequence_softmax", "sparse_embedding", "spectral_norm", "static_pylayer", "switch_case", "while_loop",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -15,6 +15,7 @@ import onnxgrad.nn.functional as F
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.initializer import Constant, XavierUniform
 from onnxgrad.tensor.layer import ActivationName, LayerHelper
 from onnxgrad.tensor.param_attr import ParamAttr
@@ -36,6 +37,7 @@ def known_channels(kind: str, x: Variable, axis: int = 1) -> int:
     return x.shape[axis]
 
 
+@checked
 def fc(
     x: Variable | Sequence[Variable],
     size: int,
@@ -86,6 +88,7 @@ def fc(
     return layer.activate(y, activation)
 
 
+@checked
 def embedding(
     input: Variable,
     size: Sequence[int],
@@ -120,6 +123,7 @@ def embedding(
     return F.embedding(input, weight, padding_idx, sparse=is_sparse, name=layer.name)
 
 
+@checked
 def bilinear_tensor_product(
     x: Variable,
     y: Variable,
@@ -150,6 +154,7 @@ def bilinear_tensor_product(
     return layer.activate(F.bilinear(x, y, weight, bias, layer.name), act)
 
 
+@checked
 def prelu(
     x: Variable,
     mode: Literal["all", "channel", "element"],
@@ -185,6 +190,7 @@ def prelu(
     return layer.result("PRelu", x, slope)
 
 
+@checked
 def row_conv(input: Variable, future_context_size: int, param_attr: Attr = None, act: ActivationName | None = None) -> Variable:
     """Sum over the present and the next ``future_context_size`` steps, each channel with new weights of its own.
 

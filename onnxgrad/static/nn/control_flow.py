@@ -21,6 +21,7 @@ from onnxgrad.core.passes.modes import attach_in_bodies
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["case", "cond", "switch_case", "while_loop"]
 
@@ -33,6 +34,7 @@ _Result = TypeVar("_Result")
 _INT64, _BOOL = dtype_of("int64"), dtype_of("bool")
 
 
+@checked
 def cond(
     pred: Variable,
     true_fn: Callable[[], _Result] | None = None,
@@ -96,6 +98,7 @@ def cond(
     return cast(_Result, _rebuild(false_tree, iter(outputs)))
 
 
+@checked
 def case(
     pred_fn_pairs: Sequence[tuple[Variable, Callable[[], _Result]]],
     default: Callable[[], _Result] | None = None,
@@ -130,6 +133,7 @@ def case(
     return chosen()
 
 
+@checked
 def switch_case(
     branch_index: Variable,
     branch_fns: dict[int, Callable[[], _Result]] | Sequence[tuple[int, Callable[[], _Result]]] | Sequence[Callable[[], _Result]],
@@ -171,6 +175,7 @@ def switch_case(
     return cast(_Result, case([(branch_index == number, fn) for number, fn in entries], last))
 
 
+@checked
 def while_loop(
     cond: Callable[..., Variable],
     body: Callable[..., LoopValue | Sequence[LoopValue]],

@@ -11,6 +11,7 @@ from typing import Any
 import onnxgrad.nn.functional as F
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ProgramError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional.layout import channels_last
 from onnxgrad.nn.functional.windows import numbers, pads_of
 from onnxgrad.nn.types import Layout2D, Layout3D, Numbers, Padding
@@ -45,6 +46,7 @@ def _conv(
     return _layer(layer_name, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
 
 
+@checked
 def conv2d(
     input: Variable,
     num_filters: int,
@@ -101,6 +103,7 @@ def conv2d(
     )
 
 
+@checked
 def conv3d(
     input: Variable,
     num_filters: int,
@@ -182,6 +185,7 @@ def _conv_transpose(
     return _layer(layer_name, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
 
 
+@checked
 def conv2d_transpose(
     input: Variable,
     num_filters: int,
@@ -234,6 +238,7 @@ def conv2d_transpose(
     )
 
 
+@checked
 def conv3d_transpose(
     input: Variable,
     num_filters: int,
@@ -286,6 +291,7 @@ def conv3d_transpose(
     )
 
 
+@checked
 def deform_conv2d(
     x: Variable,
     offset: Variable,

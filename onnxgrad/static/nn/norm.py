@@ -13,6 +13,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ProgramError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional.layout import is_last
 from onnxgrad.nn.functional.norm import divided_by_spectral_norm
 from onnxgrad.nn.types import Layout
@@ -24,6 +25,7 @@ from onnxgrad.tensor.param_attr import ParamAttr
 __all__ = ["batch_norm", "data_norm", "group_norm", "instance_norm", "layer_norm", "spectral_norm"]
 
 
+@checked
 def batch_norm(
     input: Variable,
     act: ActivationName | None = None,
@@ -67,6 +69,7 @@ def batch_norm(
     return layer.activate(y, act)
 
 
+@checked
 def layer_norm(
     input: Variable,
     scale: bool = True,
@@ -104,6 +107,7 @@ def layer_norm(
     return layer.activate(F.layer_norm(input, shape, gain, bias, epsilon, layer.name), act)
 
 
+@checked
 def instance_norm(
     input: Variable, epsilon: float = 1e-05, param_attr: Attr = None, bias_attr: Attr = None, name: str | None = None
 ) -> Variable:
@@ -129,6 +133,7 @@ def instance_norm(
     return F.instance_norm(input, weight=scale, bias=shift, eps=epsilon, name=layer.name)
 
 
+@checked
 def group_norm(
     input: Variable,
     groups: int,
@@ -161,6 +166,7 @@ def group_norm(
     return layer.activate(F.group_norm(input, groups, epsilon, scale, shift, data_layout, layer.name), act)
 
 
+@checked
 def data_norm(
     input: Variable,
     act: ActivationName | None = None,
@@ -215,6 +221,7 @@ def data_norm(
     return layer.activate(y, act)
 
 
+@checked
 def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: float = 1e-12, name: str | None = None) -> Variable:
     """``weight`` divided by its largest singular value, found by ``power_iters`` power iterations. Miyato et al. 2018.
 

@@ -8,3 +8,7 @@ from onnxgrad.training.data.tables import Table
 from onnxgrad.training.data.texts import Texts
 
 __all__ = ["Images", "Shuffled", "Table", "Texts", "open_data", "split"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.data.annotated.answers import Listing
 from onnxgrad.training.data.annotated.box_table import box_columns, read_box_table
 from onnxgrad.training.data.annotated.formats import PARTS, format_at
@@ -72,6 +73,7 @@ class Images:
         >>> trainer.fit(Images("data.yaml", flip=True, scale=0.5), epochs=3, validation="data.yaml")  # doctest: +SKIP
     """
 
+    @checked
     def __init__(
         self,
         path: str | Path,

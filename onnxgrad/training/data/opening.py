@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentTypeError, DataError, FileError, ModelError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import is_file, read_arrays
 from onnxgrad.training.data.annotated.formats import format_at
 from onnxgrad.training.data.images import Images, is_image_table
@@ -29,6 +30,7 @@ __all__ = ["for_validation", "open_both", "open_data", "source_at"]
 _TEXT = "is text, which needs a tokenizer: give training.Text(path, tokenizer) (--tokenizer)"
 
 
+@checked
 def open_data(data: Data, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
     """Columns, rows or a stream from whatever the user has.
 

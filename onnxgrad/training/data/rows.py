@@ -100,7 +100,12 @@ class Rows:
         return RowSubset(self, rows)
 
     def first(self, seed: int, epoch: int) -> Batch:
-        """The first example, which shows the types of columns."""
+        """The first example, which shows the types of columns.
+
+        Args:
+            seed: of random changes and of order.
+            epoch: number of the epoch.
+        """
         return self.take(np.arange(1), (seed, epoch))
 
     def plain(self) -> Rows:
@@ -329,7 +334,12 @@ class Stream:
             yield self._as_batch(item)
 
     def first(self, seed: int, epoch: int) -> Batch:
-        """The first batch of an epoch, which shows the types of columns; what gives its batches once gives it again after that."""
+        """The first batch of an epoch, which shows the types of columns; what gives its batches once gives it again after that.
+
+        Args:
+            seed: of random changes and of order.
+            epoch: number of the epoch.
+        """
         if isinstance(self.source, Iterator):
             items = list(itertools.islice(self.source, 1))
             self.source = itertools.chain(items, self.source)

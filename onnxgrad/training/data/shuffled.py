@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.data.rows import Batch, Source, Stream
 
 __all__ = ["Shuffled"]
@@ -44,6 +45,7 @@ class Shuffled(Stream):
         [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
     """
 
+    @checked
     def __init__(
         self,
         source: Source,

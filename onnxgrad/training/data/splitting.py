@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.shuffled import Shuffled
 from onnxgrad.training.data.text import Text
@@ -21,6 +22,7 @@ _CLASSES = 1000
 _UNEVEN = 4.0
 
 
+@checked
 def split(
     data: Rows | Stream, fraction: float, target: str | None = None, seed: int = 0
 ) -> tuple[Rows | Stream, Rows | Stream, list[str]]:

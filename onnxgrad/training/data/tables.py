@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, FileError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.columns import Arrangement, arrange_columns, found_columns, read_columns
 from onnxgrad.training.data.kinds import kind_of
@@ -53,6 +54,7 @@ class Table:
         >>> trainer.fit(Table("measurements.parquet", stream=True), epochs=3)  # doctest: +SKIP
     """
 
+    @checked
     def __init__(
         self,
         path: str | Path,

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, FileError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.chat_template import ChatTemplate
 from onnxgrad.training.data.derived_inputs import IGNORED, MASK, TOKENS
@@ -77,6 +78,7 @@ class Text(Stream):
 
     path: Path
 
+    @checked
     def __init__(
         self,
         path: str | Path,

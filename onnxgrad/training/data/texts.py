@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.data.kinds.text import TextColumn, TokenizerFile, decoder_of
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
@@ -42,6 +43,7 @@ class Texts(Table):
         >>> trainer.fit(Texts("reviews.csv", "tokenizer.json", max_length=64), epochs=3)  # doctest: +SKIP
     """
 
+    @checked
     def __init__(
         self,
         path: str | Path,

@@ -6,18 +6,17 @@ Tests: tests/training/data/test_views.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.words import ImageFit
 
 __all__ = ["FITS", "View", "view_of"]
 
 Array = np.ndarray[Any, Any]
-FITS = ("stretch", "letterbox", "corner")
-"""How a picture of another size gets into the input: stretched to it; scaled by one factor, with equal bars on both sides; the same
-with the picture in the upper left corner."""
+FITS = get_args(ImageFit)
 _LEAST_SHARE, _LEAST_SIDE = 0.2, 1.0
 
 

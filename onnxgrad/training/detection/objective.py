@@ -40,12 +40,10 @@ from onnxgrad.training.losses.detection import (
 )
 from onnxgrad.training.losses.terms import Term
 
-__all__ = ["ASSIGNED", "BOXES", "DETECTION", "DetectionLoss", "shrunk_regions"]
+__all__ = ["ASSIGNED", "BOXES", "DetectionLoss", "shrunk_regions"]
 
 Array = np.ndarray[Any, Any]
 
-DETECTION = "detection"
-"""Name of the loss."""
 BOXES = "boxes"
 """The data's column: float32 [batch, objects, 5], class, left, top, right, bottom in pixels of the model's input; a class of -1 is
 no object."""

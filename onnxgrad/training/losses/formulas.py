@@ -9,7 +9,7 @@ Tests: tests/training/losses/test_terms.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any, get_args
 
 import numpy as np
 
@@ -28,21 +28,14 @@ from onnxgrad.internal.losses import (
     kl_divergence,
     squared_error,
 )
+from onnxgrad.internal.words import LossName, OutputLayout
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.detection import boundary_loss, dice_loss, focal_loss
 from onnxgrad.training.surgery.activations import Activation, hidden_activation
 
 __all__ = [
-    "LAYOUTS", "LOSSES", "TEMPERATURE", "LossName", "alignment_loss", "class_loss", "classes_exclude", "contrastive_loss",
-    "takes_logits",
+    "LAYOUTS", "LOSSES", "TEMPERATURE", "alignment_loss", "class_loss", "classes_exclude", "contrastive_loss", "takes_logits",
 ]  # fmt: skip
-
-LossName: TypeAlias = Literal[
-    "bce_with_logits", "boundary", "causal_lm", "cosine", "cosine_pairs", "cross_entropy", "ctc", "dice", "focal", "huber",
-    "info_nce", "kl", "l1", "mse",
-    "smooth_l1", "triplet",
-]  # fmt: skip
-"""The names of losses."""
 
 Notes = list[str]
 
@@ -287,8 +280,7 @@ def _ctc(op: Builder, y: Variable, labels: Variable, notes: Notes) -> Any:
     return alignment_loss(op, y, labels, notes, LAYOUTS[0])
 
 
-LAYOUTS = ("NTC", "TNC", "NCT")
-"""Axes of an output: N batch, T steps, C classes; the first two for ``ctc``, the first and the last for ``cross_entropy``."""
+LAYOUTS: tuple[OutputLayout, ...] = get_args(OutputLayout)
 
 
 def alignment_loss(op: Builder, y: Variable, labels: Variable, remarks: Notes, layout: str) -> Any:
@@ -300,7 +292,7 @@ def alignment_loss(op: Builder, y: Variable, labels: Variable, remarks: Notes, l
     return ctc(op, scores if layout == LAYOUTS[0] else op.Transpose(scores, perm=[1, 0, 2]), labels)
 
 
-LOSSES: dict[str, Callable[[Builder, Variable, Variable, Notes], Any]] = {
+LOSSES: dict[LossName, Callable[[Builder, Variable, Variable, Notes], Any]] = {
     "bce_with_logits": _bce_with_logits,
     "boundary": _boundary,
     "causal_lm": _causal_lm,

@@ -19,7 +19,9 @@ from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.state.inputs import COLUMN, as_array
 from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.tensor_file import damaged
+from onnxgrad.internal.words import LossName, OutputLayout
 from onnxgrad.training.data.rows import Data
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.expressions import append_expression
@@ -27,7 +29,6 @@ from onnxgrad.training.losses.formulas import (
     LAYOUTS,
     LOSSES,
     TEMPERATURE,
-    LossName,
     alignment_loss,
     class_loss,
     classes_exclude,
@@ -61,6 +62,7 @@ class Term:
         temperature: of ``info_nce``, by which cosines are divided; None for 0.05.
     """
 
+    @checked
     def __init__(
         self,
         loss: LossName | Callable[[Variable, Variable], Variable],
@@ -70,7 +72,7 @@ class Term:
         *,
         dtype: DTypeLike | None = None,
         shape: Sequence[int | str | None] | None = None,
-        layout: Literal["NTC", "TNC", "NCT"] | None = None,
+        layout: OutputLayout | None = None,
         label_smoothing: float = 0.0,
         class_weights: Sequence[float] | Literal["balanced"] | None = None,
         sample_weight: str | None = None,

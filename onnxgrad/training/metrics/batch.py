@@ -10,7 +10,8 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.metrics.epoch import EPOCH_METRICS, WHOLE, epoch_metric
+from onnxgrad.internal.words import EPOCH_METRICS, BatchMetric
+from onnxgrad.training.metrics.epoch import WHOLE, epoch_metric
 from onnxgrad.training.surgery.activations import activation_before
 
 __all__ = ["METRICS", "check_metrics", "classes_second", "is_whole", "metric_named"]
@@ -78,7 +79,7 @@ def _per_example(values: Array) -> Array:
     return means
 
 
-METRICS: dict[str, Callable[[Array, Array], Array]] = {"accuracy": _accuracy, "mae": _mae, "mse": _mse, "top5": _top(5)}
+METRICS: dict[BatchMetric, Callable[[Array, Array], Array]] = {"accuracy": _accuracy, "mae": _mae, "mse": _mse, "top5": _top(5)}
 
 
 def is_whole(metric: Any) -> bool:

@@ -15,13 +15,9 @@ from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
 from onnxgrad.training.metrics.detection import AveragePrecision
 from onnxgrad.training.surgery.activations import score_threshold
 
-__all__ = ["EPOCH_METRICS", "WHOLE", "EpochMetric", "epoch_metric"]
+__all__ = ["WHOLE", "EpochMetric", "epoch_metric"]
 
 Array = np.ndarray[Any, Any]
-EPOCH_METRICS = (
-    "auc", "average_precision", "cer", "dice", "f1", "iou", "map", "map50", "mean_iou", "mrr", "perplexity", "precision", "r2",
-    "recall", "recall@K", "rmse", "spearman", "wer:N",
-)  # fmt: skip
 WHOLE = re.compile(
     r"auc|average_precision|cer|dice|f1|iou|map|map50|mean_iou|mrr|perplexity|precision|r2|recall(@[1-9]\d*)?|rmse|spearman"
     r"|wer(:\d+)?"

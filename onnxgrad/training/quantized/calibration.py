@@ -17,6 +17,7 @@ from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError, DataError, ModelError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.open_batch import open_batch
@@ -33,6 +34,7 @@ _IN_FLOAT = frozenset({"Softmax", "LayerNormalization", "InstanceNormalization",
 """Operators whose results 8 bits would spoil: probabilities and what is divided by a deviation"""
 
 
+@checked
 def quantize(
     model: str | Path | bytes | ModelProto | Program,
     path: str | Path,

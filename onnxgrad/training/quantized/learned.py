@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -27,12 +27,14 @@ from onnxgrad.core.ir.traverse import all_operators_of, readers_in
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.errors import ArgumentError, UnknownName
+from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.words import QuantizedMode
 from onnxgrad.training.surgery.lora_targets import KEY as LORA
 
 __all__ = ["KEY", "MODES", "drop_unread", "prepare_quantized", "spread", "train_quantized"]
 
 KEY = "onnxgrad.quantized"
-MODES = ("learned", "fixed", "integers", "frozen")
+MODES: tuple[QuantizedMode, ...] = get_args(QuantizedMode)
 Array = np.ndarray[Any, Any]
 # Where operators on integers read a weight, its scale (None: in a Mul behind) and zero point, and the axis of its scales.
 _PRODUCTS: dict[str, tuple[int, int | None, int, int]] = {
@@ -81,6 +83,7 @@ def prepare_quantized(program: Program, mode: str | None) -> list[str]:
     return [f"{len(names)} quantised weights, biases and scales are trained as float numbers, and rounded again in the export"]
 
 
+@checked
 @all_or_nothing
 def train_quantized(
     program: Program, layers: str | Sequence[str] = "*", *, scales: Literal["learned", "fixed"] = "learned", integers: bool = False

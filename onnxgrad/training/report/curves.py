@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onnxgrad.errors import FileError, OnnxGradError, TrainingError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import writing
 from onnxgrad.training.run.plan import Row
 
@@ -17,6 +18,7 @@ __all__ = ["plot_history"]
 _NOT_DRAWN = ("epoch", "step", "learning_rate")
 
 
+@checked
 def plot_history(history: Sequence[Row], path: str | Path) -> None:
     """Draw loss and metrics over the epochs, training and validation together, into a picture file.
 

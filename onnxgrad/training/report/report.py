@@ -19,6 +19,7 @@ import numpy as np
 
 from onnxgrad.core.interop.weights import is_table
 from onnxgrad.errors import OnnxGradError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_whole
 from onnxgrad.pages.page import asset, page
 from onnxgrad.training.report.examples import judge_examples
@@ -55,6 +56,7 @@ class Report(Callback):
 
     watches_gradients = True
 
+    @checked
     def __init__(self, command: str | None = None) -> None:
         self.command = shlex.join(sys.argv) if command is None else command
         self.steps: list[Row] = []

@@ -20,6 +20,7 @@ from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import view_of
 from onnxgrad.errors import UnknownName
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.tensor_file import TensorFile, read_tensors, write_tensors
 from onnxgrad.training.surgery.lora_targets import KEY
 
@@ -34,6 +35,7 @@ _SUM = re.compile(r"rank (\d+) of (.+)", re.DOTALL)
 """Names of sums of gradients, and of residuals, of one rank; under the name alone are those of all, for other numbers of ranks."""
 
 
+@checked
 def save_checkpoint(
     program: Programs, path: str | Path, scope: Scope | None = None, metadata: dict[str, str] | None = None
 ) -> None:
@@ -84,6 +86,7 @@ class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
         return len(self._state) + len(self._rests) + len(self._sums)
 
 
+@checked
 def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = None) -> None:
     """Set the persistable variables of a program from a file that ``save_checkpoint`` wrote.
 

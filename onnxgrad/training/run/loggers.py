@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxgrad.errors import OnnxGradError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.run.callbacks import Callback
 from onnxgrad.training.run.plan import Row
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
 
-__all__ = ["LOGGERS", "MLflow", "TensorBoard", "loggers"]
+__all__ = ["MLflow", "TensorBoard", "loggers"]
 
-LOGGERS = ("mlflow", "tensorboard")
 _NOT_CURVES = ("step", "epoch", "examples")
 
 
@@ -36,6 +36,7 @@ class TensorBoard(Callback):
         >>> trainer.fit(data, 5, callbacks=[TensorBoard("logs")])  # doctest: +SKIP
     """
 
+    @checked
     def __init__(self, folder: str | Path | None = None) -> None:
         try:
             from tensorboard.compat.proto import event_pb2, summary_pb2
@@ -84,6 +85,7 @@ class MLflow(Callback):
         >>> trainer.fit(data, 5, callbacks=[MLflow()])  # doctest: +SKIP
     """
 
+    @checked
     def __init__(self, every: int = 10, checkpoints: bool = False) -> None:
         try:
             import mlflow

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError, TrainingError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import writing
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.data.rows import Data
@@ -73,6 +74,7 @@ class _Fixed(LRScheduler):
         return self.base_lr
 
 
+@checked
 def find_learning_rate(
     trainer: Trainer, data: Data, *, lowest: float = 1e-7, highest: float = 1.0, steps: int = 100, batch_size: int = 32
 ) -> Sweep:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, TypeAlias
+from typing import get_args
 
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.words import ScheduleName
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
 
-__all__ = ["SHAPES", "Planned", "ScheduleName", "planned"]
+__all__ = ["SHAPES", "Planned", "planned"]
 
-ScheduleName: TypeAlias = Literal["constant", "cosine", "linear", "one-cycle", "plateau", "step"]
-"""The names of schedules."""
-SHAPES = ("constant", "cosine", "linear", "one-cycle", "plateau", "step")
+SHAPES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 _PLATEAU = 5
 
 
@@ -39,6 +39,7 @@ class Planned(LRScheduler):
         [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
 
+    @checked
     def __init__(self, learning_rate: float, shape: ScheduleName = "constant", warmup: int = 0, total: int | None = None) -> None:
         if shape not in SHAPES or shape == "plateau":
             raise ArgumentError(f"there is no schedule {shape!r}. Use one of {list(SHAPES)}, or a scheduler as learning_rate=.")

@@ -19,6 +19,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, UnknownName
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import write_whole, writing
 from onnxgrad.internal.tensor_file import read_tensors, write_tensors
 from onnxgrad.training.surgery.batch_norm import fold_added_batch_norm
@@ -36,6 +37,7 @@ def _adapters(program: Program) -> dict[str, Parameter]:
     return {p.name: p for p in program.parameters if ".lora_" in p.name}
 
 
+@checked
 def save_adapters(program: Program, path: str | Path, scope: Scope | None = None) -> None:
     """Write only the weights of the branches.
 
@@ -61,6 +63,7 @@ def save_adapters(program: Program, path: str | Path, scope: Scope | None = None
     write_tensors(path, tensors)
 
 
+@checked
 def load_adapters(program: Program, path: str | Path) -> None:
     """Set the weights of the branches from a file that ``save_adapters`` wrote.
 

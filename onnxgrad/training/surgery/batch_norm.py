@@ -22,6 +22,7 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.modes import ADDED, is_added
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, NotInitialized, UnknownName
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.data import open_data
 from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.rows import Data
@@ -138,6 +139,7 @@ def _differs(v: Variable | None, start: float) -> bool:
 # Putting it back -----------------------------------------------------------------------------------------------------
 
 
+@checked
 @all_or_nothing
 def insert_batch_norm(
     program: Program,

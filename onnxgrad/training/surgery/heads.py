@@ -18,6 +18,7 @@ from onnxgrad.core.ir.traverse import all_operators_of, needed_operators, substi
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.modes import ADDED
 from onnxgrad.errors import ArgumentError, ModelError, UnknownName
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.data.record import record_of, set_record
 
 __all__ = ["cut_at", "insert_dropout", "remove_added_dropout", "replace_head"]
@@ -25,6 +26,7 @@ __all__ = ["cut_at", "insert_dropout", "remove_added_dropout", "replace_head"]
 _PASSES_ON = VIEWS | {"Cast", "Softmax", "LogSoftmax", "Sigmoid", "Dropout"}
 
 
+@checked
 @all_or_nothing
 def cut_at(program: Program, tensors: str | Sequence[str]) -> Program:
     """End a program at inner tensors, which become its outputs; everything behind them is removed.
@@ -75,6 +77,7 @@ def remove_dead(program: Program) -> None:
     program.version += 1
 
 
+@checked
 @all_or_nothing
 def replace_head(program: Program, at: str | None = None, classes: int = 2, *, name: str = "head", seed: int = 0) -> Program:
     """Replace the last layer by a new linear one.
@@ -154,6 +157,7 @@ def insert_after(op: Operator, write: Callable[[Builder], Variable], key: str) -
     return result
 
 
+@checked
 @all_or_nothing
 def insert_dropout(program: Program, after: str | Iterable[str], ratio: float = 0.1) -> list[str]:
     """Put Dropout behind tensors: exporters drop it, and fine-tuning may need it. Exports for inference leave it out again.

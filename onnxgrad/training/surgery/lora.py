@@ -23,6 +23,7 @@ from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ModelError, OutOfMemory
+from onnxgrad.internal.arguments import checked
 from onnxgrad.training.quantized.packed_weights import Rounding, float_weight, is_packed, requantise
 from onnxgrad.training.surgery.heads import insert_after, remove_unread_constants
 from onnxgrad.training.surgery.lora_targets import KEY, LoraTarget, chosen_targets, matrix_of
@@ -32,6 +33,7 @@ __all__ = ["Branch", "add_lora", "branches_of", "merge_lora"]
 Array = np.ndarray[Any, Any]
 
 
+@checked
 @all_or_nothing
 def add_lora(
     program: Program, layers: str | Sequence[str] = "*", *, rank: int = 8, alpha: float | None = None, seed: int = 0
@@ -231,6 +233,7 @@ def _has_same_geometry(base: Operator, low: Operator, up: Operator) -> bool:
     return all(low.attr(name) == base.attr(name) for name in settings) and up.attrs == {"group": base.attr("group")}
 
 
+@checked
 def merge_lora(
     program: Program,
     quantised: Literal["branch", "float", "again"] = "branch",

@@ -21,6 +21,7 @@ from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.errors import ArgumentError, UnknownName
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["Ties", "find_ties", "tie", "untie"]
 
@@ -54,6 +55,7 @@ class Ties(NamedTuple):
         return merged + split
 
 
+@checked
 def find_ties(program: Program | Sequence[Parameter]) -> Ties:
     """Weights of a program, or of a list, that several operators read, and pairs of equal ones.
 
@@ -95,6 +97,7 @@ def _parameter(program: Program, name: str) -> Parameter:
     return parameter
 
 
+@checked
 @all_or_nothing
 def untie(program: Program, name: str) -> list[str]:
     """Give each operator that reads a weight its own copy; returns the names, the first being the old one.
@@ -124,6 +127,7 @@ def untie(program: Program, name: str) -> list[str]:
     return names
 
 
+@checked
 @all_or_nothing
 def tie(program: Program, kept: str, replaced: str) -> None:
     """Let everything that reads ``replaced`` read ``kept``, transposed if the shapes say so.

@@ -90,7 +90,11 @@ class TestPreparation:
         assert (
             preparation_of(program, two)[1].fit == "letterbox" and preparation_of(program, two, fit="stretch")[1].fit == "stretch"
         )
-        assert how.size == (320, 416) and "imgsz in the file" in line and "values from 0 to 1, as YOLO's exports" in line
+        assert (
+            how.size == (320, 416)
+            and "imgsz in the file" in line
+            and "values from 0 to 1, as detectors like YOLO take them" in line
+        )
         assert "scaled by one factor between grey bars (letterbox)" in line and how.around == 114
         with pytest.raises(ArgumentError, match=r"multiples of 32 \(stride in the file\), not 100 x 96"):
             preparation_of(program, two, size=(100, 96))

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from onnxgrad.errors import DataError, FileError
 from onnxgrad.internal.files import read_whole
+from onnxgrad.internal.words import DataPart
 from onnxgrad.training.data.annotated.answers import Listing
 from onnxgrad.training.data.annotated.coco import read_coco
 from onnxgrad.training.data.annotated.masks import MaskFiles, mask_folders, read_colours, read_masks
@@ -22,7 +23,7 @@ from onnxgrad.training.data.picture_files import images_in
 
 __all__ = ["PARTS", "Format", "format_at"]
 
-PARTS = ("train", "val", "test")
+PARTS = get_args(DataPart)
 
 
 class Format(NamedTuple):

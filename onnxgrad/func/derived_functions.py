@@ -1,9 +1,6 @@
-"""Derivatives of a model as functions of numpy arrays.
+"""What ``onnxgrad.func`` lists. It stands apart, so that completion there shows nothing else.
 
-``value_and_grad``, ``grad``, ``vjp``, ``jvp``, ``jacobian``, ``hessian``, ``hvp`` and ``per_example_gradients`` take a model and
-return a ``NumpyFunction``: call it with a dict of arrays, or take its ``.model``, an ordinary ONNX model that stock onnxruntime
-runs.
-Under the same names at the top of the package stand the functions that append to a program (``onnxgrad.jvp``, ...).
+Tests: tests/test_func.py.
 """
 
 from __future__ import annotations

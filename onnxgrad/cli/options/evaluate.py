@@ -1,0 +1,33 @@
+"""Print the loss and the metrics of a model on data.
+
+Of a run, loss and metrics are those that it was trained with unless others are named, and the best checkpoint is evaluated.
+
+examples:
+  onnxgrad evaluate run/ --data test.csv
+  onnxgrad evaluate run/ --data test_photos/ --metric f1 auc --json
+  onnxgrad evaluate m.onnx --data test.npz --loss cross_entropy --target y --metric accuracy
+"""
+
+# Tests: tests/cli/test_commands.py.
+
+from __future__ import annotations
+
+import argparse
+from typing import get_args
+
+from onnxgrad.cli.options.shared import add_data
+from onnxgrad.internal.words import DETECTION, LossName
+
+__all__ = ["add_arguments"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help="folder of a run of onnxgrad train, or path of an .onnx file")
+    parser.add_argument("--loss", choices=sorted([*get_args(LossName), DETECTION]), help="of an .onnx file: the loss")
+    parser.add_argument("--output", metavar="OUTPUT", help="of an .onnx file: the output that loss and metrics read")
+    parser.add_argument("--target", help="of an .onnx file: column with the targets")
+    parser.add_argument("--metric", nargs="+", metavar="NAME", help="metrics, as for train (default: those of the run)")
+    parser.add_argument("--checkpoint", default="best", help="of a run: best (default), last, or the path of a checkpoint")
+    parser.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_data(parser, validation=False)

@@ -1,0 +1,54 @@
+"""Write the model of a run: for inference, as a training step for any onnxruntime, or its LoRA adapters alone.
+
+Adapters of float weights are added to them. Those of quantised weights stay beside the layer in --inference, and are added to float
+weights in --merged, which --requantise rounds to integers again.
+
+examples:
+  onnxgrad export run/ --inference tuned.onnx
+  onnxgrad export run/ --inference small.onnx --fold
+  onnxgrad export run/ --inference quantised.onnx --observe train.npz
+  onnxgrad export run/ --checkpoint last --training-step step.onnx
+  onnxgrad export run/ --training-step step.onnx --lowering cpu
+  onnxgrad export run/ --training-step step.onnx --required-operators step.config
+  onnxgrad export run/ --training-step step.onnx --split --batch-norm sync
+  onnxgrad export run/ --merged merged.onnx
+  onnxgrad export run/ --adapters adapters.safetensors
+  onnxgrad export run/ --adapters adapters.onnx_adapter
+"""
+
+# Tests: tests/cli/test_commands.py.
+
+from __future__ import annotations
+
+import argparse
+
+from onnxgrad.cli.options.shared import add_lowering
+
+__all__ = ["add_arguments"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", help="folder of a run of onnxgrad train")
+    parser.add_argument("--checkpoint", default="best", help="best (default), last, or the path of a checkpoint")
+    parser.add_argument("--inference", metavar="FILE.onnx", help="write the inference model with its trained weights")
+    parser.add_argument("--merged", metavar="FILE.onnx", help="the same with adapters of quantised weights added to float weights")
+    parser.add_argument("--requantise", action="store_true", help="with --merged: round these weights to integers again")
+    parser.add_argument("--fold", action="store_true", help="fold BatchNormalization into the layers before it")
+    parser.add_argument("--observe", metavar="DATA.npz", help="set the scales of a QDQ file by what these inputs give")
+    parser.add_argument("--training-step", metavar="FILE.onnx", help="write one training step, and its manifest as .json")
+    parser.add_argument(
+        "--required-operators", metavar="FILE", help="with --training-step: write its operators as builds of onnxruntime take them"
+    )
+    parser.add_argument("--split", action="store_true", help="with --training-step: gradients and their application as two models")
+    parser.add_argument(
+        "--batch-norm",
+        choices=["sync", "frozen", "local"],
+        help="with --split: by what parts of a batch are normalised",
+    )
+    add_lowering(parser, "the training step")
+    parser.add_argument(
+        "--adapters",
+        metavar="FILE",
+        help="write only the LoRA adapters: .safetensors, or .onnx_adapter for onnxruntime with the model that takes it as .onnx",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")

@@ -1,0 +1,103 @@
+"""Arguments of several commands."""
+
+# Tests: tests/cli/test_commands.py.
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any, get_args
+
+from onnxgrad.internal.words import DataPart, ImageFit, Provider
+
+__all__ = ["add_data", "add_lowering", "add_model", "add_sizes", "parse_bytes"]
+
+
+def add_model(
+    parser: argparse.ArgumentParser, what: str = "path of an .onnx file, or folder of a run, whose best checkpoint is taken"
+) -> None:
+    parser.add_argument("model", help=what)
+    parser.add_argument(
+        "--expand",
+        choices=["com.microsoft"],
+        help="rewrite onnxruntime's own operators as standard ones, for other runtimes; gradients do not need it",
+    )
+
+
+def add_sizes(parser: Any) -> None:
+    parser.add_argument(
+        "--dim",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="size of a dynamic dimension, by its name or as INPUT.AXIS; may be repeated",
+    )
+
+
+def add_lowering(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--lowering",
+        choices=get_args(Provider),
+        help=f"write {what} in the forms of this execution provider of onnxruntime (default: plain operators)",
+    )
+
+
+def add_data(group: Any, validation: bool = True) -> None:
+    group.add_argument(
+        "--data",
+        metavar="PATH",
+        help="data: .npz, .npy, .csv, .tsv, .parquet; a folder with one of images for each class, or a .csv of paths and labels; "
+        "boxes (COCO .json, YOLO data.yaml, VOC folder, .csv), masks (images/ and masks/), regions of text (gt_*.txt, Label.txt); "
+        "text, chats or numbers (.jsonl, .txt); FILE.py[:FUNCTION] that yields batches",
+    )
+    if validation:
+        group.add_argument("--val", metavar="PATH", help="validation data, or the share of --data to hold out, such as 0.1")
+        group.add_argument("--flip", action="store_true", help="mirror half of the images in training")
+        group.add_argument("--crop", action="store_true", help="crop images at random in training")
+        group.add_argument("--color", type=float, default=0.0, metavar="X", help="change colours in training, by up to 1 +- X")
+        group.add_argument("--scale", type=float, default=0.0, metavar="X", help="scale images in training, by up to 1 +- X")
+        group.add_argument(
+            "--translate", type=float, default=0.0, metavar="X", help="move images in training, by up to X of the size"
+        )
+        group.add_argument("--buffer", type=int, metavar="N", help="mix N examples of data that is read or yielded piece by piece")
+    group.add_argument("--image-size", metavar="HxW", help="height and width of images, where the model leaves them open")
+    group.add_argument("--image-mean", type=float, nargs="+", metavar="M", help="mean of values from 0 to 1, of each channel")
+    group.add_argument("--image-std", type=float, nargs="+", metavar="S", help="standard deviation of the same")
+    group.add_argument("--image-order", choices=("rgb", "bgr"), help="order of the channels (default: what the model's file tells)")
+    group.add_argument(
+        "--image-fit",
+        choices=get_args(ImageFit),
+        help="how images of another size get into the model's: stretched, with bars on both sides, or on the right and below "
+        "(default: letterbox with boxes, else stretch)",
+    )
+    group.add_argument(
+        "--part",
+        choices=get_args(DataPart),
+        help="part of data that holds several (default: train; of --val and evaluate val)",
+    )
+    group.add_argument("--colours", metavar="FILE.csv", help="name,red,green,blue of the classes of masks in colours")
+    group.add_argument("--image-white", type=float, metavar="V", help="value of white in images of over 8 bits (default 65535)")
+    group.add_argument(
+        "--columns",
+        action="append",
+        default=[],
+        metavar="INPUT=A,B",
+        help="columns of a table that form an input or target, in this order; may be repeated (default: as trained, else by name)",
+    )
+    group.add_argument("--fill", metavar="HOW", help="fill empty cells of inputs: median, mean (of training data) or a number")
+    group.add_argument("--decimal", choices=(".", ","), help="decimal sign of numbers in a table (default: what its cells show)")
+    group.add_argument(
+        "--ignore-record", action="store_true", help="guess what the data means anew, rather than take the record of the training"
+    )
+    group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of the model, for text and chats")
+    group.add_argument("--max-length", type=int, help="words in a row of text at most (default: as trained, else 512)")
+    group.add_argument("--pack", action="store_true", help="put several short texts into one row")
+
+
+def parse_bytes(text: str) -> int:
+    """``"1.5GB"`` as a number of bytes; for argparse."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"not a size such as 800MB or 1.5GB: {text!r}")
+    number, unit, binary = match.groups()
+    return int(float(number) * (1024 if binary else 1000) ** " kMGT".index(unit or " "))
