@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxgrad.core.graph.contract import Pass, Target
 from onnxgrad.core.graph.graph import FedLabel, Graph
+from onnxgrad.core.graph.matching import is_zero, operand_of, producer_of
 from onnxgrad.core.graph.order import in_order
 from onnxgrad.core.graph.rewriting import name_results, stage_builder
 from onnxgrad.core.ir.block import Block
@@ -45,11 +46,11 @@ def guard_labels(graph: Graph, target: Target) -> int:
     count = 0
     for op in [op for op in graph.operators if has_labels(op)]:
         label = op.inputs[1]
-        if label is None or is_piece(label.op, LABEL_IN_RANGE) or are_known_classes(label, op.inputs[0], op.attr("ignore_index")):
+        if label is None or _is_guarded(label, op) or are_known_classes(label, op.inputs[0], op.attr("ignore_index")):
             continue
         fed = fed_label(op, graph.inputs) if target.checks_labels else None
         if fed is not None:
-            drop_guards_of_rules(graph.operators, op.outputs[0])
+            _drop_guards(graph.operators, op, label)
             graph.operators = needed_operators(graph.operators, [v for _, v in graph.outputs])
             graph.labels.append(fed)
             continue
@@ -132,7 +133,7 @@ def _guard(graph: Graph, op: Operator, label: Variable) -> None:
     for other in of_rule:
         assert other.origin is not None
         other.origin = other.origin._replace(of=own)
-        if is_piece(other, LABEL_IN_RANGE) and other.outputs[0] is not None:
+        if is_piece(other, LABEL_IN_RANGE) and other.outputs[0] is not None and _gives_in_range(other, label, op):
             substitute(graph.operators, {other.outputs[0]: guard.label})
     graph.operators = in_order([*graph.operators, *(build.stage or [])], graph.resolve)
     graph.operators = needed_operators(graph.operators, [v for _, v in graph.outputs])
@@ -164,23 +165,109 @@ def inside_range(build: Any, label: Variable, scores: Variable, ignored: int | N
     return inside
 
 
-def drop_guards_of_rules(operators: Sequence[Operator], loss: Variable | None = None) -> None:
+_READ = {LABEL_IN_RANGE: 1, LABELS_IN_RANGE_OR_NAN: 0}
+"""The operand that a guard of a rule gives where all labels are in range."""
+
+
+def drop_guards_of_rules(operators: Sequence[Operator]) -> None:
     """Let gradients of losses read labels that somebody checks, and the gradients of losses, as they are.
 
     Args:
-        operators: of a block.
-        loss: whose gradient it is; None for all losses.
+        operators: of a block, as rules wrote them.
     """
-    places = {LABEL_IN_RANGE: 1, LABELS_IN_RANGE_OR_NAN: 0}
+    _leave_out(operators, [op for op in operators if op.origin is not None and op.origin.piece in _READ])
+
+
+def _drop_guards(operators: Sequence[Operator], loss: Operator, label: Variable) -> None:
+    """The same for the guards of one loss that look at its labels"""
+    of_rule = [op for op in operators if op.origin is not None and op.origin.of is loss.outputs[0]]
+    labels = [op for op in of_rule if is_piece(op, LABEL_IN_RANGE) and _gives_in_range(op, label, loss)]
+    factors = [op for op in of_rule if is_piece(op, LABELS_IN_RANGE_OR_NAN) and _is_valid_or_nan(op.inputs[1], label, loss)]
+    _leave_out(operators, [*labels, *factors])
+
+
+def _leave_out(operators: Sequence[Operator], guards: Sequence[Operator]) -> None:
     read: dict[Variable, Variable] = {}
-    for op in operators:
-        if op.origin is None or op.origin.piece not in places or (loss is not None and op.origin.of is not loss):
-            continue
-        result, operand = op.outputs[0], op.inputs[places[op.origin.piece]]
+    for op in guards:
+        assert op.origin is not None and op.origin.piece is not None
+        result, operand = op.outputs[0], op.inputs[_READ[op.origin.piece]]
         if result is not None and operand is not None:
             read[result] = operand
     if read:
         substitute(operators, read)
+
+
+# Recognising what was written: by its structure, as its origin says only who wrote it ----------------------------------
+
+
+def _is_guarded(label: Variable, loss: Operator) -> bool:
+    """Return whether the labels of a loss are in its range already"""
+    where = label.op
+    return where is not None and is_piece(where, LABEL_IN_RANGE) and _gives_in_range(where, where.inputs[1], loss)
+
+
+def _gives_in_range(where: Operator, label: Variable | None, loss: Operator) -> bool:
+    """Return whether a Where gives these labels where they are in the range of a loss, and 0 elsewhere"""
+    if where.type != "Where" or where.inputs[1] is not label or where.inputs[2] is None:
+        return False
+    return is_zero(where.inputs[2]) and _is_inside_range(where.inputs[0], label, loss)
+
+
+def _is_valid_or_nan(v: Variable | None, label: Variable, loss: Operator) -> bool:
+    """Return whether a factor is 1, or NaN where one of these labels is not in the range of a loss"""
+    added = producer_of(v, "Add")
+    if added is None or _number(added.inputs[1]) != 1:
+        return False
+    if loss.attr("reduction") == "none":
+        nothing = producer_of(added.inputs[0], "Where")
+    else:
+        total = producer_of(added.inputs[0], "ReduceSum")
+        nothing = None if total is None or len(total.inputs) > 1 else producer_of(total.inputs[0], "Where")
+    if nothing is None or _number(nothing.inputs[1]) != 0:
+        return False
+    other = _number(nothing.inputs[2])
+    return other is not None and np.isnan(other) and _is_inside_range(nothing.inputs[0], label, loss)
+
+
+def _is_inside_range(v: Variable | None, label: Variable | None, loss: Operator) -> bool:
+    """Return whether ``inside_range`` wrote this of these labels"""
+    less = producer_of(v, "Less")
+    chosen = None if less is None else producer_of(less.inputs[0], "Where")
+    negative = None if chosen is None else producer_of(chosen.inputs[0], "Less")
+    if less is None or chosen is None or negative is None:
+        return False
+    counted, count = chosen.inputs[2], less.inputs[1]
+    if chosen.inputs[1] is not count or negative.inputs[0] is not counted or _number(negative.inputs[1]) != 0:
+        return False
+    return _is_number_of_classes(count, loss.inputs[0]) and _is_counted(counted, label, loss.attr("ignore_index"))
+
+
+def _is_counted(v: Variable | None, label: Variable | None, ignored: int | None) -> bool:
+    """Return whether these are labels with 0 in place of the one that does not count"""
+    if ignored is None:
+        return v is label
+    where = producer_of(v, "Where")
+    equal = None if where is None else producer_of(where.inputs[0], "Equal")
+    if where is None or equal is None or where.inputs[2] is not label or _number(where.inputs[1]) != 0:
+        return False
+    return equal.inputs[0] is label and _number(equal.inputs[1]) == ignored
+
+
+def _is_number_of_classes(v: Variable | None, scores: Variable | None) -> bool:
+    classes = _classes(scores)
+    if classes is not None:
+        return bool(_number(v) == classes)
+    gathered = producer_of(operand_of(v, "Cast"), "Gather")
+    if gathered is None or gathered.attr("axis") or _number(gathered.inputs[1]) != 1:
+        return False
+    return scores is not None and operand_of(gathered.inputs[0], "Shape") is scores
+
+
+def _number(v: Variable | None) -> Any:
+    """The one element of a constant; None of anything else"""
+    if v is None or v.value is None or v.persistable or v.value.numpy().size != 1:
+        return None
+    return v.value.numpy().reshape(-1)[0]
 
 
 def _guard_body(body: Block) -> int:
@@ -194,7 +281,7 @@ def _guard_body(body: Block) -> int:
             label is None
             or scores is None
             or old is None
-            or is_piece(label.op, LABEL_IN_RANGE)
+            or _is_guarded(label, op)
             or are_known_classes(label, scores, op.attr("ignore_index"))
         ):
             guarded.append(op)
