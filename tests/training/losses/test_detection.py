@@ -391,7 +391,7 @@ def test_micro_batches_make_the_update_of_the_whole_batch(kind):
         weights.append({p.name: p.get_value() for p in trainer.trained})
         whole, cut = (trainer.evaluate(columns, batch_size=n)["loss"] for n in (6, 1))
         assert whole == pytest.approx(cut, rel=1e-5)
-    start = {p.name: p.get_value() for p in Trainer(head(), loss=detector_terms()[kind]).trained}
+    start = {p.name: p.get_value() for p in Trainer(head(), loss=detector_terms()[kind]).inference.parameters}
     for name, value in weights[0].items():
         np.testing.assert_allclose(weights[1][name], value, rtol=2e-5, atol=1e-6)
         assert np.abs(value - start[name]).max() > 1e-4
