@@ -272,7 +272,7 @@ class TestFollowingInputs:
 
     def test_labels_that_are_all_ignored_are_refused(self):
         words = batch_of("llama-fp32")["input_ids"]
-        with pytest.raises(og.errors.DataError, match="holds no word to predict"):
+        with pytest.raises(og.errors.DataError, match="holds no token to predict"):
             tuned("llama-fp32").step({"input_ids": words, "labels": np.full_like(words, -100)})
 
     def test_a_cache_of_unknown_size_is_named(self):

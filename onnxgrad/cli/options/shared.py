@@ -90,7 +90,7 @@ def add_data(group: Any, validation: bool = True) -> None:
         "--ignore-record", action="store_true", help="guess what the data means anew, rather than take the record of the training"
     )
     group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of the model, for text and chats")
-    group.add_argument("--max-length", type=int, help="words in a row of text at most (default: as trained, else 512)")
+    group.add_argument("--max-length", type=int, help="tokens in a row of text at most (default: as trained, else 512)")
     group.add_argument("--pack", action="store_true", help="put several short texts into one row")
 
 

@@ -91,7 +91,7 @@ def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any,
             continue
         last, labels = dims[-1], feed[name]
         if term.loss == "causal_lm" and not (labels[:, 1:] != -100).any():
-            raise DataError(f"column {name!r} holds no word to predict: behind the first, all are -100. Leave such examples out.")
+            raise DataError(f"column {name!r} holds no token to predict: behind the first, all are -100. Leave such examples out.")
         if isinstance(last, int):
             negative = labels < 0 if term.loss != "ctc" else np.zeros_like(labels, bool)
             wrong = labels[(labels != -100) & (negative | (labels >= last))]

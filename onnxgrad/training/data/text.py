@@ -163,7 +163,7 @@ class Text(Stream):
         fitting = longest if wanted.program is None else positions_for(wanted.program, TOKENS, longest)
         if fitting < longest:
             raise DataError(
-                f"{self.path.name} has rows of {longest} words, and the model has positions for {fitting}. "
+                f"{self.path.name} has rows of {longest} tokens, and the model has positions for {fitting}. "
                 f"Give max_length={fitting} (--max-length {fitting})."
             )
 
@@ -195,7 +195,7 @@ class Text(Stream):
         size = self.max_length
         cuts = [at for at in range(0, len(row.token_ids), size) if len(row.token_ids) - at > 1]
         if not cuts:
-            raise DataError(f"{str(self.path)!r} holds no word to learn: it has {len(row.token_ids)} in all.")
+            raise DataError(f"{str(self.path)!r} holds no token to learn: it has {len(row.token_ids)} in all.")
         return [_Row(row.token_ids[at : at + size], row.labels[at : at + size]) for at in cuts]
 
     def _examples(self) -> list[_Row]:
@@ -203,11 +203,11 @@ class Text(Stream):
         rows = self._encoded([self._passage(line, f"line {number} of {str(self.path)!r}") for number, line in lines])
         long = sum(len(row.token_ids) > self.max_length for row in rows)
         if long:
-            self.remarks.append(f"{long} of {len(rows)} examples of {self.path.name} are cut to {self.max_length} words.")
+            self.remarks.append(f"{long} of {len(rows)} examples of {self.path.name} are cut to {self.max_length} tokens.")
         rows = [_Row(*(part[: self.max_length] for part in row)) for row in rows]
         useful = [row for row in rows if (row.labels[1:] != IGNORED).any()]
         if not useful:
-            raise DataError(f"{str(self.path)!r} holds no word to learn: {len(rows)} examples, none with words that count.")
+            raise DataError(f"{str(self.path)!r} holds no token to learn: {len(rows)} examples, none with tokens that count.")
         if len(useful) < len(rows):
             left = len(rows) - len(useful)
             self.remarks.append(f"{left} of {len(rows)} examples of {self.path.name} have no word that counts, and are left out.")

@@ -72,7 +72,7 @@ def test_longer_texts_are_cut_with_a_note(folder, kind):
     trainer.fit(Texts(folder / "data.jsonl", folder / "tokenizer.json"), 1, batch_size=4, verbose=False)
     rows = 11 if kind == "counted from the mask" else 12
     assert f"the model has positions for {rows} words in a row: longer texts are cut to as many (--max-length)." in trainer.remarks
-    assert any(f"{8 if rows == 11 else 4} of 16 texts of data.jsonl are cut to {rows} words." in line for line in trainer.remarks)
+    assert any(f"{8 if rows == 11 else 4} of 16 texts of data.jsonl are cut to {rows} tokens." in line for line in trainer.remarks)
 
 
 def test_rows_of_a_language_model_that_are_too_long_are_an_error_before_the_first_step(folder):
@@ -85,6 +85,6 @@ def test_rows_of_a_language_model_that_are_too_long_are_an_error_before_the_firs
         dim = text.graph.output[0].type.tensor_type.shape.dim.add()
         setattr(dim, "dim_value" if size == 7 else "dim_param", size)
     trainer = Trainer(text, loss="causal_lm")
-    with pytest.raises(DataError, match=r"rows of 128 words.*positions for 12.*--max-length 12"):
+    with pytest.raises(DataError, match=r"rows of 128 tokens.*positions for 12.*--max-length 12"):
         trainer.open(Text(folder / "text.txt", folder / "tokenizer.json"))
     assert np.isfinite(trainer.fit(Text(folder / "text.txt", folder / "tokenizer.json", max_length=12), 1)[0]["loss"])

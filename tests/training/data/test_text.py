@@ -130,7 +130,7 @@ class TestRows:
         assert found == sorted(min(size + 1, 50) for size in sizes)
         padding = np.mean([1 - b["attention_mask"].mean() for b in batches])
         assert padding < 0.25
-        assert data.remarks == [f"{(sizes > 49).sum()} of 200 examples of data.jsonl are cut to 50 words."]
+        assert data.remarks == [f"{(sizes > 49).sum()} of 200 examples of data.jsonl are cut to 50 tokens."]
 
     def test_the_order_is_that_of_the_seed_and_the_epoch(self, folder):
         data = opened(folder, [{"text": chr(97 + at) * (1 + at % 9)} for at in range(26)])
@@ -163,7 +163,7 @@ class TestRows:
             ('{"words": "a"}', r"neither text, nor prompt and completion, nor messages; it has \['words'\]"),
             ('{"messages": [{"role": "user"}]}', "messages are a list of objects with role and content"),
             ('{"prompt": "a", "completion": null}', "neither text"),
-            ("", "holds no word to learn"),
+            ("", "holds no token to learn"),
         ):
             with pytest.raises(og.errors.DataError, match=said):
                 opened(folder, lines)

@@ -60,7 +60,7 @@ def test_texts_become_words_and_mask_of_one_length(folder):
 def test_long_texts_are_cut_and_said(folder):
     _, data = opened(folder, max_length=4)
     assert data.take(np.arange(3))["input_ids"].tolist() == [[2, 3, 5, 0], [3, 3, 0, 0], [2, 4, 5, 6]]
-    assert "5 of 20 texts of data.jsonl are cut to 4 words." in data.remarks
+    assert "5 of 20 texts of data.jsonl are cut to 4 tokens." in data.remarks
 
 
 def test_fixed_length_and_other_names_of_inputs_are_the_models(folder):
@@ -97,7 +97,7 @@ def test_column_of_text_must_be_known(folder):
 
 def test_model_without_words_is_refused(folder):
     trainer = Trainer("models/digits/digits.onnx", loss="cross_entropy", target="label")
-    with pytest.raises(DataError, match=r"no input is found that takes words.*'image'"):
+    with pytest.raises(DataError, match=r"no input is found that takes tokens.*'image'"):
         trainer.open(Texts(folder / "data.jsonl", folder / "tokenizer.json"))
 
 
@@ -149,7 +149,7 @@ def test_another_tokenizer_than_the_one_of_the_training_is_refused(folder):
     recorded = og.from_onnx(folder / "out.onnx").metadata["onnxgrad.data"]
     assert '"tokenizer": "tokenizer.json"' in recorded and '"length": 6' in recorded and '"mask": "attention_mask"' in recorded
     judged = ("evaluate", folder / "out.onnx", "--data", folder / "data.jsonl", "--loss", "cross_entropy", "--target", "label")
-    assert "are cut to 6 words" not in command(*judged, *given) and "becomes 6 words" in command(*judged, *given)
+    assert "are cut to 6 tokens" not in command(*judged, *given) and "becomes 6 tokens" in command(*judged, *given)
     other = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     other.add_tokens(["more"])
     other.save(str(folder / "other.json"))

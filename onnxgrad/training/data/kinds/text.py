@@ -94,12 +94,12 @@ class TextColumn(Column):
         fitting = size if wanted.program is None or is_fixed else positions_for(wanted.program, name, size)
         if fitting < size:
             size = fitting
-            remarks.append(f"the model has positions for {size} words in a row: longer texts are cut to as many (--max-length).")
+            remarks.append(f"the model has positions for {size} tokens in a row: longer texts are cut to as many (--max-length).")
         columns, becomes = ("column", "becomes") if len(self.parts) == 1 else ("columns", "become")
-        remarks.append(f"the {columns} {', '.join(map(repr, self.parts))} of {cells.where} {becomes} {size} words in {name!r}.")
+        remarks.append(f"the {columns} {', '.join(map(repr, self.parts))} of {cells.where} {becomes} {size} tokens in {name!r}.")
         cut = sum(length > size for length in lengths)
         if cut:
-            remarks.append(f"{cut:,} of {len(lengths):,} texts of {cells.where} are cut to {size} words.")
+            remarks.append(f"{cut:,} of {len(lengths):,} texts of {cells.where} are cut to {size} tokens.")
         if self.mask is None and any(length < size for length in lengths):
             remarks.append("the model takes no mask: it reads what fills up shorter texts, too.")
         return self.filled(name, encodings, size, file)
@@ -201,7 +201,7 @@ def text_inputs(wanted: DataSpec) -> tuple[str, str | None, str | None]:
     tokens = TOKENS if TOKENS in left else left[0] if len(left) == 1 else None
     if tokens is None:
         raise DataError(
-            f"no input is found that takes words, an integer [batch, steps]: the inputs are {list(variables)}. Feed arrays by name."
+            f"no input is found that takes tokens, an integer [batch, steps]: the inputs are {list(variables)}. Feed arrays by name."
         )
     return tokens, mask, types
 
