@@ -27,7 +27,7 @@ from onnxgrad.training.data.kinds.labels import LabelsColumn
 from onnxgrad.training.data.record import DataRecord, record_of, set_record
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.evaluation import opened_inputs, predicted
-from onnxgrad.training.surgery.activations import activation_before
+from onnxgrad.training.surgery.activations import activation_before, score_kind
 
 _WIDEST = 10_000
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.json:
         print_notes(opened.remarks, everything=True)
     if out.suffix:
-        write_answers(out, outputs, record, {v.name: threshold_of(v) for v in program.outputs})
+        write_answers(out, outputs, record, {v.name: v for v in program.outputs}, _files_of(opened))
     else:
         _write_masks(out, program, outputs, opened)
     count = len(next(iter(outputs.values())))
@@ -81,13 +81,44 @@ def _write_masks(folder: Path, program: Program, outputs: dict[str, Any], rows: 
     write_masks(folder, mask_classes(outputs[v.name], threshold_of(v)), rows)
 
 
+def _files_of(rows: Rows | Stream) -> list[str]:
+    """The files of pictures, by example, relative to the data; empty where examples have none"""
+    if not isinstance(rows, Rows) or not len(rows) or rows.file(0) is None:
+        return []
+    files = [rows.file(row) for row in range(len(rows))]
+    folder = rows.path if rows.path is not None and rows.path.is_dir() else None
+    return [
+        "" if file is None else str(file.relative_to(folder) if folder is not None and file.is_relative_to(folder) else file.name)
+        for file in files
+    ]
+
+
+def _probabilities(scores: np.ndarray[Any, Any], output: Variable) -> np.ndarray[Any, Any]:
+    """Probabilities of classes, of what an output says of them: logits are those of classes that exclude each other"""
+    if score_kind(output) in ("Softmax", "Sigmoid", "HardSigmoid"):
+        return scores
+    values = np.asarray(scores, np.float64)
+    exponentials = np.exp(values - values.max(axis=1, keepdims=True))
+    probabilities: np.ndarray[Any, Any] = exponentials / exponentials.sum(axis=1, keepdims=True)
+    return probabilities
+
+
 def threshold_of(output: Variable) -> float:
     """What a score is compared with: one half where it is a probability, else 0"""
     return 0.5 if activation_before(output, ("Sigmoid", "HardSigmoid"))[0] is not None else 0.0
 
 
-def write_answers(path: Path, outputs: dict[str, Any], record: DataRecord, thresholds: dict[str, float]) -> None:
-    """Outputs as a table, or as arrays; with the names of classes and labels that the record has.
+def write_answers(
+    path: Path, outputs: dict[str, Any], record: DataRecord, variables: dict[str, Variable], files: list[str]
+) -> None:
+    """Outputs as a table, or as arrays; with the files of pictures, and the names of classes and labels that the record has.
+
+    Args:
+        path: of a .csv or .npz file.
+        outputs: by name.
+        record: of the data that the model was trained with.
+        variables: outputs of the program, by name.
+        files: of pictures, one for each example; empty where there are none.
 
     Raises:
         ArgumentError: if a table would have too many columns, or outputs have unequal numbers of rows.
@@ -96,7 +127,7 @@ def write_answers(path: Path, outputs: dict[str, Any], record: DataRecord, thres
         with writing(path) as file:
             np.savez(file, **outputs)
         return
-    columns: dict[str, Any] = {}
+    columns: dict[str, Any] = {"file": files} if files else {}
     labels = {name for name, column in record.columns.items() if isinstance(column, LabelsColumn)}
     target, classes = next(iter(record.classes.items()), ("", []))
     rows = {len(array) for array in outputs.values()}
@@ -108,9 +139,10 @@ def write_answers(path: Path, outputs: dict[str, Any], record: DataRecord, thres
             columns[name] = flat[:, 0]
             continue
         if array.ndim == 2 and len(classes) == flat.shape[1] and target in labels:
-            columns[f"{name}.labels"] = labels_in(flat, classes, thresholds[name])
+            columns[f"{name}.labels"] = labels_in(flat, classes, threshold_of(variables[name]))
         elif array.ndim == 2 and len(classes) == flat.shape[1]:
             columns[f"{name}.class"] = [classes[i] for i in flat.argmax(axis=1)]
+            columns[f"{name}.probability"] = _probabilities(flat, variables[name]).max(axis=1)
         columns.update({f"{name}.{i}": flat[:, i] for i in range(flat.shape[1])})
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -73,6 +73,9 @@ class TestTables:
         scores = np.load(files / "said.npz")["scores"]
         assert [row["scores.class"] for row in rows] == [["high", "low", "middle"][i] for i in scores.argmax(1)]
         np.testing.assert_allclose([float(row["scores.1"]) for row in rows], scores[:, 1], rtol=1e-6)
+        exponentials = np.exp(scores - scores.max(1, keepdims=True))
+        expected = (exponentials / exponentials.sum(1, keepdims=True)).max(1)
+        np.testing.assert_allclose([float(row["scores.probability"]) for row in rows], expected, rtol=1e-5)
 
     def test_a_file_is_judged_and_asked_without_a_run(self, files, capsys):
         pytest.importorskip("pyarrow")
@@ -247,4 +250,4 @@ class TestSeveral:
         assert rows[-1]["val_loss"] < 0.5 * rows[0]["val_loss"]
         run(capsys, "predict", tmp_path / "run", "--data", tmp_path / "t.csv", "--out", tmp_path / "said.csv")
         header = (tmp_path / "said.csv").read_text().splitlines()[0]
-        assert header == "example,kind.class,kind.0,kind.1,kind.2,price"
+        assert header == "example,kind.class,kind.probability,kind.0,kind.1,kind.2,price"

@@ -146,11 +146,20 @@ class Images:
             tables = sorted(file for file in path.iterdir() if file.suffix in SEPARATORS)
             if len(tables) == 1 and not any(entry.is_dir() and _holds_images(entry) for entry in path.iterdir()):
                 path = tables[0]
+        if path.is_file() and path.suffix.lower() in SUFFIXES:
+            return self._alone(path, wanted)
         if path.is_file():
             return self._from_table(path, wanted)
         if not path.is_dir():
             raise DataError(f"there is no folder {str(path)!r}.")
         return self._from_folder(path, wanted)
+
+    def _alone(self, path: Path, wanted: DataSpec) -> Rows:
+        """One picture, to be predicted"""
+        target = next((name for name in wanted.names if name in wanted.targets), None)
+        if target is not None:
+            raise DataError(f"{str(path)!r} is one picture, which says nothing of {target!r}. Give a folder or a table.")
+        return opened_pictures(PictureFiles([path]), 1, {}, {}, wanted, self.reading, path.name)
 
     def _from_table(self, path: Path, wanted: DataSpec) -> Rows | Stream:
         boxes = self._boxes_of(path, wanted)

@@ -19,6 +19,7 @@ from onnxgrad.training.data.annotated.formats import format_at
 from onnxgrad.training.data.images import Images, is_image_table
 from onnxgrad.training.data.kinds.groups import rows_together
 from onnxgrad.training.data.loaders import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
+from onnxgrad.training.data.picture_files import SUFFIXES
 from onnxgrad.training.data.rows import Columns, Data, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import imbalance, split
@@ -150,6 +151,8 @@ def source_at(text: str) -> Any:
         return path if any(path.glob("*.npy")) else Images(path)
     if path.suffix == ".py" or ".py:" in text:
         return function_in(text)
+    if path.suffix.lower() in SUFFIXES and path.is_file():
+        return Images(path)
     if path.suffix in SEPARATORS and path.is_file() and is_image_table(path):
         return Images(path)
     if path.suffix in SEPARATORS:

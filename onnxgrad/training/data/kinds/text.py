@@ -201,7 +201,7 @@ def text_inputs(wanted: DataSpec) -> tuple[str, str | None, str | None]:
     tokens = TOKENS if TOKENS in left else left[0] if len(left) == 1 else None
     if tokens is None:
         raise DataError(
-            f"no input is found that takes tokens, an integer [batch, steps]: the inputs are {list(variables)}. Feed arrays by name."
+            f"no input is found that takes tokens, an integer [batch, steps]: the inputs are {list(variables)}. Feed arrays."
         )
     return tokens, mask, types
 
