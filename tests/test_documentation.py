@@ -54,7 +54,7 @@ def module_name(path):
 
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=module_name)
 def test_examples_run(path, tmp_path, monkeypatch):
-    (tmp_path / "models").symlink_to(ROOT / "models")
+    link_files(tmp_path)
     monkeypatch.chdir(tmp_path)
     declared = set(TABLE)
     module = importlib.import_module(module_name(path))
@@ -69,6 +69,13 @@ def test_examples_run(path, tmp_path, monkeypatch):
         assert runner.failures == 0, found.name
 
 
+def link_files(folder):
+    """The models and the test files of this repository, as examples name them."""
+    (folder / "models").symlink_to(ROOT / "models")
+    (folder / "tests").mkdir()
+    (folder / "tests" / "data").symlink_to(ROOT / "tests" / "data")
+
+
 def python_blocks(page):
     """The code of a page, also where it stands in a list."""
     return [textwrap.dedent(code) for code in re.findall(r"^ *```python\n(.*?)^ *```$", page.read_text(), re.DOTALL | re.MULTILINE)]
@@ -76,7 +83,7 @@ def python_blocks(page):
 
 def run_python(code, folder):
     """Run code where the models of this repository are, in a folder of its own."""
-    (folder / "models").symlink_to(ROOT / "models")
+    link_files(folder)
     (folder / "out").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(

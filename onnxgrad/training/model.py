@@ -72,9 +72,10 @@ class Model:
         teacher: Teacher | None,
         metrics: Sequence[Any],
         detection: DetectionLoss | None = None,
+        gets_parts: bool = False,
     ) -> None:
         self.program, self.inference, self.terms, self.teacher = program, inference, list(terms), teacher
-        self.detection = detection
+        self.detection, self._gets_parts = detection, gets_parts
         self.inputs = [v for v in program.inputs if v.name != PART]  # which ranks feed
         attached = attach(program, self.terms)
         self.loss, self.targets, self.remarks = attached.loss, attached.targets, attached.remarks
@@ -154,7 +155,7 @@ class Model:
                 return value
 
             self._shapes = output_shapes(self.terms, self.layouts, self.outputs, feed, evaluated)
-            for text in lone_rows(feed, self.terms):
+            for text in () if self._gets_parts else lone_rows(feed, self.terms):
                 warnings.warn(text, stacklevel=4)
         check_labels(feed, self.terms, self._shapes)
         return feed

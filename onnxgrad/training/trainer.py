@@ -281,7 +281,7 @@ class Trainer(TrainingSteps):
         known = self.remarks
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
         with state.fresh_names():
-            self.model = Model(self.program, self.inference, self.terms, taught, metrics, detection)
+            self.model = Model(self.program, self.inference, self.terms, taught, metrics, detection, gets_parts=self.ranks.are_many)
             self._append(updates, recompute)
         self.remarks += [*known, *kept_tables(self.program), *self.model.derived.remarks]
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)

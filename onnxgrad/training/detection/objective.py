@@ -469,7 +469,7 @@ def shrunk_regions(boxes: Array, size: tuple[int, int]) -> Array:
 
     Example:
         >>> shrunk_regions(np.array([[[0, 1, 1, 9, 7]]]), (8, 10))[0, 0].sum(axis=1).tolist()
-        [0.0, 0.0, 0.0, 5.0, 5.0, 0.0, 0.0, 0.0]
+        [0.0, 0.0, 6.0, 6.0, 6.0, 6.0, 0.0, 0.0]
     """
     maps = np.zeros((len(boxes), 1, *size), np.float32)
     for i, rows in enumerate(boxes):

@@ -198,7 +198,7 @@ REFUSED = {
     "no size": ({"checkpoints": "auto", "sizes": {"batch": 0}}, errors.ArgumentError, "positive"),
     "both": ({"memory_budget": 10**9, "checkpoints": []}, errors.ArgumentError, "Leave checkpoints out"),
     "other word": ({"checkpoints": "all"}, errors.ArgumentError, "'auto'"),
-    "text": ({"memory_budget": "2GB"}, errors.ArgumentTypeError, "number of bytes"),
+    "text": ({"memory_budget": "2GB"}, errors.ArgumentTypeError, "memory_budget is an int or None, not str"),
 }
 
 

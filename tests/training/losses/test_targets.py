@@ -1,6 +1,7 @@
 """A user's own loss gets its target as the data has it, whoever sees the data first."""
 
 import json
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -58,7 +59,8 @@ def test_a_target_is_typed_by_the_first_data(column, expected, first):
     kept = {name: np.array(array) for name, array in columns.items()}
     t = trainer(loss, **({"sample": columns} if first == "sample" else {}))
     if first == "find_learning_rate":
-        find_learning_rate(t, columns, steps=10)
+        with suppress(TrainingError):  # eight examples need not show a rate
+            find_learning_rate(t, columns, steps=10)
     elif first != "sample":
         getattr(t, first)(columns)
     assert loss.types == [expected]
