@@ -194,7 +194,7 @@ class Images:
         if box_columns(reader.header) is None or any(rank not in (None, 3) for rank in ranks):
             return None
         columns = {name: _listed_cells(cells) for name, cells in reader.columns(reader.header).items()}
-        paths = [name for name, cells in columns.items() if PictureColumn.recognises([cell for cell in cells if cell][:100])]
+        paths = [name for name, cells in columns.items() if PictureColumn.recognises(_filled(cells)[:100])]
         column = next((name for name in PATHS if name in paths), paths[0] if len(paths) == 1 else None)
         if column is None:
             return None
@@ -293,4 +293,10 @@ def is_image_table(path: Path) -> bool:
         head = reader_of(path).head()
     except OnnxGradError:
         return False
-    return any(PictureColumn.recognises([c for c in cells if c]) for cells in head.values() if any(cells))
+    filled = [_filled(cells) for cells in head.values()]
+    return any(cells and PictureColumn.recognises(cells) for cells in filled)
+
+
+def _filled(cells: Any) -> list[Any]:
+    """The cells that hold something: a list in a cell has no truth value"""
+    return [cell for cell in cells if cell is not None and not (isinstance(cell, str) and cell == "")]

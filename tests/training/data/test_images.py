@@ -10,6 +10,7 @@ from onnx.parser import parse_model
 import onnxgrad as og
 from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.training import Images, Trainer
+from onnxgrad.training.data.images import is_image_table
 from onnxgrad.training.data.preparing import preparation_of
 from tests.training.small import assert_equal, weights
 
@@ -254,3 +255,9 @@ def test_a_hidden_file_is_no_image(folder):
     (folder / "red" / "._1.png").write_bytes(b"what other systems leave behind")
     source, _ = Trainer(net(), loss="cross_entropy").open(folder)
     assert len(source) == 16
+
+
+def test_a_table_whose_cells_are_lists_is_no_table_of_images(tmp_path):
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    pq.write_table(pa.table({"x": [[1.0, 2.0], [3.0, 4.0]], "target": [0, 1]}), tmp_path / "t.parquet")
+    assert not is_image_table(tmp_path / "t.parquet")
