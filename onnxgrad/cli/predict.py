@@ -27,7 +27,7 @@ from onnxgrad.training.data.kinds.labels import LabelsColumn
 from onnxgrad.training.data.record import DataRecord, record_of, set_record
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.evaluation import opened_inputs, predicted
-from onnxgrad.training.surgery.activations import activation_before, score_kind
+from onnxgrad.training.surgery.activations import score_kind, score_threshold
 
 _WIDEST = 10_000
 
@@ -78,7 +78,7 @@ def _write_masks(folder: Path, program: Program, outputs: dict[str, Any], rows: 
     if v is None or not isinstance(rows, Rows):
         shapes = {name: list(array.shape) for name, array in outputs.items()}
         raise ArgumentError(f"the outputs {shapes} are no masks of pictures, which a folder is for. Write a .csv or .npz file.")
-    write_masks(folder, mask_classes(outputs[v.name], threshold_of(v)), rows)
+    write_masks(folder, mask_classes(outputs[v.name], score_threshold(score_kind(v))), rows)
 
 
 def _files_of(rows: Rows | Stream) -> list[str]:
@@ -101,11 +101,6 @@ def _probabilities(scores: np.ndarray[Any, Any], output: Variable) -> np.ndarray
     exponentials = np.exp(values - values.max(axis=1, keepdims=True))
     probabilities: np.ndarray[Any, Any] = exponentials / exponentials.sum(axis=1, keepdims=True)
     return probabilities
-
-
-def threshold_of(output: Variable) -> float:
-    """What a score is compared with: one half where it is a probability, else 0"""
-    return 0.5 if activation_before(output, ("Sigmoid", "HardSigmoid"))[0] is not None else 0.0
 
 
 def write_answers(
@@ -139,7 +134,7 @@ def write_answers(
             columns[name] = flat[:, 0]
             continue
         if array.ndim == 2 and len(classes) == flat.shape[1] and target in labels:
-            columns[f"{name}.labels"] = labels_in(flat, classes, threshold_of(variables[name]))
+            columns[f"{name}.labels"] = labels_in(flat, classes, score_threshold(score_kind(variables[name])))
         elif array.ndim == 2 and len(classes) == flat.shape[1]:
             columns[f"{name}.class"] = [classes[i] for i in flat.argmax(axis=1)]
             columns[f"{name}.probability"] = _probabilities(flat, variables[name]).max(axis=1)

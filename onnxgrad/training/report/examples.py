@@ -21,7 +21,7 @@ from onnxgrad.training.surgery.activations import score_kind, score_threshold
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
 
-__all__ = ["judge_examples"]
+__all__ = ["few", "judge_examples", "shortened"]
 
 Array = np.ndarray[Any, Any]
 
@@ -72,18 +72,19 @@ def _decode(
     for column in inputs.keys() & decoders.keys():
         token_ids = inputs[column][at]
         texts.append(
-            [column, _cut(decoders[column](token_ids[read[0]] if read and read[0].shape == token_ids.shape else token_ids))]
+            [column, shortened(decoders[column](token_ids[read[0]] if read and read[0].shape == token_ids.shape else token_ids))]
         )
     if not texts:
         return
     shown["row"] = texts
     if name in decoders and y.ndim == target.ndim + 1:
         counts = target >= 0
-        shown["target"] = _cut(decoders[name](target[counts]))
-        shown["predicted"] = _cut(decoders[name](y.argmax(axis=0)[counts]))
+        shown["target"] = shortened(decoders[name](target[counts]))
+        shown["predicted"] = shortened(decoders[name](y.argmax(axis=0)[counts]))
 
 
-def _cut(text: str) -> str:
+def shortened(text: str) -> str:
+    """The first 300 letters of a text"""
     return text if len(text) <= _LETTERS else text[:_LETTERS] + "…"
 
 
@@ -178,15 +179,15 @@ def _residuals(y: Array, target: Array) -> dict[str, Any]:
 def _example(
     i: int, inputs: dict[str, Array], y: Array, target: Array, loss: float, classes: bool, names: Sequence[str] | None
 ) -> dict[str, Any]:
-    example: dict[str, Any] = {"number": i, "loss": loss, "target": _few(target[i])}
-    example["predicted"] = _few(y[i].argmax(axis=0)) if classes else _few(y[i])
+    example: dict[str, Any] = {"number": i, "loss": loss, "target": few(target[i])}
+    example["predicted"] = few(y[i].argmax(axis=0)) if classes else few(y[i])
     if classes and names is not None and target.ndim == 1:
         example["target"], example["predicted"] = (_named(int(k), names) for k in (target[i], y[i].argmax()))
     pictures = [address for array in inputs.values() if (address := as_picture(array[i])) is not None]
     if pictures:
         example["picture"] = pictures[0]
     else:
-        example["row"] = [[name, _few(array[i], _COLUMNS)] for name, array in inputs.items()]
+        example["row"] = [[name, few(array[i], _COLUMNS)] for name, array in inputs.items()]
     return example
 
 
@@ -194,7 +195,7 @@ def _named(k: int, names: Sequence[str]) -> str:
     return str(names[k]) if 0 <= k < len(names) else str(k)
 
 
-def _few(value: Any, most: int = 4) -> str:
+def few(value: Any, most: int = 4) -> str:
     """The first elements as text"""
     flat = np.asarray(value).reshape(-1)
     shown = [f"{e:.4g}" if isinstance(e, float) else str(e) for e in flat[:most].tolist()]

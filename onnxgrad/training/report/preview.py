@@ -12,13 +12,14 @@ from onnxgrad.internal.files import write_whole
 from onnxgrad.pages.page import asset, page
 from onnxgrad.pages.pictures import as_picture
 from onnxgrad.training.data.rows import Rows, Stream
+from onnxgrad.training.report.examples import few, shortened
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
 
 __all__ = ["write_preview"]
 
-_SHOWN, _NUMBERS, _LETTERS, _PIXELS = 32, 12, 300, 224
+_SHOWN, _NUMBERS, _PIXELS = 32, 12, 224
 _BODY = '<main id="parts"></main>\n'
 
 
@@ -76,7 +77,7 @@ def _example(source: Rows | Stream, arrays: dict[str, Any], number: int) -> dict
         if picture is not None:
             pictures.append(picture)
         elif name in source.decoders:
-            values.append([name, _cut(source.decoders[name](value[value >= 0]))])
+            values.append([name, shortened(source.decoders[name](value[value >= 0]))])
         else:
             values.append([name, _text(value, source.classes.get(name))])
     return {"pictures": pictures, "values": values}
@@ -86,10 +87,4 @@ def _text(value: Any, classes: Any) -> str:
     """The name of a class, or the first numbers"""
     if classes is not None and value.ndim == 0 and value.dtype.kind in "iu" and 0 <= value < len(classes):
         return str(classes[int(value)])
-    flat = value.reshape(-1)
-    shown = [f"{entry:.4g}" if isinstance(entry, float) else str(entry) for entry in flat[:_NUMBERS].tolist()]
-    return ", ".join(shown) + (", …" if len(flat) > _NUMBERS else "")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LETTERS else text[:_LETTERS] + "…"
+    return few(value, _NUMBERS)
