@@ -293,7 +293,6 @@ def test_fewer_bytes_reach_the_loss_of_one_process(compress):
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("compress", ["bfloat16", "top-k"])
-@pytest.mark.filterwarnings("ignore:scores is taken as logits")  # by chance, in some part of a batch
 def test_what_compression_has_kept_is_part_of_a_checkpoint(tmp_path, compress, accumulate):
     """With 5 batches an epoch and 3 micro-batches an update, the checkpoint is written in the middle of an update"""
 

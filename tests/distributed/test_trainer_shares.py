@@ -341,7 +341,6 @@ def test_statistics_of_a_batch_and_the_loss_are_not_compressed(sharding, batch_n
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("strategy", COMPRESSED, ids=described)
-@pytest.mark.filterwarnings("ignore:scores is taken as logits")  # by chance, in some part of a batch
 def test_what_compression_has_kept_is_part_of_a_checkpoint(tmp_path, strategy, accumulate):
     """With 5 batches an epoch and 3 micro-batches an update, the checkpoint is written in the middle of an update"""
     options = {**normalising(strategy), "accumulate": accumulate}

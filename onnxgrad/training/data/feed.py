@@ -23,6 +23,8 @@ __all__ = ["check_labels", "checked_batch", "doubted_logits", "ignoring", "lone_
 Array = np.ndarray[Any, Any]
 _CLASSES = ("causal_lm", "cross_entropy", "ctc", "dice")
 
+ENOUGH_VALUES = 64  # fewer logits lie between 0 and 1 by chance, of a fresh head for example
+
 
 def checked_batch(batch: dict[str, Any], variables: Sequence[Variable]) -> Batch:
     """The columns that the variables want, in their element types.
@@ -157,13 +159,23 @@ def doubted_logits(outputs: Sequence[Any], names: Sequence[str], as_logits: Sequ
     sentences = []
     for value, name, taken in zip(outputs, names, as_logits, strict=True):
         array = np.zeros(0) if value is None else np.asarray(value)
-        if taken and array.size and 0 <= array.min() < array.max() <= 1:
+        if taken and _looks_like_probabilities(array):
             low, high = f"{array.min():.3g}", f"{array.max():.3g}"
             sentences.append(
                 f"{name} is taken as logits, but all its values in the first batch lie between {low} and {high}. "
                 "If these are probabilities, name the tensor before the last activation as the output of the loss."
             )
     return sentences
+
+
+def _looks_like_probabilities(array: Array) -> bool:
+    """Whether all values lie from 0 to 1 and the classes' add up to 1; sigmoids do not, so there many values must lie so"""
+    if not array.size or not 0 <= array.min() < array.max() <= 1:
+        return False
+    if array.size >= ENOUGH_VALUES:
+        return True
+    axes = {axis for axis in (1, array.ndim - 1) if 1 <= axis < array.ndim and array.shape[axis] > 1}
+    return any(bool((np.abs(array.sum(axis=axis, dtype=np.float64) - 1) < 1e-2).all()) for axis in axes)
 
 
 def lone_rows(feed: Batch, terms: Sequence[Term]) -> list[str]:

@@ -321,6 +321,16 @@ class TestDoubt:
             t.step(DIAGONAL)
         t.step(DIAGONAL)
 
+    def test_few_logits_that_lie_between_0_and_1_by_chance_are_not(self):
+        t = Trainer(parse_model(self.TEXT), loss=Term("cross_entropy", "z"), learning_rate=0.0)
+        t.step({**DIAGONAL, "x": np.array([[0.2, 0.3, 0.7], [0.1, 0.9, 0.4], [0.3, 0.2, 0.6]], "f4")})
+
+    def test_many_sigmoids_are_pointed_out(self):
+        t = Trainer(parse_model(self.TEXT), loss=Term("cross_entropy", "z"), learning_rate=0.0)
+        scores = 1 / (1 + np.exp(-np.random.default_rng(0).normal(size=(32, 3))))
+        with pytest.warns(UserWarning, match="z is taken as logits"):
+            t.step({"x": scores.astype("f4"), "target": np.arange(32) % 3})
+
     def test_logits_beyond_1_are_not(self):
         t = Trainer(parse_model(self.TEXT), loss=Term("cross_entropy", "z"))
         t.step({**DIAGONAL, "x": 3 * DIAGONAL["x"]})
