@@ -1,6 +1,6 @@
 """Loss, metrics and outputs of a model over data, in inference mode.
 
-Tests: tests/training/test_trainer.py.
+Tests: tests/training/test_trainer.py, tests/cli/test_detectors.py.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from onnxgrad.training.run.plan import Means, Row
 from onnxgrad.training.surgery.activations import score_kind
 
 if TYPE_CHECKING:
+    from onnxgrad.training.model import Model
     from onnxgrad.training.trainer import Trainer
 
-__all__ = ["evaluated", "opened_inputs", "predicted"]
+__all__ = ["detected", "evaluated", "opened_inputs", "predicted"]
 
 
 def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: Scope) -> Row:
@@ -108,3 +109,37 @@ def predicted(
     if not all(outputs.values()):
         raise DataError("there is nothing to predict: the data has no batch.")
     return {name: np.concatenate(values) for name, values in outputs.items()}
+
+
+def detected(
+    model: Model, rows: Rows, batch_size: int, executor: Executor, scope: Scope | None = None, least: float = 0.0
+) -> list[np.ndarray[Any, Any]]:
+    """Detections of a detector for each picture, in pixels of the picture itself.
+
+    Args:
+        model: with the loss of a detector.
+        rows: pictures; their answers are not read.
+        batch_size: pictures in a batch.
+        executor: that runs the model.
+        scope: where the weights are; None for the program's own.
+        least: the smallest probability.
+
+    Returns:
+        For each picture float64 [D, 6]: class, probability, left, top, right, bottom; the most probable first.
+
+    Raises:
+        DataError: if the data is not of pictures, or does not fit the model.
+    """
+    detector = model.detection
+    assert detector is not None
+    pictures: list[np.ndarray[Any, Any]] = []
+    for batch in rows.plain().batches(batch_size, shuffle=False):
+        feed = checked_batch(model.derived.complete(batch), model.inputs)
+        for detections in detector.detections(executor.run(model.evaluation, feed, detector.reads, scope=scope), feed):
+            view = rows.view(len(pictures))
+            if view is None:
+                raise DataError("the data holds no pictures, in which boxes lie. Give pictures.")
+            sure = detections[detections[:, 1] >= least]
+            placed = view.boxes_back(sure[:, [0, 2, 3, 4, 5]])
+            pictures.append(np.concatenate([placed[:, :1], sure[:, 1:2], placed[:, 1:]], axis=1))
+    return pictures
