@@ -18,6 +18,7 @@ from onnxgrad.core.ir.types import is_nameless
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, DataError, FileError, ModelError
 from onnxgrad.internal.files import read_arrays
+from onnxgrad.training.data.broken import Broken
 from onnxgrad.training.data.derived_inputs import DerivedInputs
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "print_notes",
     "shape_text",
     "sizes_of",
+    "skipped_line",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -176,6 +178,13 @@ def print_notes(notes: Sequence[object], everything: bool) -> None:
         print(f"note: {line}")
     if len(lines) > len(shown):
         print(f"note: {len(lines) - len(shown)} more on how model and data are understood (--explain)")
+
+
+def skipped_line(broken: Broken, path: Path | None) -> str:
+    """The line on examples that were left out, and the file that lists them."""
+    count = len(broken)
+    listed = "name a file for the list: --skipped FILE.csv" if path is None else f"listed in {path}"
+    return f"left out {count:,} example{'s' if count > 1 else ''} that cannot be read; {listed}"
 
 
 def print_json(value: Any) -> None:

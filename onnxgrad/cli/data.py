@@ -17,7 +17,7 @@ from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS
 from onnxgrad.training.data.text import Text
 
-__all__ = ["PATHS", "data_named", "judged_settings", "opened_inputs", "resolve_paths"]
+__all__ = ["PATHS", "check_skipped", "data_named", "judged_settings", "opened_inputs", "resolve_paths", "skipped_file"]
 
 PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters", "colours")
 _CHANGES = ("flip", "crop", "color", "scale", "translate")
@@ -88,6 +88,20 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
     if buffer is not None and callable(source):
         return Shuffled(source, buffer=buffer)
     return path
+
+
+def check_skipped(options: dict[str, Any]) -> None:
+    """Raise ArgumentError if a file is named for examples that are not left out."""
+    if options.get("skipped") and not options.get("skip_broken"):
+        raise ArgumentError("--skipped names the file of what --skip-broken leaves out. Add --skip-broken.")
+
+
+def skipped_file(options: dict[str, Any]) -> Path:
+    """The file that lists what an evaluation or a prediction left out: the one that is named, in the run, or in this folder."""
+    if options.get("skipped"):
+        return Path(options["skipped"])
+    run = Path(options["model"])
+    return run / f"skipped_{options['command']}.csv" if run.is_dir() else Path("skipped.csv")
 
 
 def _columns(entries: Sequence[str]) -> dict[str, list[str]]:

@@ -8,11 +8,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from onnxgrad.cli.common import print_json, print_notes
-from onnxgrad.cli.data import data_named, judged_settings, resolve_paths
+from onnxgrad.cli.common import print_json, print_notes, skipped_line
+from onnxgrad.cli.data import check_skipped, data_named, judged_settings, resolve_paths, skipped_file
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.words import DETECTION
+from onnxgrad.training.data.broken import skip_broken
 from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.losses.terms import Term
 from onnxgrad.training.trainer import Trainer
@@ -24,6 +25,7 @@ def run(options: argparse.Namespace) -> int:
     if options.batch_size < 1:
         raise ArgumentError(f"--batch-size is at least 1, not {options.batch_size}.")
     arguments = vars(options)
+    check_skipped(arguments)
     resolve_paths(arguments)
     if Path(options.model).is_dir():
         if options.loss or options.output or options.target:
@@ -39,12 +41,17 @@ def run(options: argparse.Namespace) -> int:
         trainer = Trainer(options.model, loss=term or "detection", target=options.target, metrics=options.metric or ())
         if options.ignore_record:
             trainer.take_record(DataRecord())
-    opened = trainer.opened(data_named(arguments, "data", trainer.terms[0].target, trainer.record))
+    with skip_broken(options.skip_broken) as broken:
+        opened = trainer.opened(data_named(arguments, "data", trainer.terms[0].target, trainer.record))
+    if options.skip_broken:
+        broken.write(skipped_file(vars(options)))
     metrics = trainer.evaluate(opened, batch_size=options.batch_size)
     if options.json:
-        print_json(metrics)
+        print_json({**metrics, "skipped": len(broken)} if options.skip_broken else metrics)
     else:
         print_notes(opened.remarks, everything=True)
+        if broken:
+            print(skipped_line(broken, skipped_file(vars(options))))
         print("  ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
     return 0
 

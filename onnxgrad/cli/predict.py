@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.cli.answers import answers_of, write_answers, write_boxes
-from onnxgrad.cli.common import print_json, print_notes
-from onnxgrad.cli.data import data_named, judged_settings, resolve_paths
+from onnxgrad.cli.common import print_json, print_notes, skipped_line
+from onnxgrad.cli.data import check_skipped, data_named, judged_settings, resolve_paths, skipped_file
 from onnxgrad.cli.drawn_answers import check_pictures, draw_answers, draw_detections, draw_segments
 from onnxgrad.cli.evaluate import run_of
 from onnxgrad.core.interop.onnx_import import from_onnx
@@ -25,6 +25,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import writing
 from onnxgrad.training.data.annotated.writing import mask_classes, write_masks
+from onnxgrad.training.data.broken import skip_broken
 from onnxgrad.training.data.columns import TARGETS
 from onnxgrad.training.data.kinds.picture import PictureColumn
 from onnxgrad.training.data.kinds.placed import BoxesColumn, MaskColumn
@@ -138,19 +139,27 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError(f"--batch-size is at least 1, not {options.batch_size}.")
     if not 0 <= options.least <= 1:
         raise ArgumentError(f"--least is a probability from 0 to 1, not {options.least:g}.")
+    check_skipped(vars(options))
     resolve_paths(vars(options))
-    predictor = _Predictor(options)
+    with skip_broken(options.skip_broken) as broken:
+        predictor = _Predictor(options)
+    if options.skip_broken:
+        broken.write(skipped_file(vars(options)))
     if options.draw is not None:
         check_pictures(predictor.opened, options.draw)
     if not options.json:
         print_notes(predictor.opened.remarks, everything=True)
+        if broken:
+            print(skipped_line(broken, skipped_file(vars(options))))
     if predictor.detector is not None and (out is None or out.suffix in _TABLES):
         count, summary = _boxes(predictor, out, options)
     else:
         count, summary = _outputs(predictor, out, options)
     written = [str(path) for path in (out, options.draw) if path is not None]
     if options.json:
-        print_json({"written": written[0], **({"drawn": options.draw} if options.draw else {}), "examples": count, **summary})
+        drawn = {"drawn": options.draw} if options.draw else {}
+        left_out = {"skipped": len(broken)} if options.skip_broken else {}
+        print_json({"written": written[0], **drawn, "examples": count, **left_out, **summary})
     else:
         listed = summary.get("outputs")
         said = f"{summary['boxes']:,} boxes" if listed is None else ", ".join(f"{name} {shape}" for name, shape in listed.items())

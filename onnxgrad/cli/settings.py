@@ -122,7 +122,7 @@ _NUMBERS = (
     "distill", "ema", "dropout", "scale", "translate",
 )  # fmt: skip
 _SWITCHES = (
-    "ignore_record", "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
+    "ignore_record", "skip_broken", "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
 )  # fmt: skip
 _LISTS = (
     "columns", "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",

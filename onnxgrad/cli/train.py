@@ -9,19 +9,20 @@ import json
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli import quantized_run
-from onnxgrad.cli.common import human, print_notes
-from onnxgrad.cli.data import resolve_paths
+from onnxgrad.cli.common import human, print_notes, skipped_line
+from onnxgrad.cli.data import check_skipped, resolve_paths
 from onnxgrad.cli.detector_run import choose_classes
 from onnxgrad.cli.options.train import add_arguments
 from onnxgrad.cli.settings import choose_task, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.data.broken import skip_broken
 from onnxgrad.training.data.text import Text
 from onnxgrad.training.report.preview import write_preview
 from onnxgrad.training.report.report import Report
@@ -39,7 +40,7 @@ _STAGES = {"pipeline", "micro_batches", "cuts"}
 
 _NOT_SETTINGS = (
     "command", "config", "explain", "find_lr", "preview", "resume", "json", "log", "more_epochs", "accept_changed_data",
-    "rank_timeout",
+    "rank_timeout", "skipped",
 )  # fmt: skip
 
 
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     is_first = rank() == 0
     folder, settings = _settings(options)
     working = Working("reading the model and writing its gradient", options.json or not is_first)
-    with working, warnings.catch_warnings(record=True) as caught:
+    with working, warnings.catch_warnings(record=True) as caught, skip_broken(bool(settings.get("skip_broken"))) as broken:
         warnings.simplefilter("always", UserWarning)
         task = None if options.resume else choose_task(settings)
         if not options.resume:
@@ -65,11 +66,16 @@ def run(options: argparse.Namespace) -> int:
         if settings.get("qat") and not options.resume:
             working.say("evaluating the quantised model")
             quantized_run.measured(trainer, data[1], settings, folder)
+    skipped = Path(options.skipped) if options.skipped else Path(folder) / "skipped.csv" if folder is not None else None
+    if options.skipped and is_first:
+        broken.write(Path(options.skipped))
     if not options.json and is_first:
         if task is not None:
             print(task)
         read = [note for source in data if isinstance(source, Text) for note in source.remarks]
         print_notes([*(warning.message for warning in caught), *read, *trainer.remarks], options.explain)
+        if broken:
+            print(skipped_line(broken, skipped))
         count = sum(p.get_value().size for p in trainer.trained)
         plan = trainer.program.memory_plan
         if plan is not None:
@@ -92,7 +98,8 @@ def run(options: argparse.Namespace) -> int:
         said: set[str] = set()
         warnings.showwarning = lambda message, *_: _say_once(str(message), said) if is_first else None
         report = None if settings.get("no_report") else Report(shlex.join(["onnxgrad", *sys.argv[1:]]))
-        history = _fit(trainer, data, settings, folder, options, report)
+        listed = skipped if settings.get("skip_broken") and not options.skipped else None
+        history = _fit(trainer, data, settings, folder, options, report, lambda: None if listed is None else broken.write(listed))
     if settings.get("qat") and not trainer.interrupt.stops:
         table = quantized_run.finish(trainer, data[1], settings, folder)
         if report is not None:
@@ -145,6 +152,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         if options.more_epochs is not None:
             settings["epochs"] = epochs_done(Path(options.resume) / LAST) + options.more_epochs
         return options.resume, settings
+    check_skipped(vars(options))
     if options.accept_changed_data:
         raise ArgumentError("--accept-changed-data goes with --resume FOLDER. Leave it out for a new run.")
     if options.more_epochs is not None:
@@ -199,11 +207,19 @@ class _Rows(Callback):
 
 
 def _fit(
-    trainer: Trainer, data: Sequence[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace, report: Report | None
+    trainer: Trainer,
+    data: Sequence[Any],
+    settings: dict[str, Any],
+    folder: str,
+    options: argparse.Namespace,
+    report: Report | None,
+    list_skipped: Callable[[], None],
 ) -> list[dict[str, Any]]:
     with trainer.ranks.folder(folder, settings["keep"]) as run:
         if options.resume is None and run is not None and trainer.ranks.is_first:
             write_settings(run, settings)
+        if run is not None and trainer.ranks.is_first:
+            list_skipped()
         return trainer.fit(
             data[0],
             validation=data[1],

@@ -112,3 +112,26 @@ def test_outputs_get_the_class_names_of_their_own_target(tmp_path):
     command("export", tmp_path / "run", "--inference", tmp_path / "tuned.onnx")
     command("predict", tmp_path / "tuned.onnx", "--data", tmp_path / "t.csv", "--out", tmp_path / "said.csv")
     assert not any(name.endswith(".class") for name in table(tmp_path / "said.csv")[0])
+
+
+def test_broken_pictures_are_left_out_listed_and_counted(trained, tmp_path):
+    broken = sorted((trained / "images").rglob("*.jpg"))[:2]
+    broken[0].write_bytes(broken[0].read_bytes()[:200])
+    broken[1].write_text("nothing")
+    data, train = ("--data", trained / "images"), ("train", trained / "m.onnx", "--loss", "cross_entropy", "--epochs", 1)
+    assert "cannot read the image" in command(*train, *data, "--out", tmp_path / "r", code=1)
+    said = command(*train, *data, "--skip-broken", "--val", "0.25", "--out", tmp_path / "sound")
+    assert f"left out 2 examples that cannot be read; listed in {tmp_path / 'sound' / 'skipped.csv'}" in said
+    listed = table(tmp_path / "sound" / "skipped.csv")
+    assert [row["example"] for row in listed] == [str(file) for file in broken]
+    assert all(row["reason"].startswith("cannot read the image") for row in listed)
+    command("train", "--resume", tmp_path / "sound", "--more-epochs", 1)
+    for ask in (("evaluate", tmp_path / "sound"), ("predict", tmp_path / "sound", "--out", tmp_path / "a.csv")):
+        assert "cannot read the image" in command(*ask, *data, code=1)
+        said = command(*ask, *data, "--skip-broken", "--skipped", tmp_path / "list.csv")
+        assert f"left out 2 examples that cannot be read; listed in {tmp_path / 'list.csv'}" in said
+        assert table(tmp_path / "list.csv") == listed
+        command(*ask, *data, "--skip-broken", "--json")
+        assert table(tmp_path / "sound" / f"skipped_{ask[0]}.csv") == listed
+    assert len(table(tmp_path / "a.csv")) == 14
+    assert "Add --skip-broken" in command("evaluate", tmp_path / "sound", *data, "--skipped", tmp_path / "x.csv", code=2)

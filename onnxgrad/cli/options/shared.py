@@ -89,6 +89,16 @@ def add_data(group: Any, validation: bool = True) -> None:
     group.add_argument(
         "--ignore-record", action="store_true", help="guess what the data means anew, rather than take the record of the training"
     )
+    group.add_argument(
+        "--skip-broken",
+        action="store_true",
+        help="leave out pictures, masks and rows of tables that cannot be read, and list them with the reasons in a file",
+    )
+    group.add_argument(
+        "--skipped",
+        metavar="FILE.csv",
+        help="with --skip-broken: file for the list (default: one in the run, else skipped.csv)",
+    )
     group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of the model, for text and chats")
     group.add_argument("--max-length", type=int, help="tokens in a row of text at most (default: as trained, else 512)")
     group.add_argument("--pack", action="store_true", help="put several short texts into one row")

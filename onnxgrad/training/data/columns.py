@@ -57,7 +57,7 @@ class Arrangement(NamedTuple):
 
     def cells(self, name: str, cells: Cells) -> Cells:
         """The cells of one input or target."""
-        return Cells(cells.where, {part: cells.values[part] for part in self.parts[name]}, cells.first, cells.folder)
+        return cells.of_columns(self.parts[name])
 
 
 def arrange_columns(kinds: Mapping[str, str | None], wanted: DataSpec, where: str, reading: Reading) -> Arrangement:

@@ -6,8 +6,8 @@ Tests: tests/training/data/test_record.py, tests/training/data/test_kinds.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -81,16 +81,50 @@ class Cells:
         values: by column of the table.
         first: number of the first row, from 0.
         folder: that names of files are relative to.
+        numbers: of the rows, from 0, where some were left out; None where they follow the first.
     """
 
     where: str
     values: Mapping[str, Values]
     first: int = 0
     folder: Path = Path(".")
+    numbers: Array | None = None
 
     def at(self, row: int, column: str) -> str:
         """``t.csv, row 3, column 'a'``, where ``row`` counts from 0 in these cells"""
-        return f"{self.where}, row {self.first + row + 1}, column {column!r}"
+        return f"{self.row(row)}, column {column!r}"
+
+    def row(self, row: int) -> str:
+        """``t.csv, row 3``, where ``row`` counts from 0 in these cells"""
+        return f"{self.where}, row {(self.first + row if self.numbers is None else int(self.numbers[row])) + 1}"
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(next(iter(self.values.values()))) if self.values else 0
+
+    def listed(self, name: str) -> list[Any]:
+        """The cells of a column as a list."""
+        values = self.values[name]
+        return list(values.to_pylist() if hasattr(values, "to_pylist") else values)
+
+    def of_columns(self, names: Iterable[str]) -> Cells:
+        """Some of the columns."""
+        return replace(self, values={name: self.values[name] for name in names})
+
+    def of_rows(self, rows: Array) -> Cells:
+        """The rows of these numbers, which count from 0 in these cells."""
+        numbers = np.asarray(rows) + self.first if self.numbers is None else self.numbers[rows]
+        return replace(self, values={name: _taken(values, rows) for name, values in self.values.items()}, numbers=numbers)
+
+
+def _taken(values: Values, rows: Array) -> Values:
+    """Some cells of a column"""
+    if isinstance(values, np.ndarray):
+        return values[rows]
+    if hasattr(values, "to_pylist"):  # of pyarrow
+        return values.take(rows)  # type: ignore[union-attr]
+    return [values[row] for row in rows]
 
 
 class LazyColumn:
@@ -158,6 +192,14 @@ class Column:
             DataError: if cells and record contradict each other.
         """
         raise NotImplementedError
+
+    @classmethod
+    def flaws(cls, name: str, cells: Cells, wanted: DataSpec, reading: Reading, known: Column | None) -> dict[int, str]:
+        """Find the rows whose own cells cannot be read: why, by number of the row in these cells; see ``found``.
+
+        A cell that only contradicts other rows or the record is none of them.
+        """
+        return {}
 
     def read(
         self, name: str, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]

@@ -16,6 +16,7 @@ import numpy as np
 
 from onnxgrad.errors import DataError, FileError, OnnxGradError
 from onnxgrad.internal.files import read_whole
+from onnxgrad.training.data.broken import flaws_in
 from onnxgrad.training.data.derived_inputs import MASK, TOKENS
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, contradiction, is_name, is_whole
 from onnxgrad.training.data.positions import positions_for
@@ -74,6 +75,18 @@ class TextColumn(Column):
         limit = reading.max_length or (LONGEST if recorded is None else recorded.length)
         length = fixed if isinstance(fixed, int) else limit
         return cls(tuple(cells.values), file.path.name, file.sha256, length, mask, types)
+
+    @classmethod
+    def flaws(cls, name: str, cells: Cells, wanted: DataSpec, reading: Reading, known: Column | None) -> dict[int, str]:
+        flaws: dict[int, str] = {}
+        for part in cells.values:
+            listed = cells.listed(part)
+
+            def read(rows: Array, part: str = part, listed: Sequence[Any] = listed) -> object:
+                return [_written(listed[row], cells.at(int(row), part)) for row in rows]
+
+            flaws = {**flaws_in(read, cells.count), **flaws}
+        return flaws
 
     def read(
         self, name: str, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]
