@@ -12,12 +12,14 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from onnxgrad.cli import quantized_run
 from onnxgrad.cli.common import human, print_notes, skipped_line
 from onnxgrad.cli.data import check_skipped, resolve_paths
 from onnxgrad.cli.detector_run import choose_classes
+from onnxgrad.cli.earlier_run import check_folder, take_run
 from onnxgrad.cli.options.train import add_arguments
 from onnxgrad.cli.settings import choose_task, data_of, make_trainer, read_settings, write_settings
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
@@ -47,31 +49,42 @@ _NOT_SETTINGS = (
 def run(options: argparse.Namespace) -> int:
     if is_started_by_mpi():
         init(timeout=options.rank_timeout)
-    is_first = rank() == 0
     folder, settings = _settings(options)
+    with TemporaryDirectory(prefix="onnxgrad-") as unkept:
+        return _run(options, folder, settings, unkept)
+
+
+def _run(options: argparse.Namespace, folder: str, settings: dict[str, Any], unkept: str) -> int:
+    """Train, or show what would be trained; ``unkept`` is a folder for files that nobody wants later"""
+    is_first, is_new = rank() == 0, not options.resume
+    is_kept = options.find_lr is None and options.preview is None
+    if is_new and is_kept and is_first:
+        check_folder(folder)
     working = Working("reading the model and writing its gradient", options.json or not is_first)
     with working, warnings.catch_warnings(record=True) as caught, skip_broken(bool(settings.get("skip_broken"))) as broken:
         warnings.simplefilter("always", UserWarning)
-        task = None if options.resume else choose_task(settings)
-        if not options.resume:
+        begun = take_run(settings, folder if is_kept else unkept, shared=is_kept) if is_new else None
+        task = choose_task(settings) if is_new else None
+        if is_new:
             choose_classes(settings)
-        if settings.get("qat") and not options.resume:
+        if settings.get("qat") and is_new:
             working.say("evaluating and quantising the model")
             quantized_run.begin(settings, folder)
-        trainer = make_trainer(settings, folder if options.resume else None)
+        trainer = make_trainer(settings, None if is_new else folder)
         names = ("batch_size", "epochs", "patience", "checkpoint_every", "keep", "max_steps", "evaluate_every")
         check_fit_options(trainer, settings["val"], settings.get("monitor"), **{name: settings.get(name) for name in names})
         working.say("reading the data")
         data = trainer.open(data_of(settings, "data", trainer.record), data_of(settings, "val", trainer.record))
-        if settings.get("qat") and not options.resume:
+        if settings.get("qat") and is_new:
             working.say("evaluating the quantised model")
             quantized_run.measured(trainer, data[1], settings, folder)
     skipped = Path(options.skipped) if options.skipped else Path(folder) / "skipped.csv" if folder is not None else None
     if options.skipped and is_first:
         broken.write(Path(options.skipped))
     if not options.json and is_first:
-        if task is not None:
-            print(task)
+        for line in (begun, task):
+            if line is not None:
+                print(line)
         read = [note for source in data if isinstance(source, Text) for note in source.remarks]
         print_notes([*(warning.message for warning in caught), *read, *trainer.remarks], options.explain)
         if broken:

@@ -21,6 +21,7 @@ examples:
   onnxgrad train m.onnx --data photos/ --loss cross_entropy --find-lr rates.png
   onnxgrad train --config settings.toml --lr 1e-4 --out run2/
   onnxgrad train --resume run/ --more-epochs 2
+  onnxgrad train run/ --data more_photos/ --val 0.1 --lr 1e-4 --out run2/
   mpiexec -n 4 onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
 """
 
@@ -53,7 +54,7 @@ MANY, LARGE = 10_000, 16
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", nargs="?", help="path of an .onnx file")
+    parser.add_argument("model", nargs="?", help="path of an .onnx file, or folder of an earlier run, whose best model is taken")
     parser.add_argument(
         "--config", metavar="FILE", help="options from a .toml or .json file, such as a run's settings.json; others overrule them"
     )
