@@ -280,7 +280,8 @@ def choose_task(settings: dict[str, Any]) -> str | None:
     argmax = argmax_before(output)
     scores = output if argmax is None or argmax.inputs[0] is None else argmax.inputs[0]
     held, task = held_by(data, settings["target"]), settings.get("task")
-    if held is None and task is None and isinstance(recognise_head(program), DetectorHead):
+    is_open = held is None or held.kind == "outlines"  # which may be masks
+    if is_open and task is None and isinstance(recognise_head(program), DetectorHead):
         task = "detect"
     plan = plan_task(held, scores, task)
     settings.update(task=plan.task, loss=plan.loss, metric=settings["metric"] or plan.metrics)

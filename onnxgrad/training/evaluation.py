@@ -6,6 +6,7 @@ Tests: tests/training/test_trainer.py, tests/cli/test_detectors.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.opening import open_data
 from onnxgrad.training.data.record import record_of
-from onnxgrad.training.data.rows import Rows, Stream
+from onnxgrad.training.data.rows import Batch, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.metrics.epoch import epoch_metric
 from onnxgrad.training.run.plan import Means, Row
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from onnxgrad.training.model import Model
     from onnxgrad.training.trainer import Trainer
 
-__all__ = ["detected", "evaluated", "opened_inputs", "predicted"]
+__all__ = ["detected", "evaluated", "opened_inputs", "predicted", "rehearse"]
 
 
 def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: Scope) -> Row:
@@ -37,39 +38,65 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: S
     Each term of the loss, and each metric, is a mean by what it counts; metrics of all examples together are computed at the end.
     ``scope`` is where the weights are.
     """
-    means = Means()
-    model = trainer.model
-    read = model.loss_values()
-    detected = [] if model.detection is None or not model.whole else model.detection.reads
-    fetch = [*(v.name for v in (*read, *model.reads)), *detected]
-    kind = score_kind(model.outputs[0])
-    steps_first = model.layouts[0] == "TNC"
-    whole = {name: epoch_metric(name, kind, steps_first) for name in model.whole}
+    evaluation = _Evaluation(trainer, scope)
     batches = opened.batches(batch_size, shuffle=False)
     # Metrics of all examples together need all outputs, so every rank computes them.
-    for batch in batches if whole else trainer.ranks.shard(batches):
-        feed = model.feed_of(batch, trainer.executor, scope)
-        values = trainer.executor.run(model.evaluation, feed, fetch, scope=scope)
-        outputs = values[len(read) : len(fetch) - len(detected)]
+    for batch in batches if evaluation.whole else trainer.ranks.shard(batches):
+        evaluation.add(batch)
+    return evaluation.row()
+
+
+def rehearse(trainer: Trainer, opened: Rows, batch_size: int, batches: int = 2) -> None:
+    """Evaluate the first batches and forget the result, so that what is wrong with validation shows before the first step.
+
+    Raises:
+        DataError: as evaluation does.
+    """
+    evaluation = _Evaluation(trainer, trainer.averaged())
+    for batch in islice(opened.batches(batch_size, shuffle=False), batches):
+        evaluation.add(batch)
+
+
+class _Evaluation:
+    """Loss and metrics of the batches that were added."""
+
+    def __init__(self, trainer: Trainer, scope: Scope) -> None:
+        self.trainer, self.scope, self.model, self.means = trainer, scope, trainer.model, Means()
+        model = self.model
+        self._read = model.loss_values()
+        self._detected = [] if model.detection is None or not model.whole else model.detection.reads
+        self._fetch = [*(v.name for v in (*self._read, *model.reads)), *self._detected]
+        kind, steps_first = score_kind(model.outputs[0]), model.layouts[0] == "TNC"
+        self.whole = {name: epoch_metric(name, kind, steps_first) for name in model.whole}
+
+    def add(self, batch: Batch) -> None:
+        model, trainer = self.model, self.trainer
+        feed = model.feed_of(batch, trainer.executor, self.scope)
+        values = trainer.executor.run(model.evaluation, feed, self._fetch, scope=self.scope)
+        first = len(self._fetch) - len(self._detected)
+        outputs = values[len(self._read) : first]
         examples = len(next(iter(feed.values())))
-        row, weights = model.loss_parts(dict(zip(read, values, strict=False)), examples)
+        row, weights = model.loss_parts(dict(zip(self._read, values, strict=False)), examples)
         for label, value in model.measure(outputs, feed).items():
             weights[label] = np.size(value)
             row[label] = float(np.mean(value)) if weights[label] else 0.0
-        means.add(row, examples, weights)
+        self.means.add(row, examples, weights)
         if model.detection is not None:
-            found = model.detection.detections(values[len(fetch) - len(detected) :], feed) if whole else []
-            for metric in whole.values():
-                metric.add(found, feed[model.detection.column])
-        elif whole:
+            detections = model.detection.detections(values[first:], feed) if self.whole else []
+            for metric in self.whole.values():
+                metric.add(detections, feed[model.detection.column])
+        elif self.whole:
             y, target = model.classes_second(outputs[0], feed[model.terms[0].target])
-            for metric in whole.values():
+            for metric in self.whole.values():
                 metric.add(y, target)
-    if not whole:
-        means = trainer.ranks.reduce_means(means, [*model.loss_names, *(label for label, _ in model.metrics)])
-    if means.count == 0:
-        raise DataError("there is nothing to evaluate: the data has no batch.")
-    return {**model.with_loss(means.now()), **{name: metric.value() for name, metric in whole.items()}}
+
+    def row(self) -> Row:
+        model, means = self.model, self.means
+        if not self.whole:
+            means = self.trainer.ranks.reduce_means(means, [*model.loss_names, *(label for label, _ in model.metrics)])
+        if means.count == 0:
+            raise DataError("there is nothing to evaluate: the data has no batch.")
+        return {**model.with_loss(means.now()), **{name: metric.value() for name, metric in self.whole.items()}}
 
 
 def opened_inputs(program: Program, data: Any, following: DerivedInputs | None = None, beside: Sequence[str] = ()) -> Rows | Stream:

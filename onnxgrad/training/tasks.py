@@ -36,6 +36,7 @@ _TASK_OF: dict[str, TaskName] = {
     "numbers": "regress",
     "mask": "segment",
     "boxes": "detect",
+    "outlines": "detect",
     "regions": "detect",
 }
 _METRICS: dict[TaskName, list[str]] = {
@@ -53,7 +54,8 @@ class Held(NamedTuple):
     """The answers that data holds.
 
     Attributes:
-        kind: ``"class"``, ``"labels"``, ``"number"``, ``"numbers"``, ``"mask"``, ``"boxes"`` or ``"regions"``.
+        kind: ``"class"``, ``"labels"``, ``"number"``, ``"numbers"``, ``"mask"``, ``"boxes"``, ``"outlines"`` (boxes and masks) or
+            ``"regions"``.
         what: the data and its answers, for people: ``"photos/ holds boxes (COCO)"``.
         may_be_class: whether a ``"number"`` may be the number of a class, as all are whole and small.
     """
@@ -107,7 +109,9 @@ def held_by(data: Any, target: str | None = None) -> Held | None:
         colours = data.reading.colours if isinstance(data, Images) else None
         form = format_at(path, colours=colours)
         if form is not None:
-            return Held(form.kind, f"{path.name} holds {_plural(form.kind)} ({form.name})")
+            both = form.kind == "boxes" and format_at(path, kind="mask", colours=colours) is not None
+            kind = "outlines" if both else form.kind
+            return Held(kind, f"{path.name} holds {_plural(kind)} ({form.name})")
     if path.suffix in SEPARATORS and path.is_file():
         return _of_table(path, target)
     if path.is_dir():
@@ -159,11 +163,13 @@ def _fitting(held: Held) -> Sequence[TaskName]:
         return ("classify", "multilabel", "regress") if held.kind == "number" else ("classify", "multilabel")
     if held.kind in ("labels", "numbers"):
         return ("multilabel", "regress")
-    return ("detect", "segment") if held.kind == "regions" else (held.task,)
+    return ("detect", "segment") if held.kind in ("regions", "outlines") else (held.task,)
 
 
 def _recognised(held: Held | None, output: Variable, classes: int | None) -> TaskName:
     assert held is not None
+    if held.kind == "outlines" and output.rank == 4:
+        return "segment"
     if held.may_be_class and (classes is None or classes > 1) and output.rank == 2:
         return "multilabel" if _kind(output) == "Sigmoid" else "classify"
     if held.kind == "class" and _kind(output) == "Sigmoid" and classes is not None and classes > 1 and output.rank == 2:
@@ -270,4 +276,4 @@ def _of_table(path: Path, target: str | None) -> Held | None:
 
 
 def _plural(kind: str) -> str:
-    return {"mask": "masks"}.get(kind, kind)
+    return {"mask": "masks", "outlines": "boxes and outlines"}.get(kind, kind)

@@ -100,7 +100,8 @@ class Trainer(TrainingSteps):
             shape of the data, and is called when the first data is seen (see ``sample``).
         target: name of the data column with the targets, for a loss given by name or function; None for ``target``, and for
             ``labels`` of ``causal_lm``, which are the tokens themselves where the data lacks them; for ``boxes`` of ``detection``,
-            float32 [batch, objects, 5]: class, left, top, right, bottom in pixels of the model's input, filled up by classes of -1.
+            float32 [batch, objects, 5]: class, left, top, right, bottom in pixels of the model's input, filled up by classes of -1,
+            with a crowd of class k as -2 - k.
         optimizer: a name such as ``"adamw"``, or an Optimizer.
         learning_rate: a number or a scheduler, which moves on after every update; for an optimizer given by name.
         schedule: ``constant``, ``cosine``, ``linear``, ``one-cycle``, ``step`` or ``plateau``: how a learning rate given as a

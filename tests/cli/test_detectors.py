@@ -14,6 +14,7 @@ from tests.training.detection.pictures import file, module, shapes
 
 Image = pytest.importorskip("PIL.Image")
 pytest.importorskip("yaml")
+NAMES = ("circle", "square", "triangle")
 SIDES = ("left", "top", "right", "bottom")
 
 
@@ -200,3 +201,34 @@ def test_rows_of_a_file_that_are_boxes_are_no_examples(folder, tmp_path):
         *("predict", file("distributed_nms"), "--data", folder / "shapes" / "images" / "val", "--out", tmp_path / "b.npz"), code=2
     )
     assert "has a row for each box" in said and not (tmp_path / "b.npz").exists()
+
+
+def coco(folder, image, boxes, crowds):
+    """A COCO file of pictures, of which some have their boxes in one crowd for each class, or not at all"""
+    (folder / "images").mkdir(parents=True)
+    record = {"images": [], "annotations": [], "categories": [{"id": k, "name": n} for k, n in enumerate(NAMES)]}
+    for i, pixels in enumerate(image):
+        Image.fromarray((pixels.transpose(1, 2, 0) * 255).round().astype(np.uint8)).save(folder / "images" / f"{i}.png")
+        record["images"].append({"id": i, "file_name": f"{i}.png", "width": 96, "height": 96})
+        own = boxes[i][boxes[i][:, 0] >= 0].astype(float)
+        entries = [(k, *box, 0) for k, *box in own]
+        if i % 2:
+            whole = [(k, *own[own[:, 0] == k, 1:3].min(0), *own[own[:, 0] == k, 3:].max(0), 1) for k in np.unique(own[:, 0])]
+            entries = whole if crowds else []
+        for kind, x1, y1, x2, y2, is_crowd in entries:
+            bbox = [x1 - 2, y1 - 2, x2 - x1 + 4, y2 - y1 + 4] if is_crowd else [x1, y1, x2 - x1, y2 - y1]
+            entry = {"id": len(record["annotations"]), "image_id": i, "category_id": int(kind), "bbox": bbox, "iscrowd": is_crowd}
+            record["annotations"].append(entry)
+    (folder / "boxes.json").write_text(json.dumps(record))
+
+
+def test_detections_in_crowds_count_neither_way(tmp_path):
+    """Half of the pictures have crowds in place of boxes. Without them, what is found there is wrong."""
+    image, boxes, _ = shapes.pictures(7, 24)
+    values = {}
+    for crowds in (True, False):
+        coco(tmp_path / str(crowds), image, boxes, crowds)
+        said = command("evaluate", file("distributed"), "--data", tmp_path / str(crowds), "--loss", "detection", "--json")
+        values[crowds] = json.loads(said)
+    assert values[True]["map50"] > values[False]["map50"] + 0.05
+    assert values[True]["loss"] == pytest.approx(values[False]["loss"], rel=1e-5)  # training sees no object there

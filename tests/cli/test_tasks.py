@@ -103,6 +103,30 @@ def test_masks(tmp_path):
         assert (painted == thing).mean() > 0.85
 
 
+def test_mean_iou_is_that_of_the_masks_that_are_written(tmp_path):
+    """Of all classes that occur, from all pixels together, over masks that predict writes, counted here"""
+    for part, seed, count in (("train", 0, 32), ("val", 1, 16)):
+        write_masks(tmp_path / part, drawn(seed, count))
+    train("masks.onnx", tmp_path, "--epochs", "3", "--lr", "0.01")
+    judged = figures(tmp_path / "run", tmp_path, "--metric", "mean_iou")
+    command("predict", tmp_path / "run", "--data", tmp_path / "val" / "images", "--out", tmp_path / "masks")
+    counts = np.zeros((256, 256), np.int64)
+    for number, (_, mask, _) in enumerate(drawn(1, 16)):
+        with Image.open(tmp_path / "masks" / f"{number:03}.png") as image:
+            np.add.at(counts, (mask[1:].ravel(), np.asarray(image)[1:].ravel()), 1)  # the upper row does not count
+    shared, union = np.diag(counts), counts.sum(0) + counts.sum(1) - np.diag(counts)
+    assert 0 < judged["mean_iou"] < 1 and judged["mean_iou"] == pytest.approx((shared / np.maximum(union, 1))[union > 0].mean())
+
+
+def test_outlines_of_coco_train_a_segmenter_and_say_so(tmp_path):
+    sets = Path(__file__).parent.parent / "data" / "annotated" / "sets" / "coco"
+    arguments = ("--data", sets, "--epochs", "1", "--image-size", "32x32", *TRAIN)
+    said = command("train", MODELS / "masks.onnx", *arguments, "--out", tmp_path / "run")
+    assert said.startswith("the task is segment, as coco holds boxes and outlines (COCO); the loss is cross_entropy of logits")
+    judged = json.loads(command("evaluate", tmp_path / "run", "--data", sets, "--metric", "mean_iou", "--json"))
+    assert 0 <= judged["mean_iou"] <= 1
+
+
 def test_masks_of_one_probability(tmp_path):
     for part, seed, count in (("train", 0, 64), ("val", 1, 32)):
         write_masks(tmp_path / part, drawn(seed, count))

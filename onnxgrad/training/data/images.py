@@ -140,7 +140,8 @@ class Images:
         path = self.path
         known = next((c for c in wanted.record.columns.values() if isinstance(c, (BoxesColumn, MaskColumn))), None)
         masks = known.reader if isinstance(known, MaskColumn) else None
-        form = format_at(path, self.part or PARTS[0], None, self.reading.colours, masks)
+        form = format_at(path, self.part or PARTS[0], "mask" if _reads_masks(wanted) else None, self.reading.colours, masks)
+        form = form or format_at(path, self.part or PARTS[0], None, self.reading.colours, masks)
         if form is not None:
             return self._annotated(form.read(None if known is None else known.classes or None), wanted)
         if path.is_dir():
@@ -278,6 +279,12 @@ def opened_pictures(
     lines = [classes_line(name, classes) for name, classes in DataRecord(columns).classes.items()]
     rows.remarks = [*remarks, *lines, *changes_line(reading)]
     return rows
+
+
+def _reads_masks(wanted: DataSpec) -> bool:
+    """Return whether the loss reads a class or 0/1 channels for each pixel"""
+    variables = [wanted.variables[name] for name in wanted.targets if name in wanted.variables]
+    return any(v.rank == 4 or (v.rank == 3 and not v.dtype.is_float) for v in variables)
 
 
 def _sound(image: Callable[[int], Any], count: int, where: str) -> Array:

@@ -237,6 +237,8 @@ class _Understood(NamedTuple):
 def attach(program: Program, terms: Sequence[Term]) -> Attached:
     """Append a weighted sum of losses to a program, with one input per target column.
 
+    An output, or another tensor that an operator gives, of the name of a target column gets another name here.
+
     Raises:
         UnknownName: if the program has no such output.
         ArgumentError: if a loss does not fit the output.
@@ -251,8 +253,13 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
     understood = []
     with program_guard(program):
         op = Builder(program.global_block(), key="loss")
-        for term in terms:
-            output = _before_argmax(op, output_of(program, term.output, notes), notes)
+        namesakes = [v for name in target_columns(terms) if (v := _namesake(program, name)) is not None]
+        # Names are looked up before they are given away.
+        known = [output_of(program, term.output, notes) for term in terms] if namesakes else []
+        for v in namesakes:
+            v.name = program.fresh_name(f"{v.name}/output")
+        for number, term in enumerate(terms):
+            output = _before_argmax(op, known[number] if namesakes else output_of(program, term.output, notes), notes)
             as_logits = isinstance(term.loss, str) and takes_logits(term.loss, output)
             understood.append(_Understood(output, _layout(term, output, inputs, notes), as_logits))
             value = _value(op, term, understood[-1], targets, notes)
@@ -412,6 +419,12 @@ def _target_type(loss: str, output: Variable, layout: str | None) -> tuple[DType
     if loss == "cosine_pairs":
         return output.dtype, None if dims is None else dims[:1]
     return output.dtype, dims
+
+
+def _namesake(program: Program, name: str) -> Variable | None:
+    """The tensor of this name that an operator of the program gives"""
+    v = program.global_block().vars.get(name)
+    return v if v is not None and v.op is not None else None
 
 
 def _new_target(program: Program, name: str, type: TensorType) -> Variable:

@@ -78,7 +78,7 @@ def judge_detections(trainer: Trainer, data: Any, batch_size: int) -> dict[str, 
         raw = trainer.executor.run(trainer.evaluation, feed, detector.reads, scope=scope)
         for i, (rows, targets) in enumerate(zip(detector.detections(raw, feed), feed[detector.column], strict=True)):
             objects = objects_of(targets)
-            precision.add(rows, objects)
+            precision.add(rows, targets)
             seen = np.bincount(objects[:, 0].astype(np.int64), minlength=len(counts))
             counts = seen + np.pad(counts, (0, len(seen) - len(counts)))
             sure = rows[rows[:, 1] >= _LEAST]

@@ -179,7 +179,8 @@ def _mask_column(listing: Listing, parts: tuple[str, ...]) -> MaskColumn:
     assert isinstance(listing.answers, Masks)
     read, names = listing.answers.read, tuple(listing.classes)
     named = names if names != tuple(map(str, range(len(names)))) else ()
-    assert isinstance(read, MaskFiles)
+    if not isinstance(read, MaskFiles):
+        return MaskColumn(parts, named)  # drawn from outlines
     colours = () if read.colours is None else tuple(int(v) for colour in read.colours.values() for v in colour)
     return MaskColumn(parts, named, read.binary, colours)
 
