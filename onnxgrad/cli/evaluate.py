@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from onnxgrad.cli.common import print_json, print_notes, skipped_line
+from onnxgrad.cli.common import print_json, print_notes, say, skipped_line
 from onnxgrad.cli.data import check_skipped, data_named, judged_settings, resolve_paths, skipped_file
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.errors import ArgumentError
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         print_notes(opened.remarks, everything=True)
         if broken:
-            print(skipped_line(broken, skipped_file(vars(options))))
+            say(skipped_line(broken, skipped_file(vars(options))))
         print("  ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
     return 0
 

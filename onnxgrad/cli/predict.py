@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.cli.answers import answers_of, write_answers, write_boxes
-from onnxgrad.cli.common import print_json, print_notes, skipped_line
+from onnxgrad.cli.common import print_json, print_notes, say, skipped_line
 from onnxgrad.cli.data import check_skipped, data_named, judged_settings, resolve_paths, skipped_file
 from onnxgrad.cli.drawn_answers import check_pictures, draw_answers, draw_detections, draw_segments
 from onnxgrad.cli.evaluate import run_of
@@ -150,7 +150,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.json:
         print_notes(predictor.opened.remarks, everything=True)
         if broken:
-            print(skipped_line(broken, skipped_file(vars(options))))
+            say(skipped_line(broken, skipped_file(vars(options))))
     if predictor.detector is not None and (out is None or out.suffix in _TABLES):
         count, summary = _boxes(predictor, out, options)
     else:
@@ -163,7 +163,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         listed = summary.get("outputs")
         said = f"{summary['boxes']:,} boxes" if listed is None else ", ".join(f"{name} {shape}" for name, shape in listed.items())
-        print(f"wrote {count:,} examples to {' and '.join(written)}: {said}")
+        say(f"wrote {count:,} examples to {' and '.join(written)}: {said}")
     return 0
 
 

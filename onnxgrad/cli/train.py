@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from onnxgrad.cli import quantized_run
-from onnxgrad.cli.common import human, print_notes, skipped_line
+from onnxgrad.cli.common import human, print_notes, say, skipped_line
 from onnxgrad.cli.data import check_skipped, resolve_paths
 from onnxgrad.cli.detector_run import choose_classes
 from onnxgrad.cli.earlier_run import check_folder, take_run
@@ -84,17 +84,17 @@ def _run(options: argparse.Namespace, folder: str, settings: dict[str, Any], unk
     if not options.json and is_first:
         for line in (begun, task):
             if line is not None:
-                print(line)
+                say(line)
         read = [note for source in data if isinstance(source, Text) for note in source.remarks]
         print_notes([*(warning.message for warning in caught), *read, *trainer.remarks], options.explain)
         if broken:
-            print(skipped_line(broken, skipped))
+            say(skipped_line(broken, skipped))
         count = sum(p.get_value().size for p in trainer.trained)
         plan = trainer.program.memory_plan
         if plan is not None:
             recomputed = f"{plan.recomputed} of {plan.operators} operators are recomputed"
             peak, without = human(plan.peak), human(plan.peak_without)
-            print(f"activations and gradients take about {peak}, {without} without recomputation; {recomputed}")
+            say(f"activations and gradients take about {peak}, {without} without recomputation; {recomputed}")
         print(f"training {count:,} parameters in {len(trainer.trained)} of {len(trainer.program.parameters)} tensors")
     if options.preview is not None:
         shown = write_preview(trainer, data[0], options.preview, settings["batch_size"])
@@ -121,7 +121,7 @@ def _run(options: argparse.Namespace, folder: str, settings: dict[str, Any], unk
     if trainer.interrupt.stops and is_first:
         print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
     if not options.json and history and is_first:
-        print(f"the run is in {folder}; write the model with: onnxgrad export {folder} --inference FILE.onnx")
+        say(f"the run is in {folder}; write the model with: onnxgrad export {folder} --inference FILE.onnx")
     return 0
 
 

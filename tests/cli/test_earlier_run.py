@@ -1,5 +1,7 @@
 """A run that begins with the model of another, and folders that are refused before data is read."""
 
+import contextlib
+import io
 import json
 import os
 
@@ -8,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from onnxgrad.cli.common import print_notes, say
 from tests.cli.command import command
 from tests.training.small import data, model
 
@@ -92,3 +95,27 @@ def test_a_folder_is_refused_before_data_is_read(files):
     assert not (files / "touched").exists()
     train(files, *arguments, "--out", files / "new", code=1)
     assert (files / "touched").exists()
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_lines_on_a_terminal_are_broken_between_words(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    screen = Terminal()
+    path = "/a/path/without/spaces/" + "x" * 90
+    with contextlib.redirect_stdout(screen):
+        print_notes([f"word-{number} " * 30 for number in range(2)], everything=True)
+        say(f"the run is in {path}")
+    lines = screen.getvalue().splitlines()
+    assert all(len(line) <= 80 for line in lines if path not in line) and any(line.strip() == path for line in lines)
+    assert (
+        screen.getvalue().split()
+        == [word for n in range(2) for word in ("note:", *[f"word-{n}"] * 30)] + f"the run is in {path}".split()
+    )
+    plain = io.StringIO()
+    with contextlib.redirect_stdout(plain):
+        say("word " * 40)
+    assert plain.getvalue().count("\n") == 1  # as a file or another program reads it

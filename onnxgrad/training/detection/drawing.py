@@ -18,7 +18,17 @@ from onnxgrad.training.detection.boxes import objects_of
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw
 
-__all__ = ["background_of", "beside", "colour_of", "draw_boxes", "draw_masks", "draw_text", "jpeg_address", "mask_names"]
+__all__ = [
+    "background_of",
+    "beside",
+    "colour_of",
+    "draw_boxes",
+    "draw_masks",
+    "draw_text",
+    "jpeg_address",
+    "mask_names",
+    "share_text",
+]
 
 Array = np.ndarray[Any, Any]
 Colour = tuple[int, int, int]
@@ -51,7 +61,7 @@ def draw_boxes(
         picture: uint8 [height, width] or [height, width, 3], red, green, blue.
         detections: [D, 6], class, score, left, top, right, bottom in pixels of the picture; a class below 0 fills up.
         objects: [M, 5], class, left, top, right, bottom; None to draw none.
-        names: of classes; a class without one is drawn as its number.
+        names: of classes; a class without one is drawn as ``class 3``.
         least: the smallest score that is drawn.
         smallest: a picture whose longer side has fewer pixels is enlarged to this, so that labels can be read.
 
@@ -92,7 +102,7 @@ def draw_masks(
         picture: uint8 [height, width] or [height, width, 3], red, green, blue.
         masks: integer classes [height, width], where a negative one is none; or bool [classes, height, width], which may overlap. A
             height and width other than the picture's are stretched to it.
-        names: of classes; a class without one is drawn as its number.
+        names: of classes; a class without one is drawn as ``class 3``.
         background: the class of integer masks that is not painted; None to paint all.
         opacity: of the paint, from 0 to 1.
         smallest: a picture whose longer side has fewer pixels is enlarged to this.
@@ -116,7 +126,7 @@ def draw_masks(
         pixels[mask] = (1 - opacity) * pixels[mask] + opacity * np.array(colour_of(kind))
     for kind, mask in layers:
         pixels[_edge(mask)] = colour_of(kind)
-    shown = [(kind, f"{_name(kind, names)} {mask.mean():.0%}") for kind, mask in layers]
+    shown = [(kind, f"{_name(kind, names)} {share_text(mask.mean())}") for kind, mask in layers]
     return _with_legend(_image(pixels.round().astype(np.uint8)), shown)
 
 
@@ -260,8 +270,18 @@ def _canvas(picture: Array, smallest: int) -> tuple[Image.Image, float]:
 
 def _name(kind: int, names: Names) -> str:
     if isinstance(names, Mapping):
-        return str(names.get(kind, kind))
-    return str(names[kind]) if names is not None and kind < len(names) else str(kind)
+        return str(names.get(kind, f"class {kind}"))
+    return str(names[kind]) if names is not None and kind < len(names) else f"class {kind}"
+
+
+def share_text(share: float) -> str:
+    """Return a share of a picture as people read it.
+
+    Example:
+        >>> share_text(0.113), share_text(0.002)
+        ('11%', '<1%')
+    """
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
 class _Pen:

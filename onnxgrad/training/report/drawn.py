@@ -14,7 +14,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.pages.pictures import as_pixels
 from onnxgrad.training.detection.boxes import objects_of, overlaps
-from onnxgrad.training.detection.drawing import background_of, beside, draw_boxes, draw_masks, jpeg_address, mask_names
+from onnxgrad.training.detection.drawing import background_of, beside, draw_boxes, draw_masks, jpeg_address, mask_names, share_text
 from onnxgrad.training.metrics.detection import AveragePrecision
 from onnxgrad.training.metrics.epoch import epoch_metric
 from onnxgrad.training.surgery.activations import score_kind, score_threshold
@@ -204,7 +204,7 @@ def _pixels(feed: Mapping[str, Any], i: int) -> Array | None:
 
 
 def _name(kind: int, names: Sequence[str] | None) -> str:
-    return str(names[kind]) if names is not None and kind < len(names) else str(kind)
+    return str(names[kind]) if names is not None and kind < len(names) else f"class {kind}"
 
 
 def _counted(rows: Array, names: Sequence[str] | None) -> str:
@@ -220,7 +220,7 @@ def _shares(masks: Array, names: Sequence[str] | None, background: int | None) -
     else:
         kinds, counts = np.unique(masks[masks >= 0], return_counts=True)
         shares = {int(k): n / masks.size for k, n in zip(kinds, counts, strict=True) if k != background}
-    return ", ".join(f"{_name(k, names)} {share:.0%}" for k, share in shares.items() if share > 0) or "nothing"
+    return ", ".join(f"{_name(k, names)} {share_text(share)}" for k, share in shares.items() if share > 0) or "nothing"
 
 
 def _with_boxes(shown: _Shown, names: Sequence[str] | None) -> str:

@@ -103,7 +103,7 @@ def test_masks_say_their_shares():
     columns["target"][:] = 0
     columns["target"][:, :6, :8] = 2
     (first, *_) = judged(Trainer(segmenter(3), loss="dice"), columns)["worst"]
-    assert first["target"] == "2 25%" and re.fullmatch(r"1 \d+%, 2 \d+%", first["predicted"])
+    assert first["target"] == "class 2 25%" and re.fullmatch(r"class 1 \d+%, class 2 \d+%", first["predicted"])
 
 
 def test_the_page_shows_them(open_page, tmp_path):  # noqa: F811
