@@ -118,6 +118,14 @@ def test_mean_iou_is_that_of_the_masks_that_are_written(tmp_path):
     assert 0 < judged["mean_iou"] < 1 and judged["mean_iou"] == pytest.approx((shared / np.maximum(union, 1))[union > 0].mean())
 
 
+def test_boundary_by_the_command(tmp_path):
+    for part, seed, count in (("train", 0, 32), ("val", 1, 16)):
+        write_masks(tmp_path / part, drawn(seed, count))
+    terms = ("--term", "cross_entropy", "logits", "target", "1", "--term", "boundary", "logits", "target", "0.01")
+    train("masks.onnx", tmp_path, "--epochs", "2", "--lr", "0.01", *terms)
+    assert figures(tmp_path / "run", tmp_path, "--metric", "iou")["iou"] > 0
+
+
 def test_outlines_of_coco_train_a_segmenter_and_say_so(tmp_path):
     sets = Path(__file__).parent.parent / "data" / "annotated" / "sets" / "coco"
     arguments = ("--data", sets, "--epochs", "1", "--image-size", "32x32", *TRAIN)

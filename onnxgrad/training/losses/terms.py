@@ -37,7 +37,17 @@ from onnxgrad.training.losses.formulas import (
 )
 from onnxgrad.training.surgery.activations import Activation, argmax_before
 
-__all__ = ["Attached", "Term", "as_terms", "attach", "output_of", "target_columns", "targets_to_json", "typed_by_json"]
+__all__ = [
+    "Attached",
+    "Term",
+    "as_terms",
+    "attach",
+    "distances_of",
+    "output_of",
+    "target_columns",
+    "targets_to_json",
+    "typed_by_json",
+]
 
 
 class Term:
@@ -178,6 +188,15 @@ def as_terms(loss: Any, target: str | None) -> list[Term]:
     return terms
 
 
+def distances_of(terms: Sequence[Term], term: Term) -> str | None:
+    """The column that is computed of a term's target: signed distances for ``boundary``, where another loss reads its masks.
+
+    None where the data holds the distances, or the loss is another.
+    """
+    has_masks = any(other.target == term.target and other.loss in ("cross_entropy", "dice") for other in terms)
+    return f"{term.target}/distances" if term.loss == "boundary" and has_masks else None
+
+
 def target_columns(terms: Sequence[Term]) -> list[str]:
     """The names of the columns that terms read beside the inputs: targets and weights of examples, each once."""
     return list(dict.fromkeys(name for term in terms for name in (term.target, term.weighing.sample_weight) if name is not None))
@@ -262,7 +281,7 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
             output = _before_argmax(op, known[number] if namesakes else output_of(program, term.output, notes), notes)
             as_logits = isinstance(term.loss, str) and takes_logits(term.loss, output)
             understood.append(_Understood(output, _layout(term, output, inputs, notes), as_logits))
-            value = _value(op, term, understood[-1], targets, notes)
+            value = _value(op, term, understood[-1], targets, notes, distances_of(terms, term))
             total = value if total is None else op.Add(total, value)
     if total is None:
         raise ArgumentError("a loss has at least one term.")
@@ -285,9 +304,11 @@ def _before_argmax(op: Builder, output: Variable, notes: list[str]) -> Variable:
     return output
 
 
-def _value(op: Builder, term: Term, resolved: _Understood, targets: dict[str, Variable], notes: list[str]) -> Variable:
-    """The weighted mean of one term; a target column that is new becomes an input"""
-    name, output = term.target, resolved.output
+def _value(
+    op: Builder, term: Term, resolved: _Understood, targets: dict[str, Variable], notes: list[str], column: str | None
+) -> Variable:
+    """The weighted mean of one term; a target column that is new becomes an input, of this name where it is computed"""
+    name, output = column or term.target, resolved.output
     if name not in targets:
         targets[name] = _new_target(op.block.program, name, term.target_type(output, resolved.layout))
     weighing, weight = term.weighing, None
