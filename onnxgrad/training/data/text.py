@@ -95,7 +95,8 @@ class Text(Stream):
         self.remarks: list[str] = []
         self.tokenizer_file = TokenizerFile(tokenizer)
         self._tokenizer = self.tokenizer_file.tokenizer
-        self._template = ChatTemplate(Path(tokenizer), self._tokenizer.token_to_id)
+        self._template = ChatTemplate(Path(tokenizer), self._tokenizer.token_to_id, self.tokenizer_file.marks)
+        self._has_chats = False
         if self.path.suffix not in SUFFIXES:
             raise ArgumentError(f"text is read from {' or '.join(SUFFIXES)} files, not {str(path)!r}. Rename or convert it.")
         rows = self._pieces() if self.path.suffix == ".txt" else self._examples()
@@ -201,6 +202,8 @@ class Text(Stream):
     def _examples(self) -> list[_Row]:
         lines = [(number, line) for number, line in enumerate(_read(self.path).split("\n"), 1) if line.strip()]
         rows = self._encoded([self._passage(line, f"line {number} of {str(self.path)!r}") for number, line in lines])
+        if self._has_chats:
+            self.remarks += self._template.remarks
         long = sum(len(row.token_ids) > self.max_length for row in rows)
         if long:
             self.remarks.append(f"{long} of {len(rows)} examples of {self.path.name} are cut to {self.max_length} tokens.")
@@ -227,9 +230,8 @@ class Text(Stream):
 
     def _passage_of(self, record: dict[str, Any], where: str) -> _Passage:
         if "messages" in record:
-            text, counted = self._template.written(record["messages"], where)
-            if self._template.remark not in self.remarks:
-                self.remarks.append(self._template.remark)
+            text, counted = self._template.written(record, where)
+            self._has_chats = True
             return _Passage(text, counted, marked=False)
         parts = [record.get(name) for name in (("text",) if "text" in record else ("prompt", "completion"))]
         if not all(isinstance(part, str) for part in parts):
@@ -249,12 +251,12 @@ class Text(Stream):
 
 
 def _row(encoding: Any, passage: _Passage) -> _Row:
-    """Return the tokens of a passage, with labels for the tokens that begin in a span that counts"""
+    """Return the tokens of a passage, with labels for the tokens that hold something of a span that counts"""
     token_ids = np.array(encoding.ids, np.int32)
     begin, end = np.array(encoding.offsets, np.int64).reshape(-1, 2).T
     counts = np.zeros(len(token_ids), bool)
     for first, last in passage.counted:
-        counts |= (begin >= first) & (begin < last) & (end > begin)
+        counts |= (begin < last) & (end > first) & (end > begin)
     return _Row(token_ids, np.where(counts, token_ids, np.int32(IGNORED)))
 
 
