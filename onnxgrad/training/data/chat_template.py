@@ -271,8 +271,8 @@ class _Chat:
             return
         if same:
             raise DataError(
-                f"{self._where}: {self._template._name} writes no tool_calls, so that message {at + 1} would be empty. Write the call "
-                "as content, or use a template with tools."
+                f"{self._where}: {self._template._name} writes no tool_calls, so that message {at + 1} would be empty. "
+                "Write the call as content, or use a template with tools."
             )
 
     def tagged(self) -> list[tuple[int, int]]:
@@ -354,7 +354,8 @@ class _Chat:
         except Exception:
             return None, []
         pieces = re.split(f"{self._lead}(..)", rendered, flags=re.DOTALL)
-        text, points = pieces[0], []
+        text = pieces[0]
+        points: list[_Point] = []
         for digits, piece in zip(pieces[1::2], pieces[2::2], strict=True):
             number = (ord(digits[0]) - _DIGITS) * 250 + ord(digits[1]) - _DIGITS
             if not 0 <= number < len(leaves):

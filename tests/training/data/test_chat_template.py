@@ -1,9 +1,10 @@
 """What chats become by the templates that the packages trl and transformers ship, as scripts/record_chat_templates recorded it."""
 
+# ruff: noqa: RUF001 (templates of DeepSeek write marks with a wide bar)
+
 import json
 import re
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 
 import numpy as np
