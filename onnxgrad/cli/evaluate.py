@@ -11,10 +11,12 @@ from typing import Any
 from onnxgrad.cli.common import print_json, print_notes
 from onnxgrad.cli.data import data_named, judged_settings, resolve_paths
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
+from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.words import DETECTION
 from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.losses.terms import Term
+from onnxgrad.training.surgery.packing import mask_packed_texts
 from onnxgrad.training.trainer import Trainer
 
 
@@ -36,7 +38,10 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("evaluate needs --loss for an .onnx file. See onnxgrad evaluate --help.")
     else:
         term = None if options.loss == DETECTION else Term(options.loss, options.output, options.target)
-        trainer = Trainer(options.model, loss=term or "detection", target=options.target, metrics=options.metric or ())
+        program = from_onnx(options.model)
+        if arguments["pack"] and arguments["tokenizer"] is not None:
+            mask_packed_texts(program)
+        trainer = Trainer(program, loss=term or "detection", target=options.target, metrics=options.metric or ())
         if options.ignore_record:
             trainer.take_record(DataRecord())
     opened = trainer.opened(data_named(arguments, "data", trainer.terms[0].target, trainer.record))

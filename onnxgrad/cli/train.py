@@ -163,6 +163,9 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise ArgumentError(f"--precision {options.precision} is for --device {device}. Leave it out.")
     if options.dropout and not options.dropout_after:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
+    for option in ("alpha", "rslora", "lora_dropout", "adapter"):
+        if getattr(options, option) and options.lora is None:
+            raise ArgumentError(f"--{option.replace('_', '-')} is for adapters. Give --lora RANK too, or leave it out.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
     settings["lora_layers"] = [name for text in options.lora_layers for name in text.split(",") if name]

@@ -18,6 +18,7 @@ from onnxgrad.training.surgery.adapters import load_adapters, save_adapters
 from onnxgrad.training.surgery.batch_norm import fold_batch_norm, insert_batch_norm
 from onnxgrad.training.surgery.heads import cut_at, insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora, merge_lora
+from onnxgrad.training.surgery.packing import mask_packed_texts
 from onnxgrad.training.surgery.ties import find_ties, tie, untie
 from onnxgrad.training.trainer import Trainer
 
@@ -45,6 +46,7 @@ __all__ = [
     "insert_dropout",
     "load_adapters",
     "load_checkpoint",
+    "mask_packed_texts",
     "merge_lora",
     "plot_history",
     "quantize",

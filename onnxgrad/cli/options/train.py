@@ -232,6 +232,16 @@ def _add_choice(group: Any) -> None:
         "output layer (default: '*')",
     )
     group.add_argument(
+        "--alpha", type=float, metavar="A", help="multiply adapters by A / rank (default: twice the rank, a factor of 2)"
+    )
+    group.add_argument("--rslora", action="store_true", help="multiply them by A / root of the rank instead (a high rank)")
+    group.add_argument("--lora-dropout", type=float, metavar="P", help="share of an adapter's inputs that a step sets to 0")
+    group.add_argument(
+        "--adapter",
+        metavar="RUN",
+        help="begin with the adapters of another run, or of an exported .safetensors file, of the same --lora, --on and --alpha",
+    )
+    group.add_argument(
         "--classes",
         nargs="+",
         dest="detector_classes",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from onnxgrad.errors import DataError
 
@@ -52,7 +52,7 @@ def compile_template(text: str, origin: str, specials: Mapping[str, str]) -> Com
     import jinja2.sandbox
 
     class Generation(jinja2.ext.Extension):
-        tags = {"generation"}
+        tags: ClassVar[set[str]] = {"generation"}
 
         def parse(self, parser: Any) -> Any:
             line = next(parser.stream).lineno

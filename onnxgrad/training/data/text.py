@@ -20,7 +20,7 @@ from onnxgrad.errors import ArgumentError, DataError, FileError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.chat_template import ChatTemplate
-from onnxgrad.training.data.derived_inputs import IGNORED, MASK, TOKENS
+from onnxgrad.training.data.derived_inputs import IGNORED, MASK, SEGMENTS, TOKENS
 from onnxgrad.training.data.kinds.text import LONGEST, TextColumn, TokenizerFile, bucket, decoder_of, is_unicode
 from onnxgrad.training.data.positions import positions_for
 from onnxgrad.training.data.record import DataRecord
@@ -36,10 +36,11 @@ _END = 2**62
 
 
 class _Row(NamedTuple):
-    """Words and their labels, both int32"""
+    """Words and their labels, both int32, and the number of words in each text of the row"""
 
     token_ids: Array
     labels: Array
+    sizes: Sequence[int] = ()
 
 
 class _Passage(NamedTuple):
@@ -60,7 +61,7 @@ class Text(Stream):
         tokenizer: path of a ``tokenizer.json``. A ``tokenizer_config.json`` beside it says which word ends a text, and how a chat
             is written: by its template where the package jinja2 is installed, else by that of ChatML; ``remarks`` says which.
         max_length: tokens in a row at most; longer examples are cut. None for 512.
-        pack: put several short examples into one row. Words then see the examples before them in the row.
+        pack: put several short examples into one row, for a model with ``mask_packed_texts``: each example sees itself alone.
         label: name of the column with the labels; -100 stands where nothing counts.
 
     Attributes:
@@ -100,9 +101,10 @@ class Text(Stream):
         if self.path.suffix not in SUFFIXES:
             raise ArgumentError(f"text is read from {' or '.join(SUFFIXES)} files, not {str(path)!r}. Rename or convert it.")
         rows = self._pieces() if self.path.suffix == ".txt" else self._examples()
+        self.pack = pack
         self.rows = _packed(rows, max_length) if pack else rows
         self.lengths = np.array([bucket(len(row.token_ids), max_length) for row in self.rows])
-        super().__init__(self.rows, [TOKENS, MASK, label])
+        super().__init__(self.rows, [TOKENS, MASK, *([SEGMENTS] if pack else []), label])
         file = self.tokenizer_file
         self.record = DataRecord({TOKENS: TextColumn((), file.path.name, file.sha256, max_length, MASK)})
         self.decoders = dict.fromkeys((TOKENS, label), decoder_of(self._tokenizer))
@@ -160,6 +162,12 @@ class Text(Stream):
         recorded = wanted.record.columns.get(TOKENS)
         if isinstance(recorded, TextColumn):
             self.tokenizer_file.check(recorded)
+        inputs = [] if wanted.program is None else [v.name for v in wanted.program.inputs]
+        if self.pack and inputs and SEGMENTS not in inputs:
+            raise DataError(
+                f"{self.path.name} is packed, and the model would let a text see those before it in its row. "
+                "Call training.mask_packed_texts(program) first (train --pack does), or read it without pack."
+            )
         longest = max(map(int, self.lengths), default=0)
         fitting = longest if wanted.program is None else positions_for(wanted.program, TOKENS, longest)
         if fitting < longest:
@@ -187,7 +195,13 @@ class Text(Stream):
             token_ids[at, : len(row.token_ids)] = row.token_ids
             labels[at, : len(row.token_ids)] = row.labels
             mask[at, : len(row.token_ids)] = 1
-        return {TOKENS: token_ids, MASK: mask, self.label: labels}
+        batch = {TOKENS: token_ids, MASK: mask, self.label: labels}
+        if self.pack:
+            batch[SEGMENTS] = np.full((len(chosen), steps), -1, np.int64)
+            for at, index in enumerate(chosen):
+                sizes = self.rows[index].sizes
+                batch[SEGMENTS][at, : sum(sizes)] = np.repeat(np.arange(len(sizes)), sizes)
+        return batch
 
     # Reading -----------------------------------------------------------------------------------------------------------
 
@@ -207,7 +221,7 @@ class Text(Stream):
         long = sum(len(row.token_ids) > self.max_length for row in rows)
         if long:
             self.remarks.append(f"{long} of {len(rows)} examples of {self.path.name} are cut to {self.max_length} tokens.")
-        rows = [_Row(*(part[: self.max_length] for part in row)) for row in rows]
+        rows = [_Row(row.token_ids[: self.max_length], row.labels[: self.max_length]) for row in rows]
         useful = [row for row in rows if (row.labels[1:] != IGNORED).any()]
         if not useful:
             raise DataError(f"{str(self.path)!r} holds no token to learn: {len(rows)} examples, none with tokens that count.")
@@ -269,9 +283,14 @@ def _packed(rows: Sequence[_Row], size: int) -> list[_Row]:
         capacity, into = free.pop(at) if at < len(free) else (size, len(bins))
         if into == len(bins):
             bins.append([])
-        bins[into].append(_Row(row.token_ids, np.concatenate([[np.int32(IGNORED)], row.labels[1:]])))
+        labels = np.concatenate([[np.int32(IGNORED)], row.labels[1:]])
+        bins[into].append(_Row(row.token_ids, labels, (len(row.token_ids),)))
         bisect.insort(free, (capacity - len(row.token_ids), into))
-    return [_Row(*(np.concatenate(parts) for parts in zip(*members, strict=True))) for members in bins]
+    packed = []
+    for members in bins:
+        token_ids, labels = (np.concatenate([row[part] for row in members]) for part in (0, 1))
+        packed.append(_Row(token_ids, labels, [size for row in members for size in row.sizes]))
+    return packed
 
 
 def _read(path: Path) -> str:
