@@ -10,7 +10,8 @@ from typing import Any
 
 from onnxgrad.cli.common import print_json, print_notes
 from onnxgrad.cli.data import data_named, judged_settings, resolve_paths
-from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
+from onnxgrad.cli.generate import compared, print_answers
+from onnxgrad.cli.settings import checkpoint_of, make_trainer, model_path, read_settings
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.words import DETECTION
@@ -27,6 +28,7 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError(f"--batch-size is at least 1, not {options.batch_size}.")
     arguments = vars(options)
     resolve_paths(arguments)
+    settings: dict[str, Any] = {}
     if Path(options.model).is_dir():
         if options.loss or options.output or options.target:
             raise ArgumentError("a run has its loss; --loss, --output and --target are for an .onnx file. Leave them out.")
@@ -45,13 +47,28 @@ def run(options: argparse.Namespace) -> int:
         if options.ignore_record:
             trainer.take_record(DataRecord())
     opened = trainer.opened(data_named(arguments, "data", trainer.terms[0].target, trainer.record))
-    metrics = trainer.evaluate(opened, batch_size=options.batch_size)
+    metrics: dict[str, Any] = trainer.evaluate(opened, batch_size=options.batch_size)
+    answers = None if options.compare is None else _answers(trainer, arguments, settings, options)
     if options.json:
-        print_json(metrics)
+        print_json(
+            metrics if answers is None else {**metrics, "answers": [dict(zip(answers[0], row, strict=True)) for row in answers[1]]}
+        )
     else:
         print_notes(opened.remarks, everything=True)
         print("  ".join(f"{name} {value:.4g}" for name, value in metrics.items()))
+    if answers is not None and not options.json:
+        print_answers(*answers)
     return 0
+
+
+def _answers(
+    trainer: Trainer, arguments: dict[str, Any], settings: dict[str, Any], options: argparse.Namespace
+) -> tuple[list[str], list[list[str]]]:
+    """Answers of the model that a run began with, and of what it is now"""
+    if not settings:
+        raise ArgumentError("--compare is for a run, which has a model before and after. Name its folder.")
+    before = from_onnx(model_path(settings, options.model))
+    return compared(before, trainer.to_inference(), {**settings, **arguments}, str(arguments["data"]), options.compare)
 
 
 def run_of(folder: str, checkpoint: str, metrics: list[str] | None = None) -> tuple[Trainer, dict[str, Any]]:

@@ -37,9 +37,9 @@ from onnxgrad.training.losses.distillation import Distillation
 from onnxgrad.training.losses.terms import Term, output_of
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder, write_atomically
 from onnxgrad.training.surgery.activations import argmax_before
+from onnxgrad.training.surgery.adapters import load_adapters
 from onnxgrad.training.surgery.batch_norm import MODES, has_statistics, insert_batch_norm
 from onnxgrad.training.surgery.heads import insert_dropout, replace_head
-from onnxgrad.training.surgery.adapters import load_adapters
 from onnxgrad.training.surgery.lora import add_lora
 from onnxgrad.training.surgery.packing import mask_packed_texts
 from onnxgrad.training.surgery.ties import tie, untie
@@ -52,6 +52,7 @@ __all__ = [
     "data_of",
     "loss_terms",
     "make_trainer",
+    "model_path",
     "read_settings",
     "target_columns",
     "write_settings",
@@ -167,7 +168,7 @@ def write_settings(run: RunFolder, settings: dict[str, Any]) -> None:
     write_atomically(run.path / SETTINGS, json.dumps(settings, indent=1).encode())
 
 
-def _model_path(settings: dict[str, Any], folder: str | None) -> Path:
+def model_path(settings: dict[str, Any], folder: str | None) -> Path:
     copied = Path(folder) / MODEL if folder is not None else Path(settings["model"])
     path = copied if copied.is_file() else Path(settings["model"])
     if not path.is_file():
@@ -213,7 +214,7 @@ def _go_on_from(settings: dict[str, Any], program: Program) -> None:
 
 def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     """The trainer that the settings describe."""
-    program: Program = from_onnx(_model_path(settings, folder), expand=settings["expand"])
+    program: Program = from_onnx(model_path(settings, folder), expand=settings["expand"])
     set_known_record(settings, program, folder)
     if settings.get("characters") is not None:
         program.metadata[KEY] = _characters(Path(settings["characters"]))
@@ -308,7 +309,7 @@ def choose_task(settings: dict[str, Any]) -> str | None:
     """
     if settings.get("loss") or settings.get("term"):
         return None
-    program = from_onnx(_model_path(settings, None), expand=settings["expand"])
+    program = from_onnx(model_path(settings, None), expand=settings["expand"])
     if settings["head"] is not None:
         replace_head(program, settings["head_at"], settings["head"])
     data = settings["data"] if settings.get("tokenizer") is None else None

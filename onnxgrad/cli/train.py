@@ -18,8 +18,10 @@ from onnxgrad.cli import quantized_run
 from onnxgrad.cli.common import human, print_notes
 from onnxgrad.cli.data import resolve_paths
 from onnxgrad.cli.detector_run import choose_classes
+from onnxgrad.cli.generate import compared, print_answers
 from onnxgrad.cli.options.train import add_arguments
-from onnxgrad.cli.settings import choose_task, data_of, make_trainer, read_settings, write_settings
+from onnxgrad.cli.settings import choose_task, data_of, make_trainer, model_path, read_settings, write_settings
+from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.text import Text
@@ -38,7 +40,7 @@ _STAGES = {"pipeline", "micro_batches", "cuts"}
 """What may be another with --resume, as ranks may be more or fewer."""
 
 _NOT_SETTINGS = (
-    "command", "config", "explain", "find_lr", "preview", "resume", "json", "log", "more_epochs", "accept_changed_data",
+    "command", "compare", "config", "explain", "find_lr", "preview", "resume", "json", "log", "more_epochs", "accept_changed_data",
     "rank_timeout",
 )  # fmt: skip
 
@@ -98,6 +100,15 @@ def run(options: argparse.Namespace) -> int:
         if report is not None:
             report.add("Quantisation", *quantized_run.as_rows(folder))
         print(json.dumps({"event": "quantization", "table": table}) if options.json else table)
+    if options.compare is not None and is_first and not trainer.interrupt.stops:
+        before = from_onnx(model_path(settings, folder if options.resume else None))
+        answers = compared(before, trainer.to_inference(), settings, str(settings["data"]), options.compare)
+        if report is not None:
+            report.add("Answers before and after", *answers)
+        if options.json:
+            print(json.dumps({"event": "answers", "answers": [dict(zip(answers[0], row, strict=True)) for row in answers[1]]}))
+        else:
+            print_answers(*answers)
     if trainer.interrupt.stops and is_first:
         print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
     if not options.json and history and is_first:

@@ -91,6 +91,12 @@ def _add_data(group: Any) -> None:
     add_data(group)
     group.add_argument("--target", help="array with the targets (default target, for causal_lm labels)")
     group.add_argument(
+        "--compare",
+        type=int,
+        metavar="N",
+        help="at the end, answer the first N chats of --data before and after training, also in the report",
+    )
+    group.add_argument(
         "--preview", metavar="PAGE.html", help="train nothing: write a page with the first batch as the model reads it"
     )
     group.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from onnxgrad.errors import DataError
 
@@ -52,7 +52,7 @@ def compile_template(text: str, origin: str, specials: Mapping[str, str]) -> Com
     import jinja2.sandbox
 
     class Generation(jinja2.ext.Extension):
-        tags: ClassVar[set[str]] = {"generation"}
+        tags = {"generation"}  # noqa: RUF012 (as Jinja declares it)
 
         def parse(self, parser: Any) -> Any:
             line = next(parser.stream).lineno

@@ -114,6 +114,18 @@ class ChatTemplate:
         messages, variables = self._read(record, where)
         return _plain(self._render(self._fitting(messages, variables, where), True, variables, where))
 
+    def turn_end(self) -> str:
+        """The mark that the assistant ends its turns with, or nothing."""
+        content: list[Any] = [word if self._takes_text else [{"type": "text", "text": word}] for word in ("qaq", "wbw")]
+        chat = [{"role": role, "content": c} for role, c in zip(("user", "assistant"), content, strict=True)]
+        try:
+            text, spans = self.written({"messages": chat}, "")
+        except DataError:
+            return ""
+        closing = text[spans[-1][0] : spans[-1][1]].rpartition("wbw")[2].lstrip() if spans else ""
+        mark = self._marks.match(closing)
+        return "" if mark is None else mark[0]
+
     def header(self, variables: Mapping[str, Any]) -> str:
         """What the template writes for the assistant to go on from.
 

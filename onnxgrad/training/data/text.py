@@ -169,6 +169,8 @@ class Text(Stream):
                 "Call training.mask_packed_texts(program) first (train --pack does), or read it without pack."
             )
         longest = max(map(int, self.lengths), default=0)
+        if self.pack:  # positions begin anew with each text
+            longest = max((int(size) for row in self.rows for size in row.sizes), default=0)
         fitting = longest if wanted.program is None else positions_for(wanted.program, TOKENS, longest)
         if fitting < longest:
             raise DataError(

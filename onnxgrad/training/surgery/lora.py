@@ -21,11 +21,11 @@ from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.passes.modes import ADDED
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ModelError, OutOfMemory
 from onnxgrad.internal.arguments import checked
 from onnxgrad.training.quantized.packed_weights import Rounding, float_weight, is_packed, requantise
-from onnxgrad.training.surgery.batch_norm import ADDED
 from onnxgrad.training.surgery.heads import insert_after, remove_unread_constants
 from onnxgrad.training.surgery.lora_targets import KEY, LoraTarget, chosen_targets, matrix_of
 

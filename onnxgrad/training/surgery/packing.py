@@ -15,12 +15,12 @@ from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.modes import ADDED
 from onnxgrad.core.rules.contrib.attention import per_head, rotated
 from onnxgrad.dtypes import DType, dtype_of
 from onnxgrad.errors import ModelError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.training.data.derived_inputs import SEGMENTS, TOKENS
-from onnxgrad.training.surgery.batch_norm import ADDED
 from onnxgrad.training.surgery.heads import remove_unread_constants
 
 __all__ = ["mask_packed_texts", "unmask_packed_texts"]
