@@ -3,6 +3,7 @@
 from onnxgrad.training.data import Images, Shuffled, Table, Texts
 from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.text import Text
+from onnxgrad.training.generation import Generator
 from onnxgrad.training.losses.distillation import Distillation
 from onnxgrad.training.losses.terms import Term
 from onnxgrad.training.quantized.calibration import quantize
@@ -26,6 +27,7 @@ __all__ = [
     "Callback",
     "DataRecord",
     "Distillation",
+    "Generator",
     "Images",
     "MLflow",
     "Planned",

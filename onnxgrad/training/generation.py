@@ -101,8 +101,10 @@ class Generator:
         Raises:
             DataError: if the template refuses the messages.
         """
-        text, end = self.template.prompt(record, "the chat"), self._number(self.template.turn_end())
+        text, mark = self.template.prompt(record, "the chat"), self.template.turn_end()
+        end = self._number(mark)
         ends = self._ends | ({end} if end is not None else set())
+        stop = [*stop, *([mark] if mark and end is None else [])]
         token_ids = self._tokenizer.encode(text, add_special_tokens=False).ids
         return self._pieces(token_ids, ends, max_tokens, temperature, top_p, stop, seed)
 

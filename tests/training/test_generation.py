@@ -171,16 +171,16 @@ def test_from_the_command_line(tmp_path):
         "256",
     ]
     said = command(*what, "--lr", "0.01", "--epochs", "40", "--compare", "1", "--out", tmp_path / "run", "--lora-dropout", "0.05")
-    shown = {line.split("  ")[0].strip(): line for line in said.split("\n")[-8:] if "  " in line}
+    shown = {line.strip().split("  ")[0]: line for line in said.split("\n")[-8:] if "  " in line}
     assert "yes" in shown["after"] and "yes" not in shown["before"] and "yes" in shown["in the data"]
     assert "Answers before and after" in (tmp_path / "run" / "report.html").read_text()
-    said = command("generate", tmp_path / "run", "--chat", "x", "--max-tokens", "8", "--json")
-    assert json.loads(said)["text"].startswith("yes")
+    said = command("generate", tmp_path / "run", "--chat", "x", "--max-tokens", "40", "--json")
+    assert json.loads(said)["text"] == "yes"
     assert (
         command("generate", tmp_path / "run", "--chat", tmp_path / "chat.jsonl", "--max-tokens", "3", "--stop", "s").strip() == "ye"
     )
     table = json.loads(command("evaluate", tmp_path / "run", "--data", tmp_path / "chat.jsonl", "--compare", "2", "--json"))
-    assert len(table["answers"]) == 2 and table["answers"][0]["after"].startswith("yes") and table["loss"] < 1
+    assert [answer["after"] for answer in table["answers"]] == ["yes", "yes"] and table["loss"] < 3
     assert "no tokenizer" in command("generate", FOLDER / "llama-fp32.onnx", "--prompt", "x", code=2)
     on = [*what, "--lr", "1e-6", "--epochs", "1", "--adapter", tmp_path / "run"]
     command(*on, "--out", tmp_path / "more")

@@ -27,6 +27,8 @@ _LEADS = ("\ua000", "\U00013000", "\U00010000", "\ua500")
 """Letters without case or width of their own, of scripts that chats seldom hold; one that a chat has not begins the marks."""
 _DIGITS = 0x2801
 """The first of 250 characters that number a mark; they only count behind its first letter."""
+_MARK = re.compile(r"<[^\s<>]+>")
+"""What looks like a mark, for tokenizers without tokens of their own for marks."""
 _BEGUN = re.compile(r"[<\[{(][^\s<>\[\]{}()]*$")
 """A mark that has begun and not ended."""
 
@@ -112,7 +114,7 @@ class ChatTemplate:
             DataError: if the messages are none, or the template refuses them.
         """
         messages, variables = self._read(record, where)
-        return _plain(self._render(self._fitting(messages, variables, where), True, variables, where))
+        return _plain(self._fitting(messages, variables, where, True)[1])
 
     def turn_end(self) -> str:
         """The mark that the assistant ends its turns with, or nothing."""
@@ -123,7 +125,7 @@ class ChatTemplate:
         except DataError:
             return ""
         closing = text[spans[-1][0] : spans[-1][1]].rpartition("wbw")[2].lstrip() if spans else ""
-        mark = self._marks.match(closing)
+        mark = self._marks.match(closing) or _MARK.match(closing)
         return "" if mark is None else mark[0]
 
     def header(self, variables: Mapping[str, Any]) -> str:
@@ -185,8 +187,10 @@ class ChatTemplate:
             raise DataError(f"{where}: tool_calls is a list. Correct it.")
         return kept
 
-    def _fitting(self, messages: list[dict[str, Any]], variables: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
-        """The messages as the template takes them: it may want "" for a content that is absent, or arguments as text"""
+    def _fitting(
+        self, messages: list[dict[str, Any]], variables: Mapping[str, Any], where: str, prompts: bool = False
+    ) -> tuple[list[dict[str, Any]], str]:
+        """The messages as the template takes them, and their text: it may want "" for an absent content, or arguments as text"""
         empty = "" if self._takes_text else []
         filled = [m if "content" in m else {**m, "content": empty} for m in messages]
         attempts = [messages, filled, _with_text_arguments(messages), _with_text_arguments(filled)]
@@ -195,12 +199,10 @@ class ChatTemplate:
             if attempt in tried:
                 continue
             try:
-                self._template.render(attempt, False, variables)
+                return attempt, self._template.render(attempt, prompts, variables)
             except Exception:
                 tried.append(attempt)
-            else:
-                return attempt
-        self._render(messages, False, variables, where)
+        self._render(messages, prompts, variables, where)
         raise AssertionError("the template refused the same messages before")
 
     def _render(self, messages: Sequence[Any], prompts: bool, variables: Mapping[str, Any], where: str) -> str:
@@ -267,8 +269,7 @@ class _Chat:
 
     def __init__(self, template: ChatTemplate, messages: list[dict[str, Any]], variables: Mapping[str, Any], where: str) -> None:
         self._template, self._variables, self._where = template, variables, where
-        self._messages = template._fitting(messages, variables, where)
-        self._tagged = template._render(self._messages, False, variables, where)
+        self._messages, self._tagged = template._fitting(messages, variables, where)
         self.text = _plain(self._tagged)
         for at, message in enumerate(self._messages):
             if message["role"] == "assistant" and message.get("tool_calls") and not message.get("content"):
@@ -428,7 +429,7 @@ class _Chat:
         header = self._template.header(self._variables)
         if header and gap.startswith(header, blank):
             return 0
-        mark = self._template._marks.match(gap, blank) or re.compile(r"<[^\s<>]+>").match(gap, blank)
+        mark = self._template._marks.match(gap, blank) or _MARK.match(gap, blank)
         return 0 if mark is None else mark.end()
 
     def _common(self, text: str, other: str) -> int:

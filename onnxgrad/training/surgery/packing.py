@@ -131,9 +131,9 @@ def _rotate_before(op: Operator, positions: Variable) -> list[Operator]:
         ]
     finally:
         added, block.ops = block.ops[at:], [*block.ops, *tail]
-    names = "\n".join("" if v is None else v.name for v in (query, key, value))
+    names = "\n".join("" if v is None else v.name for v in op.inputs[:9])
     op.metadata = {**(op.metadata or {}), _OPERANDS: names}
-    op.inputs = [*turned, parts[2], *op.inputs[3:]]
+    op.inputs = [*turned, parts[2], *op.inputs[3:7], None, None, *op.inputs[9:]]  # a row may be longer than the table
     op.attrs = {**op.attrs, "do_rotary": 0}
     return added
 
@@ -145,10 +145,10 @@ def _rotate_within(op: Operator) -> None:
     if names is None:
         return
     operands = [op.block.vars.get(name) if name else None for name in names.split("\n")]
-    if len(operands) != 3 or operands[0] is None:
+    if len(operands) != 9 or operands[0] is None:
         raise ModelError(f"{op} is marked as changed for packed texts, which is not so. Remove the mark.")
     op.metadata = metadata or None
-    op.inputs = [*operands, *op.inputs[3:]]
+    op.inputs = [*operands, *op.inputs[9:]]
     op.attrs = {**op.attrs, "do_rotary": 1}
 
 
