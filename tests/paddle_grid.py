@@ -545,7 +545,102 @@ def static_asked(paddle):
     return cases
 
 
+# Names of 3.3 -------------------------------------------------------------------------------------------------------
+
+
+def eager_spellings(paddle):
+    """Functions and layers under the names that 3.3 has for torch's authors, and messages of graphs: shape, type, values, gradient."""
+    rng = np.random.default_rng(11)
+    matrix, other = rng.normal(size=(3, 4)).astype("float32"), rng.uniform(0.5, 2.0, (3, 4)).astype("float32")
+    rows, columns = np.array([[0, 2], [1, 1], [3, 0]]), rng.normal(size=(3, 2)).astype("float32")
+    images = rng.normal(size=(2, 3, 4, 5)).astype("float32")
+    right = np.array([[0, 2, -1, -1], [3, -1, 1, 0], [-1, 0, 1, 2]])
+    sources, targets = np.array([0, 1, 2, 0, 2]), np.array([1, 1, 0, 3, 1])
+    edges = rng.normal(size=(5, 4)).astype("float32")
+
+    def case(compute, *arrays):
+        def run():
+            tensors = [paddle.to_tensor(array, stop_gradient=array.dtype.kind != "f") for array in arrays]
+            result = compute(*tensors)
+            leaves = [tensor for tensor in tensors if not tensor.stop_gradient]
+            record = {"shape": list(result.shape), "values": _numbers(result.astype("float64").numpy())}
+            if leaves and result.dtype == leaves[0].dtype:
+                (result * result).sum().backward()
+                record["gradients"] = [number for leaf in leaves if leaf.grad is not None for number in _numbers(leaf.grad.numpy())]
+            return record
+
+        return run
+
+    cases = {}
+    nn, functional, tensor = paddle.nn, paddle.nn.functional, paddle.to_tensor
+    of_one = {
+        "clamp": lambda x: paddle.clamp(x, -0.5, 0.5),
+        "softmax": lambda x: paddle.softmax(x, 0),
+        "swapdims": lambda x: paddle.swapdims(x, 0, 1),
+        "swapdims as a list": lambda x: paddle.swapdims(x, [1, 0]),
+        "narrow": lambda x: paddle.narrow(x, 1, 1, 2),
+        "msort": paddle.msort,
+        "argwhere": lambda x: paddle.argwhere(x > 0),
+        "method clamp": lambda x: x.clamp(min=0.1),
+        "method long": lambda x: x.long(),
+        "method double": lambda x: x.double(),
+        "method repeat": lambda x: x.repeat(2, 1),
+        "method new_full": lambda x: x.new_full([2, 2], 3.0),
+        "method split_with_sizes": lambda x: x.split_with_sizes([1, 3], 1)[1],
+        "logsigmoid": functional.logsigmoid,
+        "SiLU": lambda x: nn.SiLU()(x),
+    }
+    cases.update({name: case(compute, matrix) for name, compute in of_one.items()})
+    of_two = {
+        "cat": lambda x, y: paddle.cat([x, y], 1), "concatenate": lambda x, y: paddle.concatenate([x, y]), "div": paddle.div,
+        "div floor": lambda x, y: paddle.div(x, y, rounding_mode="floor"),
+        "div trunc": lambda x, y: paddle.div(x, y, rounding_mode="trunc"), "true_divide": paddle.true_divide, "mul": paddle.mul,
+        "sub": paddle.sub, "sub alpha": lambda x, y: paddle.sub(x, y, alpha=2), "eq": paddle.eq, "ne": paddle.ne, "lt": paddle.lt,
+        "le": paddle.le, "gt": paddle.gt, "ge": paddle.ge, "greater": paddle.greater,
+        "method type_as": lambda x, y: x.type_as(y.astype("int32")), "ger": lambda x, y: paddle.ger(x[0], y[1]),
+    }  # fmt: skip
+    cases.update({name: case(compute, matrix, other) for name, compute in of_two.items()})
+    cases["scatter_add"] = case(lambda x, i, s: paddle.scatter_add(x, 1, i, s), matrix, rows, columns)
+    for reduce, includes in itertools.product(("sum", "prod", "mean", "amax", "amin"), (True, False)):
+        cases[f"scatter_reduce {reduce} {includes}"] = case(
+            lambda x, i, s, r=reduce, own=includes: paddle.scatter_reduce(x, 1, i, s, r, include_self=own), matrix, rows, columns
+        )
+    cases["take_along_dim"] = case(lambda x, i: paddle.take_along_dim(x, i, 1), matrix, rows)
+    cases["range"] = case(lambda: paddle.range(0, 1, 0.25))
+    cases["broadcast_shapes"] = lambda: list(paddle.broadcast_shapes([2, 1], [3], [5, 1, 1]))
+    for reduction in ("mean", "sum", "none"):
+        cases[f"multi_label_margin_loss {reduction}"] = case(
+            lambda x, i, r=reduction: functional.multi_label_margin_loss(x, i, r), matrix, right
+        )
+    for kind in ("ConstantPad2D", "ReflectionPad2D", "ReplicationPad2D", "CircularPad2D", "ReflectionPad2d"):
+        arguments = ([1, 2, 1, 0], 0.5) if kind[0:2] == "Co" else ([1, 2, 1, 0],)
+        cases[kind] = case(lambda x, k=kind, a=arguments: getattr(nn, k)(*a)(x), images)
+    for name, kind in itertools.product(("sum", "mean", "max", "min"), ("segment", "incubate segment")):
+        home = paddle.incubate if kind.startswith("incubate") else paddle.geometric
+        cases[f"{kind}_{name}"] = case(lambda x, h=home, n=name: getattr(h, f"segment_{n}")(x, tensor(np.array([0, 0, 2]))), matrix)
+    for reduce in ("sum", "mean", "max", "min"):
+        cases[f"send_u_recv {reduce}"] = case(
+            lambda x, r=reduce: paddle.geometric.send_u_recv(x, tensor(sources), tensor(targets), r, out_size=4), matrix
+        )
+        cases[f"graph_send_recv {reduce}"] = case(
+            lambda x, r=reduce: paddle.incubate.graph_send_recv(x, tensor(sources), tensor(targets), r, 4), matrix
+        )
+        for message in ("add", "sub", "mul", "div"):
+            cases[f"send_ue_recv {message} {reduce}"] = case(
+                lambda x, y, m=message, r=reduce: paddle.geometric.send_ue_recv(x, y, tensor(sources), tensor(targets), m, r, 4),
+                matrix,
+                edges,
+            )
+    for message in ("add", "sub", "mul", "div"):
+        cases[f"send_uv {message}"] = case(
+            lambda x, y, m=message: paddle.geometric.send_uv(x, y, tensor(sources[:3]), tensor(np.array([2, 1, 1])), m),
+            matrix,
+            other,
+        )
+    return cases
+
+
 SECTIONS = [
     eager_options, static_options, eager_groups, eager_resumed, eager_state_names, eager_tables, static_tables, static_averages,
-    layer_names, eager_default_types, static_default_types, static_asked,
+    layer_names, eager_default_types, static_default_types, static_asked, eager_spellings,
 ]  # fmt: skip

@@ -202,6 +202,36 @@ class Tensor(Variable):
             node.stop = False
 
     @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are computed with respect to it: the opposite of ``stop_gradient``."""
+        return not self.stop_gradient
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: bool) -> None:
+        self.stop_gradient = not requires_grad
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Set whether gradients are computed with respect to it.
+
+        Args:
+            requires_grad: True to compute them.
+
+        Returns:
+            The tensor.
+        """
+        self.stop_gradient = not requires_grad
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The tensor itself; what is assigned becomes its value."""
+        return self
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self.set_value(value)
+
+    @property
     def _stop(self) -> bool:  # type: ignore[override]
         return self._node.stop
 
@@ -606,6 +636,33 @@ class Tensor(Variable):
                 return self.cuda()
             result = result.astype(item)  # type: ignore[arg-type]
         return result
+
+    @property
+    def device(self) -> Place:
+        """Where its value is: ``place`` under torch's name."""
+        return self.place
+
+    def get_device(self) -> int:
+        """-1: its value is in main memory."""
+        return -1
+
+    @property
+    def is_cuda(self) -> bool:
+        return False
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.element_size()
+
+    def is_sparse(self) -> bool:
+        return False
+
+    def is_sparse_coo(self) -> bool:
+        return False
+
+    def is_sparse_csr(self) -> bool:
+        return False
 
     def is_contiguous(self) -> bool:
         return True

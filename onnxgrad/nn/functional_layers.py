@@ -36,15 +36,17 @@ from onnxgrad.tensor.common import Shape, positive
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "SELU", "AdaptiveAvgPool1D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "AdaptiveMaxPool1D",
     "AdaptiveMaxPool2D", "AdaptiveMaxPool3D", "AlphaDropout", "AvgPool1D", "AvgPool2D", "AvgPool3D", "BCELoss",
-    "BCEWithLogitsLoss", "CTCLoss", "ChannelShuffle", "CosineEmbeddingLoss", "CosineSimilarity", "CrossEntropyLoss", "Dropout",
-    "Dropout2D", "Dropout3D", "FeatureAlphaDropout", "Flatten", "Fold", "GaussianNLLLoss", "Hardshrink", "Hardsigmoid",
-    "Hardswish", "Hardtanh", "HingeEmbeddingLoss", "KLDivLoss", "L1Loss", "LPPool1D", "LPPool2D", "LeakyReLU",
-    "LocalResponseNorm", "LogSigmoid", "LogSoftmax", "MSELoss", "MarginRankingLoss", "MaxPool1D", "MaxPool2D", "MaxPool3D",
-    "MaxUnPool1D", "MaxUnPool2D", "MaxUnPool3D", "Maxout", "Mish", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss",
-    "Pad1D", "Pad2D", "Pad3D", "PairwiseDistance", "PixelShuffle", "PixelUnshuffle", "PoissonNLLLoss", "RReLU", "ReLU", "ReLU6",
-    "Sigmoid", "Silu", "SmoothL1Loss", "SoftMarginLoss", "Softmax", "Softplus", "Softshrink", "Softsign", "Swish", "Tanh",
-    "Tanhshrink", "ThresholdedReLU", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Unflatten", "Unfold", "Upsample",
-    "UpsamplingBilinear2D", "UpsamplingNearest2D", "ZeroPad1D", "ZeroPad2D", "ZeroPad3D",
+    "BCEWithLogitsLoss", "CTCLoss", "ChannelShuffle", "CircularPad1D", "CircularPad2D", "CircularPad3D", "ConstantPad1D",
+    "ConstantPad2D", "ConstantPad3D", "CosineEmbeddingLoss", "CosineSimilarity", "CrossEntropyLoss", "Dropout", "Dropout2D",
+    "Dropout3D", "FeatureAlphaDropout", "Flatten", "Fold", "GaussianNLLLoss", "Hardshrink", "Hardsigmoid", "Hardswish",
+    "Hardtanh", "HingeEmbeddingLoss", "KLDivLoss", "L1Loss", "LPPool1D", "LPPool2D", "LeakyReLU", "LocalResponseNorm",
+    "LogSigmoid", "LogSoftmax", "MSELoss", "MarginRankingLoss", "MaxPool1D", "MaxPool2D", "MaxPool3D", "MaxUnPool1D",
+    "MaxUnPool2D", "MaxUnPool3D", "Maxout", "Mish", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss",
+    "NLLLoss", "Pad1D", "Pad2D", "Pad3D", "PairwiseDistance", "PixelShuffle", "PixelUnshuffle", "PoissonNLLLoss", "RReLU",
+    "ReLU", "ReLU6", "ReflectionPad1D", "ReflectionPad2D", "ReflectionPad3D", "ReplicationPad1D", "ReplicationPad2D",
+    "ReplicationPad3D", "Sigmoid", "Silu", "SmoothL1Loss", "SoftMarginLoss", "Softmax", "Softplus", "Softshrink", "Softsign",
+    "Swish", "Tanh", "Tanhshrink", "ThresholdedReLU", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Unflatten",
+    "Unfold", "Upsample", "UpsamplingBilinear2D", "UpsamplingNearest2D", "ZeroPad1D", "ZeroPad2D", "ZeroPad3D",
 ]  # fmt: skip
 
 
@@ -3212,6 +3214,540 @@ class ZeroPad3D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
+class ConstantPad1D(FunctionLayer):
+    """Put one value around sequences.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right], or an integer Variable.
+        value: of a constant border.
+        data_format: 'NCL', or 'NLC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ConstantPad1D(1, 0.5)(paddle.ones([2, 3, 8])).shape
+        [2, 3, 10]
+    """
+
+    _shown = ("padding", "value", "data_format")
+    _layout = "NCL"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, value: float = 0.0, data_format: Layout1D = "NCL", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.value = value
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, value=self.value, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ConstantPad2D(FunctionLayer):
+    """Put one value around images.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom], or an integer Variable.
+        value: of a constant border.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ConstantPad2D(1, 0.5)(paddle.ones([2, 3, 8, 8])).shape
+        [2, 3, 10, 10]
+    """
+
+    _shown = ("padding", "value", "data_format")
+    _layout = "NCHW"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, value: float = 0.0, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.value = value
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, value=self.value, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ConstantPad3D(FunctionLayer):
+    """Put one value around volumes.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom, front, back], or an integer Variable.
+        value: of a constant border.
+        data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ConstantPad3D(1, 0.5)(paddle.ones([2, 3, 8, 8, 8])).shape
+        [2, 3, 10, 10, 10]
+    """
+
+    _shown = ("padding", "value", "data_format")
+    _layout = "NCDHW"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, value: float = 0.0, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.value = value
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, value=self.value, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ReflectionPad1D(FunctionLayer):
+    """Put the mirrored input around sequences.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right], or an integer Variable.
+        data_format: 'NCL', or 'NLC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ReflectionPad1D(1)(paddle.ones([2, 3, 8])).shape
+        [2, 3, 10]
+    """
+
+    _shown = ("padding", "data_format")
+    _layout = "NCL"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout1D = "NCL", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="reflect", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ReflectionPad2D(FunctionLayer):
+    """Put the mirrored input around images.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom], or an integer Variable.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ReflectionPad2D(1)(paddle.ones([2, 3, 8, 8])).shape
+        [2, 3, 10, 10]
+    """
+
+    _shown = ("padding", "data_format")
+    _layout = "NCHW"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="reflect", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ReflectionPad3D(FunctionLayer):
+    """Put the mirrored input around volumes.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom, front, back], or an integer Variable.
+        data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ReflectionPad3D(1)(paddle.ones([2, 3, 8, 8, 8])).shape
+        [2, 3, 10, 10, 10]
+    """
+
+    _shown = ("padding", "data_format")
+    _layout = "NCDHW"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="reflect", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ReplicationPad1D(FunctionLayer):
+    """Put the outermost elements around sequences.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right], or an integer Variable.
+        data_format: 'NCL', or 'NLC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ReplicationPad1D(1)(paddle.ones([2, 3, 8])).shape
+        [2, 3, 10]
+    """
+
+    _shown = ("padding", "data_format")
+    _layout = "NCL"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout1D = "NCL", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="replicate", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ReplicationPad2D(FunctionLayer):
+    """Put the outermost elements around images.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom], or an integer Variable.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ReplicationPad2D(1)(paddle.ones([2, 3, 8, 8])).shape
+        [2, 3, 10, 10]
+    """
+
+    _shown = ("padding", "data_format")
+    _layout = "NCHW"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="replicate", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ReplicationPad3D(FunctionLayer):
+    """Put the outermost elements around volumes.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom, front, back], or an integer Variable.
+        data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ReplicationPad3D(1)(paddle.ones([2, 3, 8, 8, 8])).shape
+        [2, 3, 10, 10, 10]
+    """
+
+    _shown = ("padding", "data_format")
+    _layout = "NCDHW"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="replicate", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class CircularPad1D(FunctionLayer):
+    """Put the other end of the input around sequences.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right], or an integer Variable.
+        data_format: 'NCL', or 'NLC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.CircularPad1D(1)(paddle.ones([2, 3, 8])).shape
+        [2, 3, 10]
+    """
+
+    _shown = ("padding", "data_format")
+    _layout = "NCL"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout1D = "NCL", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="circular", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class CircularPad2D(FunctionLayer):
+    """Put the other end of the input around images.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom], or an integer Variable.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.CircularPad2D(1)(paddle.ones([2, 3, 8, 8])).shape
+        [2, 3, 10, 10]
+    """
+
+    _shown = ("padding", "data_format")
+    _layout = "NCHW"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="circular", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class CircularPad3D(FunctionLayer):
+    """Put the other end of the input around volumes.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom, front, back], or an integer Variable.
+        data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.CircularPad3D(1)(paddle.ones([2, 3, 8, 8, 8])).shape
+        [2, 3, 10, 10, 10]
+    """
+
+    _shown = ("padding", "data_format")
+    _layout = "NCDHW"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="circular", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
 class BCELoss(FunctionLayer):
     """Compute -label log(input) - (1 - label) log(1 - input), for probabilities; a logarithm counts as -100 at least.
 
@@ -3622,6 +4158,48 @@ class MultiMarginLoss(FunctionLayer):
             reduction=self.reduction,
             name=self._user_name,
         )
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class MultiLabelMarginLoss(FunctionLayer):
+    """Sum max(0, 1 - right + wrong) / classes over all pairs of a right and a wrong class; NaN for a label that is no class.
+
+    The layer of ``nn.functional.multi_label_margin_loss``.
+
+    Args:
+        reduction: 'mean' or 'sum' of all rows, or 'none' for a value of each.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.MultiLabelMarginLoss()(paddle.to_tensor([[0.0, 4.0]]), paddle.to_tensor([[1, -1]])).item()
+        0.0
+    """
+
+    _shown = ("reduction",)
+
+    @checked_with_words
+    def __init__(self, reduction: Reduction = "mean", name: str | None = None) -> None:
+        super().__init__()
+        self.reduction = reduction
+        self._user_name = name
+
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
+        """Apply ``multi_label_margin_loss``.
+
+        Args:
+            input: scores [N, classes].
+            label: integers [N, classes]: the right classes of each row, and -1 behind the last one.
+
+        Raises:
+            ArgumentError: for another reduction, or if the number of classes is not known.
+        """
+        return F.multi_label_margin_loss(input, label, reduction=self.reduction, name=self._user_name)
 
     if TYPE_CHECKING:
         __call__ = forward  # type: ignore[assignment]

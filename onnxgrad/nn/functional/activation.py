@@ -20,8 +20,8 @@ from onnxgrad.tensor.random import gumbel, sampled
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
-    "log_sigmoid", "log_softmax", "maxout", "mish", "prelu", "relu", "relu6", "rrelu", "selu", "sigmoid", "silu", "softmax",
-    "softplus", "softshrink", "softsign", "swiglu", "swish", "tanh", "tanhshrink", "thresholded_relu",
+    "log_sigmoid", "log_softmax", "logsigmoid", "maxout", "mish", "prelu", "relu", "relu6", "rrelu", "selu", "sigmoid", "silu",
+    "softmax", "softplus", "softshrink", "softsign", "swiglu", "swish", "tanh", "tanhshrink", "thresholded_relu",
 ]  # fmt: skip
 
 
@@ -168,6 +168,9 @@ def log_sigmoid(x: Variable, name: str | None = None) -> Variable:
     """
     layer, op = open_layer("logsigmoid", x, name=name)
     return layer.result("Neg", op.Softplus(op.Neg(x)))
+
+
+logsigmoid = log_sigmoid
 
 
 def tanhshrink(x: Variable, name: str | None = None) -> Variable:

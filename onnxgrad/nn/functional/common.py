@@ -22,12 +22,13 @@ from onnxgrad.nn.types import DropoutMode, Layout, Layout2D, Layout3D, Numbers, 
 from onnxgrad.optimizer.rows import with_sparse_gradient
 from onnxgrad.tensor import linalg
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, present_operands, variables_in
+from onnxgrad.tensor.layer import LayerHelper, in_place_result, is_variable, open_layer, present_operands, variables_in
 from onnxgrad.tensor.random import sampled
 
 __all__ = [
-    "alpha_dropout", "bilinear", "cosine_similarity", "dropout", "dropout2d", "dropout3d", "embedding", "feature_alpha_dropout",
-    "fold", "label_smooth", "linear", "one_hot", "pad", "pairwise_distance", "pdist", "sequence_mask", "unfold", "zeropad2d",
+    "alpha_dropout", "bilinear", "cosine_similarity", "dropout", "dropout1d", "dropout2d", "dropout3d", "embedding",
+    "feature_alpha_dropout", "fold", "label_smooth", "linear", "one_hot", "pad", "pairwise_distance", "pdist", "sequence_mask",
+    "unfold", "zeropad2d",
 ]  # fmt: skip
 
 
@@ -134,6 +135,27 @@ def _dropped(layer: LayerHelper, x: Variable, ratio: Any, training: bool) -> Var
     if training and y.op is not None:
         attach_training(y.op)
     return y
+
+
+@checked
+def dropout1d(input: Variable, p: float = 0.5, training: bool = True, inplace: bool = False) -> Variable:
+    """Zero whole channels of sequences, as ``dropout`` does elements. Tompson et al. 2014.
+
+    Args:
+        input: floats [N, C, L].
+        p: the probability of a zero, from 0 to 1.
+        training: False for inference.
+        inplace: write the result into an eager ``input``.
+
+    Raises:
+        ArgumentError: if ``p`` is outside [0, 1].
+
+    Example:
+        >>> F.dropout1d(static.data("x", [None, 3, 4])).shape
+        (-1, 3, 4)
+    """
+    result = dropout(input, p, [0, 1], training)
+    return in_place_result("dropout1d", input, result) if inplace else result
 
 
 @checked
