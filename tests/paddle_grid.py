@@ -545,6 +545,75 @@ def static_asked(paddle):
     return cases
 
 
+# Printing ------------------------------------------------------------------------------------------------------------
+
+
+def eager_printing(paddle):
+    """What str() of a tensor gives, by its values and element type."""
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=60)
+    values = {
+        "halves": [1.5, 2, 3], "whole": [1.0, 2, 300], "wide": [0.1, 1e-5, 100.25], "tiny": [1e-9, 1], "large": [1e8, 1.5],
+        "larger": [12345678.0], "negative": [-1.5, 2.25], "whole negative": [-1.0, 2], "not finite": [np.nan, 1.0, np.inf, -np.inf],
+        "not finite halves": [np.nan, 1.5, np.inf], "one": 1.5, "one whole": 2.0, "normal": normal[:6].reshape(2, 3),
+        "three axes": normal[:8].reshape(2, 2, 2), "line": normal[:30], "whole line": np.arange(30.0),
+        "long": np.arange(1200.0), "long matrix": np.arange(2000.0).reshape(20, 100), "long normal": np.tile(normal, 40).reshape(6, 4, 100),
+        "no rows": np.zeros((0, 3)), "no columns": np.zeros((2, 0)), "empty rows": np.zeros((2, 2, 0)), "row": normal[:8].reshape(1, 8),
+    }  # fmt: skip
+    integers = {"few": [1, -20, 3], "none negative": [7, 12, 3], "one": 3, "long": range(1200), "line": range(60)}
+    cases = {}
+    for name, value in values.items():
+        cases[f"float32 / {name}"] = lambda v=value: str(paddle.to_tensor(np.array(v, np.float32)))
+    for dtype in ("float64", "float16", "bfloat16"):
+        cases[f"{dtype} / normal"] = lambda t=dtype: str(paddle.to_tensor(normal[:6].astype("float32").reshape(3, 2)).astype(t))
+    for name, value in integers.items():
+        cases[f"int64 / {name}"] = lambda v=value: str(paddle.to_tensor(np.array(v)))
+    cases["bool"] = lambda: str(paddle.to_tensor([[True, False], [False, False]]))
+    cases["with gradient"] = lambda: str(paddle.to_tensor([1.0, 2.5], stop_gradient=False) * 2)
+    cases["parameter"] = lambda: str(
+        paddle.create_parameter([2, 2], "float32", default_initializer=paddle.nn.initializer.Constant(0.5))
+    )
+    return cases
+
+
+def layer_printing(paddle):
+    """What str() of each layer gives."""
+    nn = paddle.nn
+    cases = {}
+    for name in sorted(dir(nn)):
+        kind = getattr(nn, name)
+        if isinstance(kind, type) and issubclass(kind, nn.Layer) and kind is not nn.Layer and kind.__name__ == name:
+            cases[name] = lambda name=name: str(_layer(nn, name))
+    cases["nested"] = lambda: str(nn.Sequential(("a", nn.Linear(2, 3)), ("b", nn.Sequential(nn.ReLU(), nn.Dropout(0.2)))))
+    cases["list"] = lambda: str(nn.LayerList([nn.Conv2D(3, 4, 3, padding=1), nn.BatchNorm2D(4)]))
+    with_options = {
+        "conv": lambda: nn.Conv2D(4, 6, [3, 5], stride=2, padding=[1, 2], dilation=2, groups=2, bias_attr=False),
+        "conv same": lambda: nn.Conv2D(4, 6, 3, padding="SAME", data_format="NHWC"),
+        "conv reflect": lambda: nn.Conv1D(4, 6, 3, 2, 1, padding_mode="reflect"),
+        "transposed": lambda: nn.Conv2DTranspose(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2, dilation=2),
+        "lstm": lambda: nn.LSTM(2, 3, num_layers=2, direction="bidirect", dropout=0.5, time_major=True),
+        "gru": lambda: nn.GRU(2, 3, direction="bidirect"),
+        "rnn": lambda: nn.SimpleRNN(2, 3, activation="relu"),
+        "cell": lambda: nn.SimpleRNNCell(2, 3, activation="relu"),
+        "pool": lambda: nn.MaxPool2D(2, 2, 1, ceil_mode=True, return_mask=True),
+        "adaptive": lambda: nn.AdaptiveMaxPool2D(1, return_mask=True),
+        "embedding": lambda: nn.Embedding(5, 3, padding_idx=1, sparse=True),
+        "batch norm": lambda: nn.BatchNorm2D(3, data_format="NHWC", name="x"),
+        "pad": lambda: nn.Pad2D([1, 2, 3, 4], mode="reflect", name="p"),
+        "zero pad": lambda: nn.ZeroPad2D([1, 2, 3, 4]),
+        "upsample": lambda: nn.Upsample(scale_factor=2, mode="bilinear"),
+        "bilinear": lambda: nn.UpsamplingBilinear2D(scale_factor=2),
+        "dropout": lambda: nn.Dropout(0.3, axis=0),
+        "unpool": lambda: nn.MaxUnPool2D(2, output_size=[3, 3]),
+        "product": lambda: nn.Bilinear(2, 3, 4, name="b"),
+        "windows": lambda: nn.Unfold(2, strides=3),
+        "lp": lambda: nn.LPPool2D(2, 2, 3),
+        "group norm": lambda: nn.GroupNorm(2, 4),
+    }
+    cases.update({name: lambda make=make: str(make()) for name, make in with_options.items()})
+    return cases
+
+
 # Names of 3.3 -------------------------------------------------------------------------------------------------------
 
 
@@ -643,4 +712,5 @@ def eager_spellings(paddle):
 SECTIONS = [
     eager_options, static_options, eager_groups, eager_resumed, eager_state_names, eager_tables, static_tables, static_averages,
     layer_names, eager_default_types, static_default_types, static_asked, eager_spellings,
+    eager_printing, layer_printing,
 ]  # fmt: skip

@@ -46,7 +46,7 @@ def to_tensor(data: Given, dtype: DTypeLike | None = None, place: Place | None =
     Example:
         >>> paddle.to_tensor([1, 2, 3])
         Tensor(shape=[3], dtype=int64, place=Place(cpu), stop_gradient=True,
-        [1, 2, 3])
+               [1, 2, 3])
     """
     if place is not None and getattr(place, "device", str(place)) != "cpu":
         raise ProviderError(f"eager tensors are computed on the CPU; {place!r} is not offered. Use static programs there.")

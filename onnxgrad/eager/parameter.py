@@ -42,6 +42,11 @@ class EagerParameter(Tensor):
         self.do_model_average = True
         self.updates = 0
 
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{super().__repr__()}"
+
+    __str__ = __repr__
+
     def __deepcopy__(self, memo: Any) -> Tensor:
         copy = super().__deepcopy__(memo)
         copy.name, copy.persistable = self.name + state.generate_name("_deepcopy"), self.persistable

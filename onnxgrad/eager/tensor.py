@@ -22,6 +22,7 @@ from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.eager.entering import enter
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import HookHandle, Meta, TapeNode, kind_of_array
+from onnxgrad.eager.printing import INDENT, format_array
 from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError, UnsupportedGradient
 from onnxgrad.internal import state
@@ -70,8 +71,8 @@ class Tensor(Variable):
         >>> (x * x).backward()
         >>> x.grad
         Tensor(shape=[2, 2], dtype=float32, place=Place(cpu), stop_gradient=False,
-        [[2., 4.],
-         [6., 8.]])
+               [[2., 4.],
+                [6., 8.]])
     """
 
     __slots__ = ("_node",)
@@ -427,12 +428,9 @@ class Tensor(Variable):
         return bool(np.any(self._array() == (item._array() if isinstance(item, Tensor) else item)))
 
     def __repr__(self) -> str:
-        array = self._array()
-        if array.dtype.kind == "V":
-            array = array.astype(np.float32)
-        text = np.array2string(array, separator=", ", precision=8, threshold=1000)
+        text = format_array(self._array())
         described = f"shape={list(self.dims)}, dtype={self.dtype.name}, place={self.place!r}, stop_gradient={self.stop_gradient}"
-        return f"{type(self).__name__.removeprefix('Eager')}({described},\n{text})"
+        return f"Tensor({described},\n{INDENT}{text})"
 
     __str__ = __repr__
 

@@ -15,7 +15,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.layers import FunctionLayer
+from onnxgrad.nn.layers import Border, FunctionLayer
 from onnxgrad.nn.types import (
     AnyTensor,
     DropoutMode,
@@ -718,6 +718,7 @@ class Silu(FunctionLayer):
     The layer of ``nn.functional.silu``.
 
     Args:
+        inplace: write the result into an eager ``x``.
         name: shown in the printed form, and prefix of the names of the results in a program.
 
     Raises:
@@ -728,9 +729,12 @@ class Silu(FunctionLayer):
         [0.0, 0.0]
     """
 
+    _shown = ("inplace",)
+
     @checked_with_words
-    def __init__(self, name: str | None = None) -> None:
+    def __init__(self, inplace: bool = False, name: str | None = None) -> None:
         super().__init__()
+        self.inplace = inplace
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
@@ -739,7 +743,7 @@ class Silu(FunctionLayer):
         Args:
             x: numbers of any shape.
         """
-        return F.silu(x, name=self._user_name)
+        return F.silu(x, inplace=self.inplace, name=self._user_name)
 
     if TYPE_CHECKING:
         __call__ = forward  # type: ignore[assignment]
@@ -1042,6 +1046,7 @@ class Dropout(FunctionLayer):
 
     Args:
         p: the probability of a zero, from 0 to 1: a number, or a Variable of one element.
+        inplace: write the result into an eager ``x``.
         axis: zero whole slices: one sample for each index along these axes; each element unless given.
         mode: 'upscale_in_train', or 'downscale_in_infer', which does not scale in training but multiplies by 1 - p in
             inference.
@@ -1056,18 +1061,20 @@ class Dropout(FunctionLayer):
         [1.0, 1.0]
     """
 
-    _shown = ("p", "axis", "mode")
+    _shown = ("p", "axis", "mode", "inplace")
 
     @checked_with_words
     def __init__(
         self,
         p: float | Variable = 0.5,
+        inplace: bool = False,
         axis: int | Sequence[int] | None = None,
         mode: DropoutMode = "upscale_in_train",
         name: str | None = None,
     ) -> None:
         super().__init__()
         self.p = p
+        self.inplace = inplace
         self.axis = axis
         self.mode = mode
         self._user_name = name
@@ -1081,7 +1088,15 @@ class Dropout(FunctionLayer):
         Raises:
             ArgumentError: if ``p`` is outside [0, 1], or the mode is unknown.
         """
-        return F.dropout(x, p=self.p, axis=self.axis, mode=self.mode, training=self.training, name=self._user_name)
+        return F.dropout(
+            x,
+            p=self.p,
+            inplace=self.inplace,
+            axis=self.axis,
+            mode=self.mode,
+            training=self.training,
+            name=self._user_name,
+        )
 
     if TYPE_CHECKING:
         __call__ = forward  # type: ignore[assignment]
@@ -1107,7 +1122,6 @@ class Dropout2D(FunctionLayer):
     """
 
     _shown = ("p", "data_format")
-    _layout = "NCHW"
 
     @checked_with_words
     def __init__(self, p: float = 0.5, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
@@ -1151,7 +1165,6 @@ class Dropout3D(FunctionLayer):
     """
 
     _shown = ("p", "data_format")
-    _layout = "NCDHW"
 
     @checked_with_words
     def __init__(self, p: float = 0.5, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
@@ -1277,7 +1290,7 @@ class AvgPool1D(FunctionLayer):
         [2, 3, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "exclusive", "ceil_mode")
+    _shown = ("kernel_size", "stride", "padding")
 
     @checked_with_words
     def __init__(
@@ -1345,7 +1358,7 @@ class AvgPool2D(FunctionLayer):
         [2, 3, 4, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "ceil_mode", "exclusive", "divisor_override", "data_format")
+    _shown = ("kernel_size", "stride", "padding")
     _layout = "NCHW"
 
     @checked_with_words
@@ -1421,7 +1434,7 @@ class AvgPool3D(FunctionLayer):
         [2, 3, 4, 4, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "ceil_mode", "exclusive", "divisor_override", "data_format")
+    _shown = ("kernel_size", "stride", "padding")
     _layout = "NCDHW"
 
     @checked_with_words
@@ -1494,7 +1507,7 @@ class MaxPool1D(FunctionLayer):
         [2, 3, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "return_mask", "ceil_mode")
+    _shown = ("kernel_size", "stride", "padding")
 
     @checked_with_words
     def __init__(
@@ -1565,7 +1578,7 @@ class MaxPool2D(FunctionLayer):
         [2, 3, 4, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "return_mask", "ceil_mode", "data_format")
+    _shown = ("kernel_size", "stride", "padding")
     _layout = "NCHW"
 
     @checked_with_words
@@ -1640,7 +1653,7 @@ class MaxPool3D(FunctionLayer):
         [2, 3, 4, 4, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "return_mask", "ceil_mode", "data_format")
+    _shown = ("kernel_size", "stride", "padding")
     _layout = "NCDHW"
 
     @checked_with_words
@@ -1715,7 +1728,7 @@ class LPPool1D(FunctionLayer):
         [2, 3, 4]
     """
 
-    _shown = ("norm_type", "kernel_size", "stride", "padding", "ceil_mode", "data_format")
+    _shown = ("norm_type", "kernel_size", "stride", "padding")
     _layout = "NCL"
 
     @checked_with_words
@@ -1786,7 +1799,7 @@ class LPPool2D(FunctionLayer):
         [2, 3, 4, 4]
     """
 
-    _shown = ("norm_type", "kernel_size", "stride", "padding", "ceil_mode", "data_format")
+    _shown = ("norm_type", "kernel_size", "stride", "padding")
     _layout = "NCHW"
 
     @checked_with_words
@@ -2146,7 +2159,7 @@ class MaxUnPool1D(FunctionLayer):
         [1, 1, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "data_format", "output_size")
+    _shown = ("output_size",)
     _layout = "NCL"
 
     @checked_with_words
@@ -2214,7 +2227,7 @@ class MaxUnPool2D(FunctionLayer):
         [1, 1, 4, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "data_format", "output_size")
+    _shown = ("output_size",)
     _layout = "NCHW"
 
     @checked_with_words
@@ -2282,7 +2295,7 @@ class MaxUnPool3D(FunctionLayer):
         [1, 1, 4, 4, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "data_format", "output_size")
+    _shown = ("output_size",)
     _layout = "NCDHW"
 
     @checked_with_words
@@ -2481,7 +2494,6 @@ class UpsamplingNearest2D(FunctionLayer):
     """
 
     _shown = ("size", "scale_factor", "data_format")
-    _layout = "NCHW"
 
     @checked_with_words
     def __init__(
@@ -2533,7 +2545,6 @@ class UpsamplingBilinear2D(FunctionLayer):
     """
 
     _shown = ("size", "scale_factor", "data_format")
-    _layout = "NCHW"
 
     @checked_with_words
     def __init__(
@@ -2712,7 +2723,7 @@ class ChannelShuffle(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ZeroPad2D(FunctionLayer):
+class ZeroPad2D(Border):
     """Put zeros around images.
 
     The layer of ``nn.functional.zeropad2d``.
@@ -2730,9 +2741,6 @@ class ZeroPad2D(FunctionLayer):
         >>> paddle.nn.ZeroPad2D(1)(paddle.ones([2, 3, 8, 8])).shape
         [2, 3, 10, 10]
     """
-
-    _shown = ("padding", "data_format")
-    _layout = "NCHW"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
@@ -2770,8 +2778,6 @@ class Flatten(FunctionLayer):
         >>> paddle.nn.Flatten()(paddle.ones([2, 3, 8, 8])).shape
         [2, 192]
     """
-
-    _shown = ("start_axis", "stop_axis")
 
     @checked_with_words
     def __init__(self, start_axis: int = 1, stop_axis: int = -1, name: str | None = None) -> None:
@@ -2855,6 +2861,7 @@ class Unfold(FunctionLayer):
     """
 
     _shown = ("kernel_sizes", "dilations", "paddings", "strides")
+    _printed = ("kernel_size", "dilation", "padding", "stride")
 
     @checked_with_words
     def __init__(
@@ -2915,7 +2922,8 @@ class Fold(FunctionLayer):
         [2, 3, 4, 4]
     """
 
-    _shown = ("output_sizes", "kernel_sizes", "dilations", "paddings", "strides")
+    _shown = ("kernel_sizes", "dilations", "paddings", "strides")
+    _printed = ("kernel_size", "dilation", "padding", "stride")
 
     @checked_with_words
     def __init__(
@@ -2958,7 +2966,7 @@ class Fold(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class Pad1D(FunctionLayer):
+class Pad1D(Border):
     """Put a border around sequences.
 
     The layer of ``nn.functional.pad``.
@@ -2979,9 +2987,6 @@ class Pad1D(FunctionLayer):
         >>> paddle.nn.Pad1D(1)(paddle.ones([2, 3, 8])).shape
         [2, 3, 10]
     """
-
-    _shown = ("padding", "mode", "value", "data_format")
-    _layout = "NCL"
 
     @checked_with_words
     def __init__(
@@ -3014,7 +3019,7 @@ class Pad1D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class Pad2D(FunctionLayer):
+class Pad2D(Border):
     """Put a border around images.
 
     The layer of ``nn.functional.pad``.
@@ -3035,9 +3040,6 @@ class Pad2D(FunctionLayer):
         >>> paddle.nn.Pad2D(1)(paddle.ones([2, 3, 8, 8])).shape
         [2, 3, 10, 10]
     """
-
-    _shown = ("padding", "mode", "value", "data_format")
-    _layout = "NCHW"
 
     @checked_with_words
     def __init__(
@@ -3070,7 +3072,7 @@ class Pad2D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class Pad3D(FunctionLayer):
+class Pad3D(Border):
     """Put a border around volumes.
 
     The layer of ``nn.functional.pad``.
@@ -3091,9 +3093,6 @@ class Pad3D(FunctionLayer):
         >>> paddle.nn.Pad3D(1)(paddle.ones([2, 3, 8, 8, 8])).shape
         [2, 3, 10, 10, 10]
     """
-
-    _shown = ("padding", "mode", "value", "data_format")
-    _layout = "NCDHW"
 
     @checked_with_words
     def __init__(
@@ -3126,7 +3125,7 @@ class Pad3D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ZeroPad1D(FunctionLayer):
+class ZeroPad1D(Border):
     """Put zeros around sequences.
 
     The layer of ``nn.functional.pad``.
@@ -3144,9 +3143,6 @@ class ZeroPad1D(FunctionLayer):
         >>> paddle.nn.ZeroPad1D(1)(paddle.ones([2, 3, 8])).shape
         [2, 3, 10]
     """
-
-    _shown = ("padding", "data_format")
-    _layout = "NCL"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout1D = "NCL", name: str | None = None) -> None:
@@ -3170,7 +3166,7 @@ class ZeroPad1D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ZeroPad3D(FunctionLayer):
+class ZeroPad3D(Border):
     """Put zeros around volumes.
 
     The layer of ``nn.functional.pad``.
@@ -3188,9 +3184,6 @@ class ZeroPad3D(FunctionLayer):
         >>> paddle.nn.ZeroPad3D(1)(paddle.ones([2, 3, 8, 8, 8])).shape
         [2, 3, 10, 10, 10]
     """
-
-    _shown = ("padding", "data_format")
-    _layout = "NCDHW"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
@@ -3214,7 +3207,7 @@ class ZeroPad3D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ConstantPad1D(FunctionLayer):
+class ConstantPad1D(Border):
     """Put one value around sequences.
 
     The layer of ``nn.functional.pad``.
@@ -3233,9 +3226,6 @@ class ConstantPad1D(FunctionLayer):
         >>> paddle.nn.ConstantPad1D(1, 0.5)(paddle.ones([2, 3, 8])).shape
         [2, 3, 10]
     """
-
-    _shown = ("padding", "value", "data_format")
-    _layout = "NCL"
 
     @checked_with_words
     def __init__(self, padding: Sizes, value: float = 0.0, data_format: Layout1D = "NCL", name: str | None = None) -> None:
@@ -3260,7 +3250,7 @@ class ConstantPad1D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ConstantPad2D(FunctionLayer):
+class ConstantPad2D(Border):
     """Put one value around images.
 
     The layer of ``nn.functional.pad``.
@@ -3279,9 +3269,6 @@ class ConstantPad2D(FunctionLayer):
         >>> paddle.nn.ConstantPad2D(1, 0.5)(paddle.ones([2, 3, 8, 8])).shape
         [2, 3, 10, 10]
     """
-
-    _shown = ("padding", "value", "data_format")
-    _layout = "NCHW"
 
     @checked_with_words
     def __init__(self, padding: Sizes, value: float = 0.0, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
@@ -3306,7 +3293,7 @@ class ConstantPad2D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ConstantPad3D(FunctionLayer):
+class ConstantPad3D(Border):
     """Put one value around volumes.
 
     The layer of ``nn.functional.pad``.
@@ -3325,9 +3312,6 @@ class ConstantPad3D(FunctionLayer):
         >>> paddle.nn.ConstantPad3D(1, 0.5)(paddle.ones([2, 3, 8, 8, 8])).shape
         [2, 3, 10, 10, 10]
     """
-
-    _shown = ("padding", "value", "data_format")
-    _layout = "NCDHW"
 
     @checked_with_words
     def __init__(self, padding: Sizes, value: float = 0.0, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
@@ -3352,7 +3336,7 @@ class ConstantPad3D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ReflectionPad1D(FunctionLayer):
+class ReflectionPad1D(Border):
     """Put the mirrored input around sequences.
 
     The layer of ``nn.functional.pad``.
@@ -3371,8 +3355,7 @@ class ReflectionPad1D(FunctionLayer):
         [2, 3, 10]
     """
 
-    _shown = ("padding", "data_format")
-    _layout = "NCL"
+    _mode = "reflect"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout1D = "NCL", name: str | None = None) -> None:
@@ -3396,7 +3379,7 @@ class ReflectionPad1D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ReflectionPad2D(FunctionLayer):
+class ReflectionPad2D(Border):
     """Put the mirrored input around images.
 
     The layer of ``nn.functional.pad``.
@@ -3415,8 +3398,7 @@ class ReflectionPad2D(FunctionLayer):
         [2, 3, 10, 10]
     """
 
-    _shown = ("padding", "data_format")
-    _layout = "NCHW"
+    _mode = "reflect"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
@@ -3440,7 +3422,7 @@ class ReflectionPad2D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ReflectionPad3D(FunctionLayer):
+class ReflectionPad3D(Border):
     """Put the mirrored input around volumes.
 
     The layer of ``nn.functional.pad``.
@@ -3459,8 +3441,7 @@ class ReflectionPad3D(FunctionLayer):
         [2, 3, 10, 10, 10]
     """
 
-    _shown = ("padding", "data_format")
-    _layout = "NCDHW"
+    _mode = "reflect"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
@@ -3484,7 +3465,7 @@ class ReflectionPad3D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ReplicationPad1D(FunctionLayer):
+class ReplicationPad1D(Border):
     """Put the outermost elements around sequences.
 
     The layer of ``nn.functional.pad``.
@@ -3503,8 +3484,7 @@ class ReplicationPad1D(FunctionLayer):
         [2, 3, 10]
     """
 
-    _shown = ("padding", "data_format")
-    _layout = "NCL"
+    _mode = "replicate"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout1D = "NCL", name: str | None = None) -> None:
@@ -3528,7 +3508,7 @@ class ReplicationPad1D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ReplicationPad2D(FunctionLayer):
+class ReplicationPad2D(Border):
     """Put the outermost elements around images.
 
     The layer of ``nn.functional.pad``.
@@ -3547,8 +3527,7 @@ class ReplicationPad2D(FunctionLayer):
         [2, 3, 10, 10]
     """
 
-    _shown = ("padding", "data_format")
-    _layout = "NCHW"
+    _mode = "replicate"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
@@ -3572,7 +3551,7 @@ class ReplicationPad2D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ReplicationPad3D(FunctionLayer):
+class ReplicationPad3D(Border):
     """Put the outermost elements around volumes.
 
     The layer of ``nn.functional.pad``.
@@ -3591,8 +3570,7 @@ class ReplicationPad3D(FunctionLayer):
         [2, 3, 10, 10, 10]
     """
 
-    _shown = ("padding", "data_format")
-    _layout = "NCDHW"
+    _mode = "replicate"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
@@ -3616,7 +3594,7 @@ class ReplicationPad3D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class CircularPad1D(FunctionLayer):
+class CircularPad1D(Border):
     """Put the other end of the input around sequences.
 
     The layer of ``nn.functional.pad``.
@@ -3635,8 +3613,7 @@ class CircularPad1D(FunctionLayer):
         [2, 3, 10]
     """
 
-    _shown = ("padding", "data_format")
-    _layout = "NCL"
+    _mode = "circular"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout1D = "NCL", name: str | None = None) -> None:
@@ -3660,7 +3637,7 @@ class CircularPad1D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class CircularPad2D(FunctionLayer):
+class CircularPad2D(Border):
     """Put the other end of the input around images.
 
     The layer of ``nn.functional.pad``.
@@ -3679,8 +3656,7 @@ class CircularPad2D(FunctionLayer):
         [2, 3, 10, 10]
     """
 
-    _shown = ("padding", "data_format")
-    _layout = "NCHW"
+    _mode = "circular"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
@@ -3704,7 +3680,7 @@ class CircularPad2D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class CircularPad3D(FunctionLayer):
+class CircularPad3D(Border):
     """Put the other end of the input around volumes.
 
     The layer of ``nn.functional.pad``.
@@ -3723,8 +3699,7 @@ class CircularPad3D(FunctionLayer):
         [2, 3, 10, 10, 10]
     """
 
-    _shown = ("padding", "data_format")
-    _layout = "NCDHW"
+    _mode = "circular"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
@@ -3766,8 +3741,6 @@ class BCELoss(FunctionLayer):
         >>> paddle.nn.BCELoss()(paddle.ones([2, 3]), paddle.zeros([2, 3])).item()
         100.0
     """
-
-    _shown = ("weight", "reduction")
 
     @checked_with_words
     def __init__(self, weight: Variable | None = None, reduction: Reduction = "mean", name: str | None = None) -> None:
@@ -3811,8 +3784,6 @@ class BCEWithLogitsLoss(FunctionLayer):
         >>> paddle.nn.BCEWithLogitsLoss()(paddle.ones([2, 3]), paddle.zeros([2, 3])).shape
         []
     """
-
-    _shown = ("weight", "reduction", "pos_weight")
 
     @checked_with_words
     def __init__(
@@ -3875,8 +3846,6 @@ class CrossEntropyLoss(FunctionLayer):
         >>> paddle.nn.CrossEntropyLoss()(paddle.ones([2, 3]), paddle.to_tensor([0, 2])).shape
         []
     """
-
-    _shown = ("weight", "ignore_index", "reduction", "soft_label", "axis", "use_softmax", "label_smoothing")
 
     @checked_with_words
     def __init__(
@@ -3947,8 +3916,6 @@ class HingeEmbeddingLoss(FunctionLayer):
         0.0
     """
 
-    _shown = ("margin", "reduction")
-
     @checked_with_words
     def __init__(self, margin: float = 1.0, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
@@ -3991,8 +3958,6 @@ class KLDivLoss(FunctionLayer):
         0.0
     """
 
-    _shown = ("reduction", "log_target")
-
     @checked_with_words
     def __init__(self, reduction: SumOrMean = "mean", log_target: bool = False, name: str | None = None) -> None:
         super().__init__()
@@ -4034,8 +3999,6 @@ class L1Loss(FunctionLayer):
         1.0
     """
 
-    _shown = ("reduction",)
-
     @checked_with_words
     def __init__(self, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
@@ -4075,8 +4038,6 @@ class MSELoss(FunctionLayer):
         >>> paddle.nn.MSELoss()(paddle.ones([2, 3]), paddle.zeros([2, 3])).item()
         1.0
     """
-
-    _shown = ("reduction",)
 
     @checked_with_words
     def __init__(self, reduction: Reduction = "mean", name: str | None = None) -> None:
@@ -4120,8 +4081,6 @@ class MultiMarginLoss(FunctionLayer):
         >>> paddle.nn.MultiMarginLoss()(paddle.to_tensor([[0.0, 4.0]]), paddle.to_tensor([1])).item()
         0.0
     """
-
-    _shown = ("p", "margin", "weight", "reduction")
 
     @checked_with_words
     def __init__(
@@ -4181,8 +4140,6 @@ class MultiLabelMarginLoss(FunctionLayer):
         0.0
     """
 
-    _shown = ("reduction",)
-
     @checked_with_words
     def __init__(self, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
@@ -4223,8 +4180,6 @@ class MultiLabelSoftMarginLoss(FunctionLayer):
         >>> paddle.nn.MultiLabelSoftMarginLoss()(paddle.ones([2, 3]), paddle.zeros([2, 3])).shape
         []
     """
-
-    _shown = ("weight", "reduction")
 
     @checked_with_words
     def __init__(self, weight: Variable | None = None, reduction: Reduction = "mean", name: str | None = None) -> None:
@@ -4268,8 +4223,6 @@ class NLLLoss(FunctionLayer):
         >>> paddle.nn.NLLLoss()(paddle.to_tensor([[-1.0, -2.0]]), paddle.to_tensor([1])).item()
         2.0
     """
-
-    _shown = ("weight", "ignore_index", "reduction")
 
     @checked_with_words
     def __init__(
@@ -4328,8 +4281,6 @@ class PoissonNLLLoss(FunctionLayer):
         >>> paddle.nn.PoissonNLLLoss()(paddle.zeros([2, 3]), paddle.ones([2, 3])).item()
         1.0
     """
-
-    _shown = ("log_input", "full", "epsilon", "reduction")
 
     @checked_with_words
     def __init__(
@@ -4391,8 +4342,6 @@ class SmoothL1Loss(FunctionLayer):
         0.5
     """
 
-    _shown = ("reduction", "delta", "is_huber")
-
     @checked_with_words
     def __init__(self, reduction: Reduction = "mean", delta: float = 1.0, is_huber: bool = True, name: str | None = None) -> None:
         super().__init__()
@@ -4441,8 +4390,6 @@ class SoftMarginLoss(FunctionLayer):
         >>> paddle.nn.SoftMarginLoss()(paddle.ones([2]), paddle.ones([2])).shape
         []
     """
-
-    _shown = ("reduction",)
 
     @checked_with_words
     def __init__(self, reduction: Reduction = "mean", name: str | None = None) -> None:
@@ -4525,7 +4472,7 @@ class PairwiseDistance(FunctionLayer):
         [2]
     """
 
-    _shown = ("p", "epsilon", "keepdim")
+    _shown = ("p",)
 
     @checked_with_words
     def __init__(self, p: float = 2.0, epsilon: float = 1e-06, keepdim: bool = False, name: str | None = None) -> None:
@@ -4567,8 +4514,6 @@ class CosineEmbeddingLoss(FunctionLayer):
         >>> paddle.nn.CosineEmbeddingLoss()(paddle.ones([2, 3]), paddle.ones([2, 3]), paddle.ones([2])).shape
         []
     """
-
-    _shown = ("margin", "reduction")
 
     @checked_with_words
     def __init__(self, margin: float = 0, reduction: Reduction = "mean", name: str | None = None) -> None:
@@ -4615,8 +4560,6 @@ class GaussianNLLLoss(FunctionLayer):
         >>> paddle.nn.GaussianNLLLoss()(paddle.ones([2]), paddle.zeros([2]), paddle.ones([2])).item()
         0.5
     """
-
-    _shown = ("full", "epsilon", "reduction")
 
     @checked_with_words
     def __init__(self, full: bool = False, epsilon: float = 1e-06, reduction: Reduction = "mean", name: str | None = None) -> None:
@@ -4670,8 +4613,6 @@ class MarginRankingLoss(FunctionLayer):
         1.5
     """
 
-    _shown = ("margin", "reduction")
-
     @checked_with_words
     def __init__(self, margin: float = 0.0, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
@@ -4717,8 +4658,6 @@ class TripletMarginLoss(FunctionLayer):
         >>> paddle.nn.TripletMarginLoss()(paddle.ones([2, 3]), paddle.ones([2, 3]), paddle.ones([2, 3])).item()
         1.0
     """
-
-    _shown = ("margin", "p", "epsilon", "swap", "reduction")
 
     @checked_with_words
     def __init__(
@@ -4786,8 +4725,6 @@ class TripletMarginWithDistanceLoss(FunctionLayer):
         1.0
     """
 
-    _shown = ("distance_function", "margin", "swap", "reduction")
-
     @checked_with_words
     def __init__(
         self,
@@ -4848,8 +4785,6 @@ class CTCLoss(FunctionLayer):
         >>> paddle.nn.CTCLoss()(paddle.ones([5, 1, 4]), *(paddle.to_tensor(v) for v in ([[1, 2]], [5], [2]))).shape
         []
     """
-
-    _shown = ("blank", "reduction")
 
     @checked_with_words
     def __init__(self, blank: int = 0, reduction: Reduction = "mean", name: str | None = None) -> None:

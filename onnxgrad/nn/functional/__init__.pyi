@@ -234,6 +234,7 @@ def dropout(
     p: float | Variable = 0.5,
     axis: int | Sequence[int] | None = None,
     training: bool = True,
+    inplace: bool = False,
     mode: DropoutMode = "upscale_in_train",
     name: str | None = None,
 ) -> T: ...
@@ -589,7 +590,7 @@ def sigmoid_focal_loss(
     reduction: Reduction = "sum",
     name: str | None = None,
 ) -> T: ...
-def silu(x: T, name: str | None = None) -> T: ...
+def silu(x: T, inplace: bool = False, name: str | None = None) -> T: ...
 def smooth_l1_loss(
     input: T, label: T, reduction: Reduction = "mean", delta: float = 1.0, is_huber: bool = True, name: str | None = None
 ) -> T: ...

@@ -79,6 +79,7 @@ def dropout(
     p: float | Variable = 0.5,
     axis: int | Sequence[int] | None = None,
     training: bool = True,
+    inplace: bool = False,
     mode: DropoutMode = "upscale_in_train",
     name: str | None = None,
 ) -> Variable:
@@ -91,6 +92,7 @@ def dropout(
         p: the probability of a zero, from 0 to 1: a number, or a Variable of one element.
         axis: zero whole slices: one sample for each index along these axes; each element unless given.
         training: False for inference.
+        inplace: write the result into an eager ``x``.
         mode: 'upscale_in_train', or 'downscale_in_infer', which does not scale in training but multiplies by 1 - p in inference.
         name: prefix of the names of the results in a program; None to count one.
 
@@ -101,6 +103,13 @@ def dropout(
         >>> F.dropout(static.data("x", [None, 3]), 0.2).shape
         (-1, 3)
     """
+    result = _dropout(x, p, axis, training, mode, name)
+    return in_place_result("dropout", x, result) if inplace else result
+
+
+def _dropout(
+    x: Variable, p: float | Variable, axis: int | Sequence[int] | None, training: bool, mode: DropoutMode, name: str | None
+) -> Variable:
     layer, op = open_layer("dropout", x, name=name)
     if not is_variable(p) and not 0 <= p <= 1:
         raise ArgumentError(f"dropout: p must lie in [0, 1], not {p}.")
@@ -154,8 +163,7 @@ def dropout1d(input: Variable, p: float = 0.5, training: bool = True, inplace: b
         >>> F.dropout1d(static.data("x", [None, 3, 4])).shape
         (-1, 3, 4)
     """
-    result = dropout(input, p, [0, 1], training)
-    return in_place_result("dropout1d", input, result) if inplace else result
+    return dropout(input, p, [0, 1], training, inplace)
 
 
 @checked
