@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -36,9 +37,11 @@ from onnxgrad.training.losses.distillation import Distillation
 from onnxgrad.training.losses.terms import Term, output_of
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder, write_atomically
 from onnxgrad.training.surgery.activations import argmax_before
+from onnxgrad.training.surgery.adapters import load_adapters
 from onnxgrad.training.surgery.batch_norm import MODES, has_statistics, insert_batch_norm
 from onnxgrad.training.surgery.heads import insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora
+from onnxgrad.training.surgery.packing import mask_packed_texts
 from onnxgrad.training.surgery.ties import tie, untie
 from onnxgrad.training.tasks import held_by, plan_task, task_line
 from onnxgrad.training.trainer import Trainer
@@ -49,6 +52,7 @@ __all__ = [
     "data_of",
     "loss_terms",
     "make_trainer",
+    "model_path",
     "read_settings",
     "target_columns",
     "write_settings",
@@ -110,7 +114,7 @@ _TEXTS = (
     "model", "expand", "device", "precision", "amp", "memory", "data", "image_size", "image_order", "tokenizer", "fill",
     "image_fit", "part", "colours", "task",
     "decimal", "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
-    "quantized", "frozen", "qat", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
+    "quantized", "frozen", "qat", "adapter", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
 )  # fmt: skip
 _WHOLE = (
     "threads", "memory_budget", "buffer", "max_length", "batch_size", "warmup", "accumulate", "lora", "head", "epochs",
@@ -119,10 +123,11 @@ _WHOLE = (
 )  # fmt: skip
 _NUMBERS = (
     "image_white", "color", "label_smoothing", "lr", "weight_decay", "clip_norm", "clip_value", "loss_scale", "temperature",
-    "distill", "ema", "dropout", "scale", "translate",
+    "distill", "ema", "dropout", "alpha", "lora_dropout", "scale", "translate",
 )  # fmt: skip
 _SWITCHES = (
-    "ignore_record", "skip_broken", "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
+    "ignore_record", "skip_broken", "recompute", "flip", "crop", "pack", "rslora", "drop_last", "no_shuffle", "no_report", "curves",
+    "debug",
 )  # fmt: skip
 _LISTS = (
     "columns", "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
@@ -164,7 +169,7 @@ def write_settings(run: RunFolder, settings: dict[str, Any]) -> None:
     write_atomically(run.path / SETTINGS, json.dumps(settings, indent=1).encode())
 
 
-def _model_path(settings: dict[str, Any], folder: str | None) -> Path:
+def model_path(settings: dict[str, Any], folder: str | None) -> Path:
     copied = Path(folder) / MODEL if folder is not None else Path(settings["model"])
     path = copied if copied.is_file() else Path(settings["model"])
     if not path.is_file():
@@ -187,9 +192,30 @@ def checkpoint_of(folder: Path, name: str) -> Path:
     return path
 
 
+def _go_on_from(settings: dict[str, Any], program: Program) -> None:
+    """Set new adapters to those of a file, or of the best checkpoint of another run"""
+    path = Path(settings["adapter"])
+    if not path.is_dir():
+        load_adapters(program, path)
+        return
+    other = read_settings(str(path))
+    for name, option in (("lora", "--lora"), ("alpha", "--alpha"), ("rslora", "--rslora")):
+        if (other.get(name) or None) != (settings.get(name) or None):
+            raise ArgumentError(
+                f"--adapter {path}: that run has {option} {other.get(name) or 'unset'}, this one {settings.get(name) or 'unset'}: "
+                "the adapters would weigh something else. Give the same."
+            )
+    trainer = make_trainer(other, str(path))
+    trainer.load(checkpoint_of(path, "best"))
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "adapters.safetensors"
+        trainer.save_adapters(file)
+        load_adapters(program, file)
+
+
 def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     """The trainer that the settings describe."""
-    program: Program = from_onnx(_model_path(settings, folder), expand=settings["expand"])
+    program: Program = from_onnx(model_path(settings, folder), expand=settings["expand"])
     set_known_record(settings, program, folder)
     if settings.get("characters") is not None:
         program.metadata[KEY] = _characters(Path(settings["characters"]))
@@ -210,8 +236,20 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     if settings["dropout"]:
         insert_dropout(program, settings["dropout_after"], settings["dropout"])
     if settings["lora"] is not None:
-        adapters = add_lora(program, settings["lora_layers"], rank=settings["lora"], seed=settings["seed"])
+        adapters = add_lora(
+            program,
+            settings["lora_layers"],
+            rank=settings["lora"],
+            alpha=settings.get("alpha"),
+            seed=settings["seed"],
+            dropout=settings.get("lora_dropout") or 0.0,
+            scaling="root" if settings.get("rslora") else "rank",
+        )
+        if settings.get("adapter") is not None and folder is None:  # a checkpoint holds them later
+            _go_on_from(settings, program)
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
+    if settings.get("pack") and settings.get("tokenizer") is not None:
+        mask_packed_texts(program)
     stages = settings.get("pipeline") or 1
     precision = settings.get("precision") or "f32"
     place = place_by_name(settings.get("device") or "cpu", "bf16" if precision == "bf16" else "f32")
@@ -272,7 +310,7 @@ def choose_task(settings: dict[str, Any]) -> str | None:
     """
     if settings.get("loss") or settings.get("term"):
         return None
-    program = from_onnx(_model_path(settings, None), expand=settings["expand"])
+    program = from_onnx(model_path(settings, None), expand=settings["expand"])
     if settings["head"] is not None:
         replace_head(program, settings["head_at"], settings["head"])
     data = settings["data"] if settings.get("tokenizer") is None else None

@@ -20,8 +20,10 @@ from onnxgrad.cli.common import human, print_notes, say, skipped_line
 from onnxgrad.cli.data import check_skipped, resolve_paths
 from onnxgrad.cli.detector_run import choose_classes
 from onnxgrad.cli.earlier_run import check_folder, take_run
+from onnxgrad.cli.generate import compared, print_answers
 from onnxgrad.cli.options.train import add_arguments
-from onnxgrad.cli.settings import choose_task, data_of, make_trainer, read_settings, write_settings
+from onnxgrad.cli.settings import choose_task, data_of, make_trainer, model_path, read_settings, write_settings
+from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.broken import skip_broken
@@ -41,7 +43,7 @@ _STAGES = {"pipeline", "micro_batches", "cuts"}
 """What may be another with --resume, as ranks may be more or fewer."""
 
 _NOT_SETTINGS = (
-    "command", "config", "explain", "find_lr", "preview", "resume", "json", "log", "more_epochs", "accept_changed_data",
+    "command", "compare", "config", "explain", "find_lr", "preview", "resume", "json", "log", "more_epochs", "accept_changed_data",
     "rank_timeout", "skipped",
 )  # fmt: skip
 
@@ -118,6 +120,15 @@ def _run(options: argparse.Namespace, folder: str, settings: dict[str, Any], unk
         if report is not None:
             report.add("Quantisation", *quantized_run.as_rows(folder))
         print(json.dumps({"event": "quantization", "table": table}) if options.json else table)
+    if options.compare is not None and is_first and not trainer.interrupt.stops:
+        before = from_onnx(model_path(settings, folder if options.resume else None))
+        answers = compared(before, trainer.to_inference(), settings, str(settings["data"]), options.compare)
+        if report is not None:
+            report.add("Answers before and after", *answers)
+        if options.json:
+            print(json.dumps({"event": "answers", "answers": [dict(zip(answers[0], row, strict=True)) for row in answers[1]]}))
+        else:
+            print_answers(*answers)
     if trainer.interrupt.stops and is_first:
         print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
     if not options.json and history and is_first:
@@ -184,6 +195,9 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise ArgumentError(f"--precision {options.precision} is for --device {device}. Leave it out.")
     if options.dropout and not options.dropout_after:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
+    for option in ("alpha", "rslora", "lora_dropout", "adapter"):
+        if getattr(options, option) and options.lora is None:
+            raise ArgumentError(f"--{option.replace('_', '-')} is for adapters. Give --lora RANK too, or leave it out.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
     settings["lora_layers"] = [name for text in options.lora_layers for name in text.split(",") if name]

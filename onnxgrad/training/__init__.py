@@ -3,6 +3,7 @@
 from onnxgrad.training.data import Images, Shuffled, Table, Texts
 from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.text import Text
+from onnxgrad.training.generation import Generator
 from onnxgrad.training.losses.distillation import Distillation
 from onnxgrad.training.losses.terms import Term
 from onnxgrad.training.quantized.calibration import quantize
@@ -18,6 +19,7 @@ from onnxgrad.training.surgery.adapters import load_adapters, save_adapters
 from onnxgrad.training.surgery.batch_norm import fold_batch_norm, insert_batch_norm
 from onnxgrad.training.surgery.heads import cut_at, insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora, merge_lora
+from onnxgrad.training.surgery.packing import mask_packed_texts
 from onnxgrad.training.surgery.ties import find_ties, tie, untie
 from onnxgrad.training.trainer import Trainer
 
@@ -25,6 +27,7 @@ __all__ = [
     "Callback",
     "DataRecord",
     "Distillation",
+    "Generator",
     "Images",
     "MLflow",
     "Planned",
@@ -45,6 +48,7 @@ __all__ = [
     "insert_dropout",
     "load_adapters",
     "load_checkpoint",
+    "mask_packed_texts",
     "merge_lora",
     "plot_history",
     "quantize",

@@ -14,6 +14,7 @@ from onnxgrad.training.quantized.integers import observe_scales, store_integers
 from onnxgrad.training.surgery.batch_norm import fold_added_batch_norm, fold_batch_norm
 from onnxgrad.training.surgery.heads import remove_added_dropout
 from onnxgrad.training.surgery.lora import merge_lora
+from onnxgrad.training.surgery.packing import unmask_packed_texts
 
 __all__ = ["as_inference"]
 
@@ -40,6 +41,7 @@ def as_inference(
     notes: list[str] = []
     final = merge_lora(program, quantised, notes, scope)
     remove_added_dropout(final)
+    unmask_packed_texts(final)
     fold_added_batch_norm(final)
     if fold:
         final = fold_batch_norm(final)

@@ -92,6 +92,12 @@ def _add_data(group: Any) -> None:
     add_data(group)
     group.add_argument("--target", help="array with the targets (default target, for causal_lm labels)")
     group.add_argument(
+        "--compare",
+        type=int,
+        metavar="N",
+        help="at the end, answer the first N chats of --data before and after training, also in the report",
+    )
+    group.add_argument(
         "--preview", metavar="PAGE.html", help="train nothing: write a page with the first batch as the model reads it"
     )
     group.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
@@ -231,6 +237,16 @@ def _add_choice(group: Any) -> None:
         metavar="PATTERN",
         help="weights or operators that get an adapter, separated by spaces or commas, or a kind: attention, mlp, all but the "
         "output layer (default: '*')",
+    )
+    group.add_argument(
+        "--alpha", type=float, metavar="A", help="multiply adapters by A / rank (default: twice the rank, a factor of 2)"
+    )
+    group.add_argument("--rslora", action="store_true", help="multiply them by A / root of the rank instead (a high rank)")
+    group.add_argument("--lora-dropout", type=float, metavar="P", help="share of an adapter's inputs that a step sets to 0")
+    group.add_argument(
+        "--adapter",
+        metavar="RUN",
+        help="begin with the adapters of another run, or of an exported .safetensors file, of the same --lora, --on and --alpha",
     )
     group.add_argument(
         "--classes",
