@@ -64,7 +64,7 @@ class Visits:
 
 
 def weight(block, name, *shape):
-    value = np.random.default_rng(len(name)).normal(size=shape).astype(np.float32)
+    value = np.random.default_rng(len(name)).normal(0.0, 0.05, shape).astype(np.float32)
     return block.create_parameter(name, shape, "float32", value=TensorValue.of(value))
 
 
