@@ -32,6 +32,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.dimensions import NAME_DIMENSIONS
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.providers.registry import passes_of
+from onnxgrad.internal.collector import collector_paused
 
 __all__ = ["GENERAL_PASSES", "compile"]
 
@@ -73,7 +74,6 @@ def compile(
     Raises:
         ArgumentError: if the provider is not known, or the program is in an opset that its forms are not written in.
     """
-    graph = _graph_of(program, outputs, state_as_inputs, updates if state_as_inputs else False, inputs)
     target = Target(
         provider=provider,
         runs_on_cpu=provider == "cpu" or (provider is None and (runs or ordered)),
@@ -83,9 +83,11 @@ def compile(
         chunk=chunk,
         checks_labels=checks_labels,
     )
-    run_passes(graph, _passes_for(target), target)
-    if ordered or provider is not None:
-        graph.operators = order_for_memory(graph.operators)
+    with collector_paused():
+        graph = _graph_of(program, outputs, state_as_inputs, updates if state_as_inputs else False, inputs)
+        run_passes(graph, _passes_for(target), target)
+        if ordered or provider is not None:
+            graph.operators = order_for_memory(graph.operators)
     return graph
 
 

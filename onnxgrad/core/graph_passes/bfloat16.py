@@ -44,10 +44,13 @@ def _is_narrow(v: Variable) -> bool:
 
 
 def _form_of(op: Operator) -> Written | None:
-    if op.domain or op.type in _HAVE or any(True for _ in op.blocks()):
+    if op.domain or op.type in _HAVE or not (_has_bfloat16(op.inputs) or _has_bfloat16(op.outputs)):
         return None
-    values = [v for v in (*op.inputs, *op.outputs) if v is not None and isinstance(v.type, TensorType)]
-    return in_float32 if any(v.dtype.name == "bfloat16" for v in values) else None
+    return None if op.blocks() else in_float32
+
+
+def _has_bfloat16(values: list[Variable | None]) -> bool:
+    return any(v is not None and isinstance(v.type, TensorType) and v.type.dtype.name == "bfloat16" for v in values)
 
 
 def write_out_bfloat16(graph: Graph, target: Target) -> int:

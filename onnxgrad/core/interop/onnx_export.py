@@ -49,6 +49,7 @@ from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, NotInitialized
 from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.collector import collector_paused
 
 __all__ = ["Values", "save_graph", "save_onnx", "to_onnx", "write_model"]
 
@@ -163,9 +164,12 @@ def write_model(
     model.graph.MergeFromString(block.unread)
     _set_present(model.graph, doc_string=block.doc)
     _write_metadata(model.graph, block.metadata)
-    _Writer(graph.scope, values or {}, as_loaded=graph.is_whole, embeds=embeds, apart=apart).write_main(model.graph, graph, stored)
-    for function in graph.program.functions.values():
-        model.functions.append(_write_function(function))
+    with collector_paused():
+        _Writer(graph.scope, values or {}, as_loaded=graph.is_whole, embeds=embeds, apart=apart).write_main(
+            model.graph, graph, stored
+        )
+        for function in graph.program.functions.values():
+            model.functions.append(_write_function(function))
     if 0 < model.ir_version < FREE_INITIALIZERS and {v.name for v in graph.initializers} - {v.name for v in graph.inputs}:
         model.ir_version = FREE_INITIALIZERS
     return model
