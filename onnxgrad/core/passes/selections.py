@@ -1,0 +1,143 @@
+"""Selections of positions, rows and channels along axes of a tensor: what is read of it, and the operators that take it.
+
+Tests: tests/core/passes/test_demand.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.variable import Variable
+
+__all__ = ["LAST", "Selection", "common_selection", "kept_rows", "ranges_of", "take", "take_within"]
+
+LAST = 2**63 - 1
+"""The end of an axis, as Slice takes it."""
+
+_Bound: TypeAlias = "int | Variable"
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What is read of a tensor: some slices along an axis, in some order; the axis stays, of their number.
+
+    Attributes:
+        axes: one axis; of ``"rows"`` one or several that follow each other, whose positions are counted as one. All but the last then have
+            size 1 in what is selected.
+        kind: ``"ranges"``: of an axis of known size, ``values`` are pairs of a first position and the one behind the last, ascending.
+            ``"slice"``: ``values`` are start, end and step of a Slice. ``"gather"``: ``values`` are indices, or one vector of them.
+            ``"rows"``: ``values`` is one vector of booleans, true for each row that is read.
+    """
+
+    axes: tuple[int, ...]
+    kind: Literal["ranges", "slice", "gather", "rows"]
+    values: tuple[Any, ...]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What is equal for selections that are the same: variables by identity, as ``==`` of two is an operator."""
+        return (self.axes, self.kind, *(id(value) if isinstance(value, Variable) else value for value in self.values))
+
+    @property
+    def count(self) -> int | None:
+        """How many slices are read, where that is known."""
+        if self.kind == "ranges":
+            return sum(end - start for start, end in self.values)
+        if self.kind == "gather" and not isinstance(self.values[0], Variable):
+            return len(self.values)
+        if self.kind == "slice" and self.values in ((0, 1, 1), (-1, LAST, 1)):
+            return 1
+        return None
+
+    def along(self, axes: Sequence[int]) -> Selection:
+        """The same slices along other axes."""
+        return Selection(tuple(axes), self.kind, self.values)
+
+
+def ranges_of(axis: int, start: int, end: int, size: int) -> Selection | None:
+    """The positions that a Slice of step 1 reads of an axis of known size; None where it reads all, or none."""
+    first, behind, _ = slice(start, end).indices(size)
+    return None if behind <= first or behind - first == size else Selection((axis,), "ranges", ((first, behind),))
+
+
+def common_selection(selections: Sequence[Selection], size: int | None) -> Selection | None:
+    """What several readers read of a tensor together: the same, or the union of ranges of an axis of known size; None for all of it."""
+    first = selections[0]
+    if all(other.key == first.key for other in selections):
+        return first
+    if size is None or any(s.kind != "ranges" or s.axes != first.axes for s in selections):
+        return None
+    ranges: list[tuple[int, int]] = []
+    for start, end in sorted(pair for s in selections for pair in s.values):
+        if ranges and start <= ranges[-1][1]:
+            ranges[-1] = ranges[-1][0], max(end, ranges[-1][1])
+        else:
+            ranges.append((start, end))
+    return None if ranges == [(0, size)] else Selection(first.axes, "ranges", tuple(ranges))
+
+
+def take(build: Builder, v: Variable, selection: Selection) -> Variable:
+    """Emit what selects of a whole tensor."""
+    (*_, axis), values = selection.axes, selection.values
+    if selection.kind == "rows":
+        return _take_rows(build, v, selection)
+    if selection.kind == "ranges" and len(values) == 1:
+        ((start, end),) = values
+        return _slice(build, v, axis, start, end, 1)
+    if selection.kind == "ranges":
+        parts = [_slice(build, v, axis, start, end, 1) for start, end in values]
+        joined: Variable = build.Concat(*parts, axis=axis)
+        return joined
+    if selection.kind == "slice":
+        return _slice(build, v, axis, *values)
+    index = values[0] if isinstance(values[0], Variable) else list(values)
+    gathered: Variable = build.Gather(v, index, axis=axis)
+    return gathered
+
+
+def take_within(build: Builder, part: Variable, read: Selection, selection: Selection) -> Variable:
+    """Emit what selects of a tensor of which only ``read`` is there, as ranges that hold those of the selection."""
+    if read.key == selection.key:
+        return part
+    positions = {position: i for i, position in enumerate(p for start, end in read.values for p in range(start, end))}
+    places = [(positions[start], positions[end - 1] + 1) for start, end in selection.values]
+    return take(build, part, Selection(selection.axes, "ranges", tuple(places)))
+
+
+def _slice(build: Builder, v: Variable, axis: int, start: _Bound, end: _Bound, step: _Bound) -> Variable:
+    first, behind, by = (bound if isinstance(bound, Variable) else [bound] for bound in (start, end, step))
+    is_each = isinstance(step, int) and step == 1
+    sliced: Variable = build.Slice(v, first, behind, [axis], None if is_each else by)
+    return sliced
+
+
+def _take_rows(build: Builder, v: Variable, selection: Selection) -> Variable:
+    """Compress of the rows of a matrix; axes before the last selected one come back with size 1."""
+    axes, rank = selection.axes, v.rank
+    assert rank is not None
+    if len(axes) == 1 and axes[0] == 0:
+        kept: Variable = build.Compress(v, selection.values[0], axis=0)
+        return kept
+    rows = build.Flatten(v, axis=rank - 1) if axes[-1] == rank - 2 else build.Reshape(v, [-1, *v.dims[axes[-1] + 1 :]])
+    kept = build.Compress(rows, selection.values[0], axis=0)
+    return build.Unsqueeze(kept, list(axes[:-1]))
+
+
+def kept_rows(build: Builder, labels: Variable, ignored: int) -> Variable:
+    """Emit which rows count: those whose label is not the ignored one, and the first position of each example.
+
+    Args:
+        labels: of shape [examples, positions].
+        ignored: the label that does not count.
+
+    Returns:
+        Booleans of shape [examples * positions]. At least one row of each example is kept, so nothing that is computed of the rows is
+        empty, and what is kept of an example does not depend on others.
+    """
+    counts = build.Not(build.Equal(labels, build.constant(ignored, labels.dtype)))
+    positions = build.Range(0, build.Squeeze(build.Shape(labels, start=1, end=2), [0]), 1)
+    kept: Variable = build.Reshape(build.Or(counts, build.Equal(positions, 0)), [-1])
+    return kept
