@@ -1,10 +1,10 @@
 """Compute of each tensor only the positions, rows and channels that are read: selections move towards the inputs.
 
 A classifier reads ``x[:, 0]`` of a sequence, a generator its last position, a masked language model one row in seven before its
-vocabulary, and a head may be left with some of its channels. What selects stands behind the operators that computed all of it, and so
-does its gradient. One walk from the results to the inputs finds what is read of each tensor: what all its readers read, through every
-operator that computes slice by slice (``core/ir/parallel_axes.py``). A second walk writes the operators once more for these slices.
-Those for the whole tensors stay in the program, for whoever fetches one, and are left out of what is run.
+vocabulary, and a head may be left with some of its channels. The operator that selects stands behind those that computed all of it,
+and so does its gradient. One walk from the results to the inputs finds what is read of each tensor: what all its readers read,
+through every operator that computes slice by slice (``core/ir/parallel_axes.py``). A second walk writes the operators once more for
+these slices. Those for the whole tensors stay in the program, for whoever fetches one, and are left out of graphs that do not.
 
 Tests: tests/core/passes/test_demand.py.
 """
@@ -13,24 +13,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any, TypeAlias
 
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import ProgramPass, Target
+from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.examples import examples_of
+from onnxgrad.core.ir.infer import infer_leniently
 from onnxgrad.core.ir.known import entries_of
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
 from onnxgrad.core.ir.parallel_axes import AxisNames, NotKnown, attribute_of, axes_operand, axis_names
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traits import CASTS, COMPARES, ELEMENTWISE, MOVES, REDUCES, VIEWS
-from onnxgrad.core.ir.traverse import needed_operators, substitute
+from onnxgrad.core.ir.traverse import substitute
 from onnxgrad.core.ir.types import Dim, TensorType, fresh_dim, same_dim
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.dimensions import NAME_DIMENSIONS
-from onnxgrad.core.passes.selections import LAST, Selection, common_selection, kept_rows, ranges_of, take, take_within
+from onnxgrad.core.passes.selections import LAST, Selection, common_selection, kept_rows, ranges_of, take, take_rows, take_within
 
 __all__ = ["demand"]
 
@@ -53,8 +56,8 @@ _SLICEWISE = {
     *((CONTRIB_DOMAIN, name) for name in ("SimplifiedLayerNormalization", "SkipLayerNormalization")),
     (CONTRIB_DOMAIN, "SkipSimplifiedLayerNormalization"),
 }
-"""Operators that are written again for some slices with the attributes that they have: none of these says a size or a position of an
-axis that the table of parallel axes names."""
+"""Operators that are written again for some slices with the attributes that they have: none of these says a size or a position of
+an axis that the table of parallel axes names."""
 _SEVERAL_RESULTS = ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "Split")
 
 _Asked: TypeAlias = "list[Selection | None]"
@@ -82,11 +85,11 @@ class _Selects:
 
     Attributes:
         selections: for each of its results that is read, what it reads.
-        write: emits each of those results, from its selection of the operand.
+        write: emits each of those results, from its selection of the operand, and which rows that has where it has some of them.
     """
 
     selections: dict[int, Selection]
-    write: Callable[[Builder, list[Variable]], Sequence[Variable]]
+    write: Callable[[Builder, list[Variable], Any], Sequence[Variable]]
 
 
 def demand(outputs: Sequence[Variable]) -> ProgramPass:
@@ -124,12 +127,10 @@ class _Walk:
 
     def __init__(self, program: Program, outputs: Sequence[Variable]) -> None:
         self.program, self.block = program, program.global_block()
-        NAME_DIMENSIONS.run(program, Target())  # type: ignore[misc]
+        run_program_pass(program, NAME_DIMENSIONS)
         self.read: dict[Variable, list[Selection] | None] = {}
         self.moved: dict[Operator, _Moved] = {}
         self.selects: dict[Operator, _Selects] = {}
-        self.stage: list[Operator] = []
-        """Operators that say which rows count."""
         for v in (*outputs, *program.updates.values()):
             self._ask(v, None)
         for op in reversed(self.block.ops):
@@ -199,21 +200,20 @@ class _Walk:
         if scores is None or labels is None or ignored is None or read != [0] or op.attr("reduction") not in (None, "mean", "sum"):
             return None
         places = labels.op.inputs[0] if labels.rank == 1 and labels.op is not None and _is_flattened(labels.op) else labels
-        words = scores.dims[1] if scores.dims is not None and len(scores.dims) == labels.rank + 1 else None
-        if places is None or places.rank != 2 or not isinstance(words, int) or words < _FEWEST_WORDS:
+        if places is None or places.rank != 2 or scores.dims is None or scores.rank != (labels.rank or 0) + 1:
+            return None
+        words = scores.dims[1]
+        if not isinstance(words, int) or words < _FEWEST_WORDS:
             return None
         if examples_of(self.program).axis(places) == 1:
             return None  # the first position is another one for each example
-        build = _builder(op, self.stage)
-        keep = kept_rows(build, places, ignored)
-        flat = Selection((0,), "rows", (keep,))
-        selection = flat if labels.rank == 1 else flat.along((0, 2))
+        axes = (0,) if labels.rank == 1 else (0, 2)
 
-        def write(build: Builder, parts: list[Variable]) -> list[Variable]:
-            rows = take(build, labels, flat if labels.rank == 1 else flat.along((0, 1)))
-            return [build.emit(op.type, [parts[0], rows, *op.inputs[2:]], dict(op.attrs))]
+        def write(build: Builder, parts: list[Variable], rows: Variable) -> list[Variable]:
+            counted = take_rows(build, labels, (0,) if labels.rank == 1 else (0, 1), rows)
+            return [build.emit(op.type, [parts[0], counted, *op.inputs[2:]], dict(op.attrs))]
 
-        return _Selects({0: selection}, write)
+        return _Selects({0: Selection(axes, "rows", (places, ignored))}, write)
 
     # What a selection moves before -----------------------------------------------------------------------------------
 
@@ -274,12 +274,18 @@ def _of_gather(op: Operator, dims: tuple[Dim, ...]) -> _Selects | None:
     else:
         (number,) = numbers
         assert isinstance(number, int)
-        selection = ranges_of(axis, number, number + 1 or LAST, size) if isinstance(size, int) else Selection((axis,), "gather", (number,))
+        selection = (
+            ranges_of(axis, number, number + 1 or LAST, size) if isinstance(size, int) else Selection((axis,), "gather", (number,))
+        )
 
-    def write(build: Builder, parts: list[Variable]) -> list[Variable]:
+    def write(build: Builder, parts: list[Variable], rows: None) -> list[Variable]:
         return parts if index.dims else [build.Squeeze(parts[0], [axis])]
 
     return None if selection is None else _Selects({0: selection}, write)
+
+
+def _as_it_is(build: Builder, parts: list[Variable], rows: None) -> list[Variable]:
+    return parts
 
 
 def _of_bounds(axis: int, start: int, end: int, step: int, size: Dim) -> Selection | None:
@@ -307,7 +313,7 @@ def _of_slice(op: Operator, dims: tuple[Dim, ...]) -> _Selects | None:
     if len(axes) == 1 and not all(isinstance(n[0], int) for n in numbers):
         values = [n[0] if isinstance(n[0], int) else v for n, v in zip(numbers, (bounds[0], bounds[1], bounds[3]), strict=True)]
         selection: Selection | None = None if dims[axes[0]] == 1 else Selection((axes[0],), "slice", tuple(values))
-        return None if selection is None else _Selects({0: selection}, lambda build, parts: parts)
+        return None if selection is None else _Selects({0: selection}, _as_it_is)
     for i, axis in enumerate(axes):
         start, end, step = (n[i] for n in numbers)
         if not (isinstance(start, int) and isinstance(end, int) and isinstance(step, int)) or dims[axis] == 1:
@@ -316,17 +322,18 @@ def _of_slice(op: Operator, dims: tuple[Dim, ...]) -> _Selects | None:
         selection = None if is_whole else _of_bounds(axis, start, end, step, dims[axis])
         others = [j for j in range(len(axes)) if j != i]
         if selection is not None and (not others or all(isinstance(n[j], int) for n in numbers for j in others)):
-            return _Selects({0: selection}, lambda build, parts, others=others: _sliced_further(build, parts, axes, numbers, others))
+            return _Selects({0: selection}, _slicing(axes, numbers, others))
     return None
 
 
-def _sliced_further(
-    build: Builder, parts: list[Variable], axes: list[int], numbers: list[Any], others: list[int]
-) -> list[Variable]:
-    if not others:
-        return parts
-    starts, ends, steps = ([n[j] for j in others] for n in numbers)
-    return [build.Slice(parts[0], starts, ends, [axes[j] for j in others], steps)]
+def _slicing(axes: list[int], numbers: list[Any], others: list[int]) -> Callable[[Builder, list[Variable], Any], list[Variable]]:
+    """The Slice of the other axes"""
+
+    def write(build: Builder, parts: list[Variable], rows: None) -> list[Variable]:
+        starts, ends, steps = ([n[j] for j in others] for n in numbers)
+        return [build.Slice(parts[0], starts, ends, [axes[j] for j in others], steps)] if others else parts
+
+    return write
 
 
 def _of_split(op: Operator, dims: tuple[Dim, ...], read: list[int]) -> _Selects | None:
@@ -336,10 +343,10 @@ def _of_split(op: Operator, dims: tuple[Dim, ...], read: list[int]) -> _Selects 
     total = dims[axis]
     if len(read) == len(op.outputs) or not isinstance(total, int) or not all(isinstance(size, int) for size in sizes):
         return None
-    ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]  # type: ignore[arg-type]
-    ranges = {k: ranges_of(axis, ends[k] - sizes[k], ends[k], total) for k in read}  # type: ignore[operator]
+    known = [size for size in sizes if isinstance(size, int)]
+    ranges = {k: ranges_of(axis, sum(known[:k]), sum(known[: k + 1]), total) for k in read}
     selections = {k: selection for k, selection in ranges.items() if selection is not None}
-    return _Selects(selections, lambda build, parts: parts) if len(selections) == len(read) and selections else None
+    return _Selects(selections, _as_it_is) if len(selections) == len(read) and selections else None
 
 
 def _is_flattened(op: Operator) -> bool:
@@ -481,8 +488,8 @@ def _size_in(build: Builder, part: Variable, axis: int, source: int | tuple[int]
 
 
 def _same_axes(dims: tuple[Dim, ...], others: tuple[Dim, ...], axes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The fewest axes of a tensor that are together certain axes of a view of it; None where there are none, or sizes are not known"""
-    if 0 in dims or 0 in others or any(b != a + 1 for a, b in zip(axes, axes[1:], strict=False)):
+    """The fewest axes of a tensor that are together certain axes of a view of it; None where there are none, as far as is known"""
+    if 0 in dims or 0 in others or any(b != a + 1 for a, b in pairwise(axes)):
         return None
     before, behind = _product(others[: axes[0]]), _product(others[axes[-1] + 1 :])
     firsts = [i for i in range(len(dims)) if before is not None and _product(dims[:i]) == before]
@@ -502,7 +509,7 @@ def _product(dims: Sequence[Dim]) -> tuple[int, list[str]] | None:
 def _sources(
     dims: tuple[Dim, ...], others: tuple[Dim, ...], axes: tuple[int, ...], selected: tuple[int, ...]
 ) -> list[int | tuple[int]] | None:
-    """For each axis of a view of some slices its size: a number, or (i,) for that of axis i of what it views; None if one is neither"""
+    """For each axis of a view of some slices its size: a number, or (i,) for that of axis i of its operand; None if unknown"""
     sources: list[int | tuple[int]] = []
     for axis, size in enumerate(others):
         if axis in selected:
@@ -528,51 +535,64 @@ class _Writer:
     """Writes operators once more, for what is read of their results.
 
     Attributes:
-        parts: of tensors that are computed for what is read of them, that part.
+        less: tensors of which less than all can be computed.
         multiplied: of these, those that a product leads to.
+        parts: of tensors in ``less`` that are read so, what is read.
         stage: what is new, in an order that can be run.
     """
 
     def __init__(self, program: Program, walk: _Walk) -> None:
         self.program, self.block, self.walk = program, program.global_block(), walk
-        self.parts: dict[Variable, Variable] = {}
+        self.less: set[Variable] = set()
         self.multiplied: set[Variable] = set()
-        self.stage = walk.stage
+        self.parts: dict[Variable, Variable] = {}
+        self.stage: list[Operator] = []
         self.taken: dict[tuple[Any, ...], Variable] = {}
         self.sizes: dict[tuple[Any, ...], Dim] = {}
+        for op in self.block.ops:
+            if op in walk.moved:
+                self._note(op, walk.moved[op])
+
+    def _note(self, op: Operator, moved: _Moved) -> None:
+        read = _read_in_part(op, moved)
+        if op.type in MOVES | CASTS and not op.domain and self.less.isdisjoint(read):
+            return  # which computes nothing
+        results = [y for y in op.outputs if y is not None]
+        self.less.update(results)
+        if op.type in _PRODUCTS or not self.multiplied.isdisjoint(read):
+            self.multiplied.update(results)
+
+    def _gains(self, op: Operator, selects: _Selects) -> bool:
+        is_of_rows = any(selection.kind == "rows" for selection in selects.selections.values())
+        return op.inputs[0] in (self.multiplied if is_of_rows else self.less)
 
     def write(self) -> int:
         """Rewrite the block, and return how many operators read less."""
+        moved = self.walk.moved
+        selecting = {op: selects for op, selects in self.walk.selects.items() if self._gains(op, selects)}
+        if not selecting:
+            return 0
+        wanted = {op.inputs[0] for op in selecting}
+        for op in reversed(self.block.ops):
+            if op in moved and not wanted.isdisjoint(op.outputs):
+                wanted.update(v for v in _read_in_part(op, moved[op]) if v in self.less)
         replaced: dict[Operator, list[Operator]] = {}
         for op in self.block.ops:
-            moved, selects = self.walk.moved.get(op), self.walk.selects.get(op)
-            if moved is not None:
-                self._write_part(op, moved)
-            elif selects is not None and self._is_computed_less(op, selects):
-                replaced[op] = self._write_selected(op, selects)
-        if replaced:
-            self._arrange(replaced)
+            if op in selecting:
+                replaced[op] = self._write_selected(op, selecting[op])
+            elif op in moved and not wanted.isdisjoint(op.outputs):
+                self._write_part(op, moved[op])
+        self._arrange(replaced)
         return len(replaced)
 
-    def _is_computed_less(self, op: Operator, selects: _Selects) -> bool:
-        x = op.inputs[0]
-        return x in self.parts and (x in self.multiplied or all(s.kind != "rows" for s in selects.selections.values()))
-
     def _write_part(self, op: Operator, moved: _Moved) -> None:
-        read = [(v, asked) for v, asked in zip(op.inputs, moved.operands, strict=True) if asked is not None]
-        computed_less = [v for v, _ in read if v in self.parts]
-        if op.type in MOVES | CASTS and not op.domain and not computed_less:
-            return  # which computes nothing
         parts = [
             v if v is None or asked is None else None if asked is _UNREAD else self._part(v, asked)
             for v, asked in zip(op.inputs, moved.operands, strict=True)
         ]
-        results = moved.write(_builder(op, self.stage), parts)
-        for y, part in zip(op.outputs, results, strict=False):
+        for y, part in zip(op.outputs, moved.write(_builder(op, self.stage), parts), strict=False):
             if y is not None and part is not None:
                 self.parts[y] = part
-                if op.type in _PRODUCTS or not self.multiplied.isdisjoint(computed_less):
-                    self.multiplied.add(y)
 
     def _part(self, v: Variable, selection: Selection) -> Variable:
         """A selection of a tensor, of the part of it that is computed or of all of it"""
@@ -584,8 +604,19 @@ class _Writer:
                 assert read is not None
                 self.taken[key] = take_within(build, self.parts[v], read, selection)
             else:
-                self.taken[key] = take(build, v, selection)
+                rows = self._rows(selection)
+                self.taken[key] = take(build, v, selection) if rows is None else take_rows(build, v, selection.axes, rows)
                 self._name_size(v, self.taken[key], selection)
+        return self.taken[key]
+
+    def _rows(self, selection: Selection) -> Variable | None:
+        """Which rows a selection of rows reads"""
+        if selection.kind != "rows":
+            return None
+        key = (selection.along(()).key,)
+        if key not in self.taken:
+            labels, ignored = selection.values
+            self.taken[key] = kept_rows(Builder(self.block, self.stage, key=labels.name), labels, ignored)
         return self.taken[key]
 
     def _name_size(self, v: Variable, part: Variable, selection: Selection) -> None:
@@ -593,8 +624,7 @@ class _Writer:
         assert v.dims is not None and part.dims is not None
         axis = selection.axes[-1]
         if not isinstance(part.dims[axis], int):
-            is_counted = selection.kind == "rows"
-            key = (selection.along(()).key, None if is_counted else v.dims[axis])
+            key = (selection.along(()).key, None if selection.kind == "rows" else v.dims[axis])
             dim = self.sizes.setdefault(key, fresh_dim())
             part.type = TensorType(part.dtype, (*part.dims[:axis], dim, *part.dims[axis + 1 :]))
 
@@ -602,51 +632,47 @@ class _Writer:
         """What stands in place of an operator that selects"""
         x = op.inputs[0]
         assert x is not None
-        parts = [self._part(x, selection) for selection in selects.selections.values()]
         stage: list[Operator] = []
         build = _builder(op, stage)
-        for k, result in zip(selects.selections, selects.write(build, parts), strict=True):
+        selections = list(selects.selections.values())
+        results = selects.write(build, [self._part(x, selection) for selection in selections], self._rows(selections[0]))
+        for k, result in zip(selects.selections, results, strict=True):
             y = op.outputs[k]
             assert y is not None
-            writes = result.op if result.op is not None and any(result.op is new for new in stage) else None
-            if writes is None:
-                build.Identity(result)
-                writes = stage[-1]
-            unread = Variable(self.block, self.program.fresh_name(f"{y.name}/whole"), y.type, op)
-            op.outputs[k] = self.block.register(unread)
-            writes.outputs, y.op = [y], writes
-        if all(op.outputs[k] is None or k in selects.selections for k in range(len(op.outputs))):
-            for k in selects.selections:
-                unread = op.outputs[k]
-                del self.block.vars[unread.name]  # type: ignore[union-attr]
+            if not any(result.op is new for new in stage):
+                result = build.Identity(result)
+            writes = result.op
+            assert writes is not None
+            writes.outputs, y.op, op.outputs[k] = [y], writes, None
+        if all(v is None for v in op.outputs):
             return stage
+        # The results that are not read here may be fetched.
+        for k, v in enumerate(op.outputs):
+            if v is None:
+                name = self.program.fresh_name(f"{op.name or op.type}/whole")
+                op.outputs[k] = self.block.register(Variable(self.block, name, None, op))
+        infer_leniently(op)
         return [op, *stage]
 
     def _arrange(self, replaced: dict[Operator, list[Operator]]) -> None:
-        """Put what is new behind the operators that it reads, leave out what nothing reads, and give names"""
-        final = [new for written in replaced.values() for new in written]
-        needed = set(needed_operators([*self.stage, *final], [v for op in final for v in op.outputs]))
+        """Put what is new behind the operators that it reads, and give names"""
         place: dict[Variable, int] = {}
         for i, op in enumerate(self.block.ops):
-            whole = op.replaces or op
-            for v in op.outputs:
-                if v is not None:
-                    place[v] = i
-            if whole is not op:
-                place.update((v, i) for v in whole.outputs if v is not None)  # behind all of its expansion
+            of = op if op.replaces is None else op.replaces  # new operators stand behind all of an expansion
+            place.update((v, i) for v in (*op.outputs, *of.outputs) if v is not None)
         behind: dict[int, list[Operator]] = {}
         for op in self.stage:
-            if op in needed:
-                at = max((place.get(v, -1) for v in op.operands() if v is not None), default=-1)
-                behind.setdefault(at, []).append(op)
-                place.update((v, at) for v in op.outputs if v is not None)
+            at = max((place.get(v, -1) for v in op.operands() if v is not None), default=-1)
+            behind.setdefault(at, []).append(op)
+            place.update((v, at) for v in op.outputs if v is not None)
         arranged = list(behind.get(-1, ()))
         for i, op in enumerate(self.block.ops):
             arranged += [*replaced.get(op, (op,)), *behind.get(i, ())]
-        self._name([op for op in arranged if op in needed])
+        final = {new: None for op, written in replaced.items() for new in written if new is not op}
+        self._name([*self.stage, *final])
         self.block.ops = arranged
-        same = {op.outputs[0]: op.inputs[0] for op in final if op.type == "Identity" and op.inputs[0] is not None}
-        substitute([op for op in arranged if op not in set(final)], same)  # type: ignore[arg-type]
+        same = {op.outputs[0]: op.inputs[0] for op in final if op.type == "Identity"}
+        substitute([op for op in arranged if op not in final], {y: x for y, x in same.items() if y is not None and x is not None})
 
     def _name(self, operators: list[Operator]) -> None:
         for op in operators:
@@ -655,3 +681,8 @@ class _Writer:
                     v._name = self.program.fresh_name(f"{op.name}/read")
                     self.block.register(v)
             op.name = next(v.name for v in op.outputs if v is not None)
+
+
+def _read_in_part(op: Operator, moved: _Moved) -> list[Variable]:
+    pairs = zip(op.inputs, moved.operands, strict=True)
+    return [v for v, asked in pairs if v is not None and asked is not None and asked is not _UNREAD]

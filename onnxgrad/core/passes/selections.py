@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["LAST", "Selection", "common_selection", "kept_rows", "ranges_of", "take", "take_within"]
+__all__ = ["LAST", "Selection", "common_selection", "kept_rows", "ranges_of", "take", "take_rows", "take_within"]
 
 LAST = 2**63 - 1
 """The end of an axis, as Slice takes it."""
@@ -25,11 +25,12 @@ class Selection:
     """What is read of a tensor: some slices along an axis, in some order; the axis stays, of their number.
 
     Attributes:
-        axes: one axis; of ``"rows"`` one or several that follow each other, whose positions are counted as one. All but the last then have
-            size 1 in what is selected.
-        kind: ``"ranges"``: of an axis of known size, ``values`` are pairs of a first position and the one behind the last, ascending.
-            ``"slice"``: ``values`` are start, end and step of a Slice. ``"gather"``: ``values`` are indices, or one vector of them.
-            ``"rows"``: ``values`` is one vector of booleans, true for each row that is read.
+        axes: one axis; of ``"rows"`` one or several that follow each other, whose positions are counted as one. All but the last
+            then have size 1 in what is selected.
+        kind: ``"ranges"``: of an axis of known size, ``values`` are pairs of a first position and the one behind the last,
+            ascending. ``"slice"``: ``values`` are start, end and step of a Slice. ``"gather"``: ``values`` are indices, or one
+            vector of them. ``"rows"``: ``values`` are labels [examples, positions] and the one that does not count, which say what
+            ``kept_rows`` reads.
     """
 
     axes: tuple[int, ...]
@@ -45,7 +46,7 @@ class Selection:
     def count(self) -> int | None:
         """How many slices are read, where that is known."""
         if self.kind == "ranges":
-            return sum(end - start for start, end in self.values)
+            return sum(int(end) - int(start) for start, end in self.values)
         if self.kind == "gather" and not isinstance(self.values[0], Variable):
             return len(self.values)
         if self.kind == "slice" and self.values in ((0, 1, 1), (-1, LAST, 1)):
@@ -64,7 +65,7 @@ def ranges_of(axis: int, start: int, end: int, size: int) -> Selection | None:
 
 
 def common_selection(selections: Sequence[Selection], size: int | None) -> Selection | None:
-    """What several readers read of a tensor together: the same, or the union of ranges of an axis of known size; None for all of it."""
+    """What several readers read of a tensor together: the same, or a union of ranges of an axis of known size; None for all."""
     first = selections[0]
     if all(other.key == first.key for other in selections):
         return first
@@ -80,10 +81,8 @@ def common_selection(selections: Sequence[Selection], size: int | None) -> Selec
 
 
 def take(build: Builder, v: Variable, selection: Selection) -> Variable:
-    """Emit what selects of a whole tensor."""
+    """Emit what selects of a whole tensor; of rows it is ``take_rows``."""
     (*_, axis), values = selection.axes, selection.values
-    if selection.kind == "rows":
-        return _take_rows(build, v, selection)
     if selection.kind == "ranges" and len(values) == 1:
         ((start, end),) = values
         return _slice(build, v, axis, start, end, 1)
@@ -114,16 +113,16 @@ def _slice(build: Builder, v: Variable, axis: int, start: _Bound, end: _Bound, s
     return sliced
 
 
-def _take_rows(build: Builder, v: Variable, selection: Selection) -> Variable:
-    """Compress of the rows of a matrix; axes before the last selected one come back with size 1."""
-    axes, rank = selection.axes, v.rank
-    assert rank is not None
-    if len(axes) == 1 and axes[0] == 0:
-        kept: Variable = build.Compress(v, selection.values[0], axis=0)
-        return kept
-    rows = build.Flatten(v, axis=rank - 1) if axes[-1] == rank - 2 else build.Reshape(v, [-1, *v.dims[axes[-1] + 1 :]])
-    kept = build.Compress(rows, selection.values[0], axis=0)
-    return build.Unsqueeze(kept, list(axes[:-1]))
+def take_rows(build: Builder, v: Variable, axes: tuple[int, ...], kept: Variable) -> Variable:
+    """Emit the rows of a tensor that are kept, along its leading axes; all but the last of these come back with size 1."""
+    if len(axes) == 1:
+        rows: Variable = build.Compress(v, kept, axis=axes[0])
+        return rows
+    assert v.dims is not None
+    sizes = v.dims[axes[-1] + 1 :]
+    flat = build.Reshape(v, [-1, *sizes]) if all(isinstance(n, int) for n in sizes) else build.Flatten(v, axis=len(axes))
+    rows = build.Unsqueeze(build.Compress(flat, kept, axis=0), list(axes[:-1]))
+    return rows
 
 
 def kept_rows(build: Builder, labels: Variable, ignored: int) -> Variable:
@@ -134,8 +133,8 @@ def kept_rows(build: Builder, labels: Variable, ignored: int) -> Variable:
         ignored: the label that does not count.
 
     Returns:
-        Booleans of shape [examples * positions]. At least one row of each example is kept, so nothing that is computed of the rows is
-        empty, and what is kept of an example does not depend on others.
+        Booleans of shape [examples * positions]. At least one row of each example is kept, so nothing that is computed of the
+        rows is empty, and what is kept of an example does not depend on others.
     """
     counts = build.Not(build.Equal(labels, build.constant(ignored, labels.dtype)))
     positions = build.Range(0, build.Squeeze(build.Shape(labels, start=1, end=2), [0]), 1)
