@@ -291,7 +291,7 @@ def _as_it_is(build: Builder, parts: list[Variable], rows: None) -> list[Variabl
 def _of_bounds(axis: int, start: int, end: int, step: int, size: Dim) -> Selection | None:
     if isinstance(size, int) and step == 1:
         return ranges_of(axis, start, end, size)
-    is_most = step in (1, -1) and (start > 0 or end < 0) and not (start >= 0 and 0 <= end < 2**31 - 1) and not start < 0 < end
+    is_most = step == 1 and start >= 0 and (end < 0 or end >= 2**31 - 1)
     return None if is_most else Selection((axis,), "slice", (start, end, step))
 
 
@@ -659,7 +659,8 @@ class _Writer:
         place: dict[Variable, int] = {}
         for i, op in enumerate(self.block.ops):
             of = op if op.replaces is None else op.replaces  # new operators stand behind all of an expansion
-            place.update((v, i) for v in (*op.outputs, *of.outputs) if v is not None)
+            results = [v for written in replaced.get(op, ()) for v in written.outputs]
+            place.update((v, i) for v in (*op.outputs, *of.outputs, *results) if v is not None)
         behind: dict[int, list[Operator]] = {}
         for op in self.stage:
             at = max((place.get(v, -1) for v in op.operands() if v is not None), default=-1)
