@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import ProgramPass, Target
-from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.examples import examples_of
 from onnxgrad.core.ir.infer import infer_leniently
@@ -29,7 +28,7 @@ from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
 from onnxgrad.core.ir.parallel_axes import AxisNames, NotKnown, attribute_of, axes_operand, axis_names
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traits import CASTS, COMPARES, ELEMENTWISE, MOVES, REDUCES, VIEWS
-from onnxgrad.core.ir.traverse import substitute
+from onnxgrad.core.ir.traverse import needed_operators, substitute
 from onnxgrad.core.ir.types import Dim, TensorType, fresh_dim, same_dim
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.dimensions import NAME_DIMENSIONS
@@ -101,8 +100,20 @@ def demand(outputs: Sequence[Variable]) -> ProgramPass:
     """
 
     def run(program: Program, target: Target) -> int:
-        walk = _Walk(program, outputs)
-        return _Writer(program, walk).write() if walk.selects else 0
+        block, total = program.global_block(), 0
+        known = set(block.vars.values())
+        while True:
+            walk = _Walk(program, outputs, leaves_rows_out=total == 0)
+            places = _Writer(program, walk).write() if walk.selects else 0
+            total += places
+            if not places:
+                break
+        if total:
+            # What one round has written of a tensor may be read in part after the next.
+            block.ops = needed_operators(block.ops, known)
+            computed = {v for op in block.ops for v in op.outputs} | known
+            block.vars = {name: v for name, v in block.vars.items() if v in computed or v.op is None}
+        return total
 
     def has_selections(program: Program, target: Target) -> bool:
         return any(op.type in _SELECTING and not op.domain for op in program.global_block().ops)
@@ -125,9 +136,10 @@ class _Walk:
         selects: operators that select.
     """
 
-    def __init__(self, program: Program, outputs: Sequence[Variable]) -> None:
-        self.program, self.block = program, program.global_block()
-        run_program_pass(program, NAME_DIMENSIONS)
+    def __init__(self, program: Program, outputs: Sequence[Variable], leaves_rows_out: bool) -> None:
+        self.program, self.block, self._leaves_rows_out = program, program.global_block(), leaves_rows_out
+        assert NAME_DIMENSIONS.run is not None
+        NAME_DIMENSIONS.run(program, Target())  # which changes no result, and is no rewrite of this pass
         self.read: dict[Variable, list[Selection] | None] = {}
         self.moved: dict[Operator, _Moved] = {}
         self.selects: dict[Operator, _Selects] = {}
@@ -192,7 +204,7 @@ class _Walk:
             return _of_slice(op, x.dims)
         if op.type == "Split":
             return _of_split(op, x.dims, read)
-        return self._of_loss(op, read) if op.type in _LOSSES else None
+        return self._of_loss(op, read) if op.type in _LOSSES and self._leaves_rows_out else None
 
     def _of_loss(self, op: Operator, read: list[int]) -> _Selects | None:
         """A loss over a vocabulary, in which rows with an ignored label count for nothing"""
@@ -386,6 +398,8 @@ def _by_names(op: Operator, names: AxisNames, read: list[int], selection: Select
             asked.append(None)
             continue
         axes = [axis for axis in at if axis is not None]
+        if selection.kind == "rows" and axes[0] != 0:
+            return None
         is_whole = len(axes) == len(at) and all(same_dim(a, b) for a, b in zip(sizes_here, wanted[1], strict=True))
         is_row = all(axes[j + 1] == axes[j] + 1 for j in range(len(axes) - 1))
         if not is_whole or not is_row:
@@ -452,6 +466,8 @@ def _moved_before_view(op: Operator, selection: Selection) -> _Moved | None:
     if x is None or y is None or x.dims is None or y.dims is None:
         return None
     axes = _same_axes(x.dims, y.dims, selection.axes)
+    if axes is not None and selection.kind == "rows":
+        axes = tuple(range(axes[-1] + 1)) if all(size == 1 for size in x.dims[: axes[0]]) else None
     if axes is None or (selection.kind != "rows" and (len(axes) > 1 or not same_dim(x.dims[axes[0]], y.dims[selection.axes[0]]))):
         return None
     if op.type != "Reshape":

@@ -49,8 +49,8 @@ class Selection:
             return sum(int(end) - int(start) for start, end in self.values)
         if self.kind == "gather" and not isinstance(self.values[0], Variable):
             return len(self.values)
-        if self.kind == "slice" and self.values in ((0, 1, 1), (-1, LAST, 1)):
-            return 1
+        if self.kind == "slice" and all(isinstance(bound, int) for bound in self.values):
+            return 1 if self.values in ((0, 1, 1), (-1, LAST, 1)) else None
         return None
 
     def along(self, axes: Sequence[int]) -> Selection:
