@@ -28,7 +28,7 @@ CONSTANTS = """int64 zero = {0}, int64 last = {-1}, int64 two = {2}, int64 one =
     int64[3] joined = {0, 0, 8}, int64[2] flat = {-1, 8}, int64[2] words = {-1, 520}, int64[1] row = {-1}, int64[1] c0 = {0},
     int64[1] c1 = {1}, int64[1] c2 = {2}, int64[1] c3 = {3}, int64[1] c8 = {8}, int64[1] cm3 = {-3}, int64[1] cm2 = {-2}, int64[1] cm1 = {-1}, int64[1] end = {9223372036854775807},
     int64[2] from = {0, 2}, int64[2] to = {1, 4}, int64[2] ax12 = {1, 2}, int64[3] three = {2, 4, 2}, int64[2] halves = {4, 4},
-    int64[3] grid = {0, 4, 2}, int64[3] rest = {0, 5, 8}, int64[4] wide = {0, 0, 1, 8}"""
+    int64[2] ax23 = {2, 3}, int64[2] thirds = {2, 4}, int64[4] wide = {0, 0, 1, 8}"""
 
 SHAPES = {
     "w": (D, D), "u": (D, D), "vocabulary": (D, V), "b": (D,), "g": (D,), "vb": (V,), "p": (1, S, D), "k": (6, D, 1, 1), "kb": (6,),
