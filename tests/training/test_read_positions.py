@@ -9,6 +9,7 @@ import pytest
 import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.core.compile import compile
+from onnxgrad.core.providers.losses import vocabulary
 from onnxgrad.core.runtime.exported_step import WrittenStep
 from onnxgrad.distributed import Strategy, run_local
 from onnxgrad.distributed.environment import using
@@ -183,6 +184,22 @@ def test_private_gradients_are_those_of_the_whole():
     assert plain.keys() - pruned.keys() == {"vocabulary", "vb"}, "which the loss does not read"
     for name, value in plain.items():
         np.testing.assert_allclose(pruned.get(name, 0.0), value, rtol=1e-11, atol=1e-13, err_msg=name)
+
+
+def test_a_large_vocabulary_still_goes_by_blocks(monkeypatch):
+    monkeypatch.setattr(vocabulary, "_WIDE", 500)
+    passes = []
+    for reads_all in (False, True):
+        with _BUILDING:
+            case = ("h = MatMul (x, w) y = MatMul (h, vocabulary)", "float[N, S, 8] x", "float[N, S, 520] y")
+            demand = module.demand
+            if reads_all:
+                every = lambda vs: demand([v for op in vs[0].block.ops for v in op.outputs if v is not None])  # noqa: E731
+                monkeypatch.setattr(module, "demand", every)
+            t = Trainer(model(*case, dtype=np.float32), loss="causal_lm", optimizer="sgd")
+        graph = compile(t.program, [t.loss], "cpu", state_as_inputs=True)
+        passes.append({rewrite.name for rewrite in graph.rewrites})
+    assert "vocabulary" in passes[0] and "vocabulary" in passes[1]
 
 
 def test_the_detector_computes_the_channels_that_are_read():

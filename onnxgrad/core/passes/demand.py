@@ -485,22 +485,26 @@ def _moved_before_view(op: Operator, selection: Selection) -> _Moved | None:
     def write(build: Builder, parts: list[Variable | None]) -> list[Variable | None]:
         (part, *_) = parts
         assert part is not None
-        sizes = [_size_in(build, part, axis, source) for axis, source in enumerate(sources)]
-        known = all(isinstance(size, list) for size in sizes)
-        shape = [size[0] for size in sizes] if known else build.Concat(*sizes, axis=0)
-        return [build.Reshape(part, shape)]
+        sizes = [_size_in(part, axis, source) for axis, source in enumerate(sources)]
+        if sizes.count(None) == 1:  # which follows from the others, so nothing else reads the part
+            return [build.Reshape(part, [-1 if size is None else size for size in sizes])]
+        if None not in sizes:
+            return [build.Reshape(part, sizes)]
+        entries = [
+            [size] if size is not None or isinstance(source, int) else build.Shape(part, start=source[0], end=source[0] + 1)
+            for size, source in zip(sizes, sources, strict=True)
+        ]
+        return [build.Reshape(part, build.Concat(*entries, axis=0))]
 
     return _Moved(selection, [selection.along(axes), *[None] * (len(op.inputs) - 1)], write)
 
 
-def _size_in(build: Builder, part: Variable, axis: int, source: int | tuple[int]) -> Any:
-    """One entry of a shape, as a list or a vector; 0 stands for the size of the same axis"""
+def _size_in(part: Variable, axis: int, source: int | tuple[int]) -> int | None:
+    """One entry of a shape: a number, 0 for the size of the same axis, None for one that is known when it runs"""
     if isinstance(source, int):
-        return [source]
+        return source
     size = None if part.dims is None else part.dims[source[0]]
-    if isinstance(size, int) or source[0] == axis:
-        return [size if isinstance(size, int) else 0]
-    return build.Shape(part, start=source[0], end=source[0] + 1)
+    return size if isinstance(size, int) else 0 if source[0] == axis else None
 
 
 def _same_axes(dims: tuple[Dim, ...], others: tuple[Dim, ...], axes: tuple[int, ...]) -> tuple[int, ...] | None:

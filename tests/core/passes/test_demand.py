@@ -173,7 +173,7 @@ MOVES = {
 SEVERAL = {
     "two axes": ("c = MatMul (x, w) d = Tanh (c) y = Slice (d, from, to, ax12)", X, "float[N, 1, 2] y"),
     "two readers of one position": (
-        f"d = MatMul (x, w) y0 = Gather <axis = 1> (d, zero) y1 = Gather <axis = 1> (d, zero) y = Mul (y0, y1)", X, "float[N, 8] y",
+        "d = MatMul (x, w) y0 = Gather <axis = 1> (d, zero) y1 = Gather <axis = 1> (d, zero) y = Mul (y0, y1)", X, "float[N, 8] y",
     ),
     "two readers of channels": (
         "d = MatMul (x, w) y0 = Slice (d, c0, c2, c2) y1 = Slice (d, c1, c3, c2) y = Mul (y0, y1)", X, "float[N, S, 2] y",
