@@ -28,6 +28,7 @@ DETECTOR = (
     "float[N, 8, 3, 3] z", "float[N, 2] y, float[N, 4] other",
 )  # fmt: skip
 """A head of six channels, of which the loss reads two."""
+TOKENS = ("h = MatMul (x, w) y = MatMul (h, vocabulary)", "float[N, S, 8] x", "float[N, S, 520] y")
 _BUILDING = threading.Lock()
 
 
@@ -50,7 +51,7 @@ def batches(case, count=4, seed=0, kept=0.3):
             yield {"z": rng.normal(size=(n, 8, 3, 3)), "target": rng.integers(0, 2, n)}
 
 
-def trainer(case, reads_all=False, **options):
+def trainer(case, reads_all=False, dtype=np.float64, **options):
     """A Trainer; with ``reads_all`` of which everything is read, so that nothing is left out."""
     loss = Term("cross_entropy", layout="NTC") if case[2].endswith("520] y") else "cross_entropy"
     given = {"loss": loss, "optimizer": "momentum", "learning_rate": 0.05, "threads": 1, **options}
@@ -59,7 +60,7 @@ def trainer(case, reads_all=False, **options):
             demand = module.demand
             patch.setattr(module, "demand", lambda vs: demand([v for op in vs[0].block.ops for v in op.outputs if v is not None]))
         patch.setattr("warnings.warn", lambda *given, **options: None)
-        return Trainer(file(case), **given)
+        return Trainer(model(*case, dtype=dtype), **given)
 
 
 def trained(t, case, **data):
@@ -190,13 +191,7 @@ def test_a_large_vocabulary_still_goes_by_blocks(monkeypatch):
     monkeypatch.setattr(vocabulary, "_WIDE", 500)
     passes = []
     for reads_all in (False, True):
-        with _BUILDING:
-            case = ("h = MatMul (x, w) y = MatMul (h, vocabulary)", "float[N, S, 8] x", "float[N, S, 520] y")
-            demand = module.demand
-            if reads_all:
-                every = lambda vs: demand([v for op in vs[0].block.ops for v in op.outputs if v is not None])  # noqa: E731
-                monkeypatch.setattr(module, "demand", every)
-            t = Trainer(model(*case, dtype=np.float32), loss="causal_lm", optimizer="sgd")
+        t = trainer(TOKENS, reads_all, np.float32, loss="causal_lm")
         graph = compile(t.program, [t.loss], "cpu", state_as_inputs=True)
         passes.append({rewrite.name for rewrite in graph.rewrites})
     assert "vocabulary" in passes[0] and "vocabulary" in passes[1]
