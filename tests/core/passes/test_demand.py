@@ -332,7 +332,7 @@ def drawn(seed: int) -> onnx.ModelProto:
 
 def test_random_graphs_give_the_values_and_gradients_that_they_gave():
     moved = 0
-    for seed in range(60):
+    for seed in range(40):
         parsed = drawn(seed)
         feed = fed(parsed, {"N": 2, "S": S})
         plain, _, _ = results(parsed, feed, prunes=False)
@@ -340,7 +340,7 @@ def test_random_graphs_give_the_values_and_gradients_that_they_gave():
         moved += bool(places)
         for expected, value in zip(plain, pruned, strict=True):
             np.testing.assert_allclose(value, expected, rtol=1e-11, atol=1e-12, err_msg=f"seed {seed}")
-    assert moved > 20
+    assert moved > 12
 
 
 # Finite differences ------------------------------------------------------------------------------------------------------
