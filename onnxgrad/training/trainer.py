@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from onnx import ModelProto
 
 from onnxgrad.core.autodiff.api import Checkpoints
+from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.builder import Builder
@@ -24,7 +25,9 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
 from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.transaction import transaction
+from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.demand import demand
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import Place
@@ -283,9 +286,21 @@ class Trainer(TrainingSteps):
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
         with state.fresh_names():
             self.model = Model(self.program, self.inference, self.terms, taught, metrics, detection, gets_parts=self.ranks.are_many)
+            self._leave_out_unread(recompute)
             self._append(updates, recompute)
         self.remarks += [*known, *kept_tables(self.program), *self.model.derived.remarks]
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
+
+    def _leave_out_unread(self, recompute: RecomputeOptions) -> None:
+        """Let a step compute the positions, rows and channels that the loss and the metrics read, and no others"""
+        model, block = self.model, self.program.global_block()
+        measured = model.outputs[:1] if model.metrics else []
+        named = [] if isinstance(recompute.checkpoints, str) else [*(recompute.checkpoints or ()), *self.ranks.strategy.cuts]
+        kept = [v if isinstance(v, Variable) else block.vars[v] for v in named if isinstance(v, Variable) or v in block.vars]
+        run_program_pass(self.program, demand([model.loss, *measured, *kept]))
+        computed = {v for op in needed_operators(block.ops, [model.loss, *measured]) for v in op.outputs}
+        self._whole_outputs = [v for v in model.outputs if v in computed or v.op is None]
+        self._reads = model.reads if len(self._whole_outputs) == len(model.outputs) else measured
 
     if not TYPE_CHECKING:
 
@@ -312,7 +327,6 @@ class Trainer(TrainingSteps):
         self._weighs_whole = False
         """Whether that is a number of the whole batch on each rank."""
         model = self.model
-        self._reads = model.reads
         self.inputs, self.outputs, self.targets, self.loss = model.inputs, model.outputs, model.targets, model.loss
         self.evaluation, self.metrics, self.whole, self.remarks = model.evaluation, model.metrics, model.whole, model.remarks
         for p in self.program.all_parameters():
@@ -537,6 +551,8 @@ class Trainer(TrainingSteps):
             cause = error.cause or bad_loss(self.program, feed, self.executor)
             raise TrainingError(f"the loss is {error.loss} at {where}{cause}") from None
         doubts, self.model.doubts = self.model.doubts, []
+        if any(doubts) and len(outputs) < len(doubts):  # of which the step has computed a part
+            outputs = self.executor.run(self.evaluation, feed, [v.name for v in self.outputs])
         for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts) if any(doubts) else ():
             warnings.warn(text, stacklevel=3)
         return row
