@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.data import Images, Shuffled, Table, Texts, open_data
+from onnxgrad.training.data import Images, Shuffled, Sounds, Table, Texts, open_data
 from onnxgrad.training.data.kinds.text import TextColumn
 from onnxgrad.training.data.opening import source_at
 from onnxgrad.training.data.record import DataRecord
@@ -19,21 +19,24 @@ from onnxgrad.training.data.text import Text
 
 __all__ = ["PATHS", "data_named", "judged_settings", "opened_inputs", "resolve_paths"]
 
-PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters", "colours")
+PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters", "colours", "noise")
 _CHANGES = ("flip", "crop", "color", "scale", "translate")
 _IMAGES = (
     *("image_size", "image_mean", "image_std", "image_order", "image_white", "image_fit", "part", "colours"),
     *_CHANGES,
 )
+_SOUND_CHANGES = ("noise", "snr", "shift")
+_SOUNDS = ("sound_rate", "sound_length", "sound_hop", "sound_join", "sound_full", "front", *_SOUND_CHANGES)
 _RECORDED = (
     *("image_size", "image_mean", "image_std", "image_order", "image_white", "image_fit", "colours"),
+    *("sound_rate", "sound_length", "sound_hop", "sound_join", "sound_full"),
     *("columns", "fill", "max_length"),
 )
 """Settings whose effect is in the record of the data."""
 
 
 def data_named(settings: dict[str, Any], name: str, label: str = "labels", record: DataRecord | None = None) -> Any:
-    """The data that a setting names: a path, ``Images``, ``Table``, ``Text`` or ``Texts`` for a tokenizer, or a share.
+    """The data that a setting names: a path, ``Images``, ``Sounds``, ``Table``, ``Text`` or ``Texts`` for a tokenizer, or a share.
 
     ``record`` says how long texts are where the settings do not.
 
@@ -61,6 +64,7 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
     buffer = settings.get("buffer")
     if isinstance(source, Images):
         is_training = name == "data"
+        _check_sound_options(path, settings)
         return Images(
             path,
             size=_size(settings.get("image_size")),
@@ -78,6 +82,10 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
             translate=(settings.get("translate") or 0.0) if is_training else 0.0,
             **of_tables,
         )
+    if isinstance(source, Sounds):
+        return _sounds(path, settings, name == "data", of_tables)
+    if name == "data":
+        _check_sound_options(path, settings)
     if image_options and name == "data":
         raise ArgumentError(f"--{image_options[0].replace('_', '-')} is for images; {path!r} holds none. Leave it out.")
     if isinstance(source, Table):
@@ -88,6 +96,41 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
     if buffer is not None and callable(source):
         return Shuffled(source, buffer=buffer)
     return path
+
+
+def _check_sound_options(path: Any, settings: dict[str, Any]) -> None:
+    given = [option for option in _SOUNDS if settings.get(option)]
+    if given:
+        raise ArgumentError(f"--{given[0].replace('_', '-')} is for sounds; {path!r} holds none. Leave it out.")
+
+
+def _sounds(path: Any, settings: dict[str, Any], is_training: bool, of_tables: dict[str, Any]) -> Sounds:
+    given = [option for option in _IMAGES if settings.get(option)]
+    if given and is_training:
+        raise ArgumentError(f"--{given[0].replace('_', '-')} is for images; {path!r} holds sounds. Leave it out.")
+    if settings.get("snr") and not settings.get("noise"):
+        raise ArgumentError("--snr says how loud the noise of --noise is. Give that too, or leave it out.")
+    changes: dict[str, Any] = {}
+    if is_training:
+        changes = {"noise": settings.get("noise"), "shift": (settings.get("shift") or 0.0) / 1000}
+        changes.update({"snr": settings["snr"]} if settings.get("snr") else {})
+    return Sounds(
+        path,
+        rate=settings.get("sound_rate"),
+        length=settings.get("sound_length"),
+        hop=settings.get("sound_hop"),
+        join=settings.get("sound_join"),
+        full=settings.get("sound_full"),
+        fronts=[(file, _whole(hop[0]) if hop else None) for file, *hop in settings.get("front") or ()],
+        **changes,
+        **of_tables,
+    )
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise ArgumentError(f"--front takes FILE.onnx, and the steps from one of its windows to the next, not {text!r}.")
+    return int(text)
 
 
 def _columns(entries: Sequence[str]) -> dict[str, list[str]]:
@@ -115,7 +158,7 @@ def judged_settings(settings: dict[str, Any], options: dict[str, Any], record: D
     known = {name: value for name, value in settings.items() if not (record.columns and name in _RECORDED)}
     unset = dict.fromkeys(_RECORDED)
     said = {name: options[name] for name in (*settings, *_RECORDED, "decimal") if options.get(name) not in (None, [])}
-    return {**unset, **known, **said, **dict.fromkeys(_CHANGES, 0)}
+    return {**unset, **known, **said, **dict.fromkeys(_CHANGES, 0), **dict.fromkeys(_SOUND_CHANGES)}
 
 
 def _has_labels(path: Path, settings: dict[str, Any]) -> bool:
@@ -142,6 +185,14 @@ def resolve_paths(settings: dict[str, Any]) -> None:
             continue
         fraction = _fraction_of(value) if name == "val" else None
         settings[name] = str(Path(value).resolve()) if fraction is None else fraction
+    if settings.get("front"):
+        settings["front"] = [_front_of(entry) for entry in settings["front"]]
+
+
+def _front_of(entry: Sequence[str]) -> list[str]:
+    if not 0 < len(entry) < 3:
+        raise ArgumentError(f"--front takes FILE.onnx, and the steps from one of its windows to the next, not {' '.join(entry)}.")
+    return [str(Path(entry[0]).resolve()), *entry[1:]]
 
 
 def _fraction_of(text: str) -> float | None:

@@ -110,16 +110,16 @@ _TEXTS = (
     "model", "expand", "device", "precision", "amp", "memory", "data", "image_size", "image_order", "tokenizer", "fill",
     "image_fit", "part", "colours", "task",
     "decimal", "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
-    "quantized", "frozen", "qat", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
+    "noise", "sound_join", "quantized", "frozen", "qat", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
 )  # fmt: skip
 _WHOLE = (
     "threads", "memory_budget", "buffer", "max_length", "batch_size", "warmup", "accumulate", "lora", "head", "epochs",
     "patience", "max_steps", "evaluate_every", "checkpoint_every", "keep", "seed", "sharding", "overlap", "pipeline",
-    "micro_batches",
+    "micro_batches", "sound_rate",
 )  # fmt: skip
 _NUMBERS = (
     "image_white", "color", "label_smoothing", "lr", "weight_decay", "clip_norm", "clip_value", "loss_scale", "temperature",
-    "distill", "ema", "dropout", "scale", "translate",
+    "distill", "ema", "dropout", "scale", "translate", "sound_length", "sound_hop", "sound_full", "shift",
 )  # fmt: skip
 _SWITCHES = (
     "ignore_record", "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
@@ -136,7 +136,8 @@ _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
     (_LISTS, _list_of(_is_text)),
     (("tie", "rate"), _list_of(_texts_of(2))),
     (("term",), _list_of(_texts_of(4))),
-    (("image_mean", "image_std"), _list_of(_is_number)),
+    (("image_mean", "image_std", "snr"), _list_of(_is_number)),
+    (("front",), _list_of(_list_of(_is_text))),
     (("val",), lambda value: _is_text(value) or _is_number(value)),
     (("classes",), _are_classes),
 )

@@ -1,6 +1,6 @@
 """Fine-tuning of model files: the Trainer, its losses, data, checkpoints and history, and choosing what trains."""
 
-from onnxgrad.training.data import Images, Shuffled, Table, Texts
+from onnxgrad.training.data import Images, Shuffled, Sounds, Table, Texts
 from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.text import Text
 from onnxgrad.training.losses.distillation import Distillation
@@ -30,6 +30,7 @@ __all__ = [
     "Planned",
     "Report",
     "Shuffled",
+    "Sounds",
     "Table",
     "TensorBoard",
     "Term",

@@ -25,6 +25,7 @@ from onnxgrad.training.run.plan import Means, Row
 from onnxgrad.training.surgery.activations import score_kind
 
 if TYPE_CHECKING:
+    from onnxgrad.training.model import Model
     from onnxgrad.training.trainer import Trainer
 
 __all__ = ["evaluated", "opened_inputs", "predicted"]
@@ -44,17 +45,24 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: S
     kind = score_kind(model.outputs[0])
     steps_first = model.layouts[0] == "TNC"
     whole = {name: epoch_metric(name, kind, steps_first) for name in model.whole}
-    batches = opened.batches(batch_size, shuffle=False)
-    # Metrics of all examples together need all outputs, so every rank computes them.
-    for batch in batches if whole else trainer.ranks.shard(batches):
+    parts = opened.parts() if isinstance(opened, Rows) and model.reads else None
+    batches = (opened if parts is None else parts.rows).batches(batch_size, shuffle=False)
+    measured: Row = {}
+    outputs_of_parts: list[Any] = []
+    targets_of_parts: list[Any] = []
+    # Metrics of all examples together, and of examples in parts, need all outputs, so every rank computes them.
+    for batch in batches if whole or parts is not None else trainer.ranks.shard(batches):
         feed = model.feed_of(batch, trainer.executor, scope)
         values = trainer.executor.run(model.evaluation, feed, fetch, scope=scope)
         outputs = values[len(read) : len(fetch) - len(detected)]
         examples = len(next(iter(feed.values())))
         row, weights = model.loss_parts(dict(zip(read, values, strict=False)), examples)
-        for label, value in model.measure(outputs, feed).items():
-            weights[label] = np.size(value)
-            row[label] = float(np.mean(value)) if weights[label] else 0.0
+        if parts is not None:
+            outputs_of_parts.append(outputs[0])
+            targets_of_parts.append(feed[model.terms[0].target])
+            means.add(row, examples, weights)
+            continue
+        _measure(model, outputs, feed, row, weights)
         means.add(row, examples, weights)
         if model.detection is not None:
             found = model.detection.detections(values[len(fetch) - len(detected) :], feed) if whole else []
@@ -64,11 +72,24 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: S
             y, target = model.classes_second(outputs[0], feed[model.terms[0].target])
             for metric in whole.values():
                 metric.add(y, target)
-    if not whole:
+    if parts is not None and means.count:
+        y, target = np.concatenate(outputs_of_parts), np.concatenate(targets_of_parts)
+        joined, answers = parts.joined(y), target[parts.firsts]
+        _measure(model, [joined], {model.terms[0].target: answers}, measured, {})
+        for metric in whole.values():
+            metric.add_parts(*model.classes_second(y, target), parts)
+    elif not whole:
         means = trainer.ranks.reduce_means(means, [*model.loss_names, *(label for label, _ in model.metrics)])
     if means.count == 0:
         raise DataError("there is nothing to evaluate: the data has no batch.")
-    return {**model.with_loss(means.now()), **{name: metric.value() for name, metric in whole.items()}}
+    return {**model.with_loss({**means.now(), **measured}), **{name: metric.value() for name, metric in whole.items()}}
+
+
+def _measure(model: Model, outputs: list[Any], feed: dict[str, Any], row: Row, weights: dict[str, float]) -> None:
+    """Add the metrics of a batch, and how much each counts, to its row"""
+    for label, value in model.measure(outputs, feed).items():
+        weights[label] = np.size(value)
+        row[label] = float(np.mean(value)) if weights[label] else 0.0
 
 
 def opened_inputs(program: Program, data: Any, following: DerivedInputs | None = None, beside: Sequence[str] = ()) -> Rows | Stream:
@@ -101,10 +122,13 @@ def predicted(
     outputs: dict[str, list[Any]] = {v.name: [] for v in program.outputs}
     following = following or DerivedInputs(program)
     inputs = [v for v in program.inputs if v.name not in beside]
-    for batch in opened_inputs(program, data, following, beside).plain().batches(batch_size, shuffle=False):
+    opened = opened_inputs(program, data, following, beside).plain()
+    parts = opened.parts() if isinstance(opened, Rows) else None
+    for batch in (opened if parts is None else parts.rows).batches(batch_size, shuffle=False):
         feed = checked_batch(following.complete(batch), inputs)
         for name, value in zip(outputs, executor.run(program, feed, list(outputs), scope=scope), strict=True):
             outputs[name].append(value)
     if not all(outputs.values()):
         raise DataError("there is nothing to predict: the data has no batch.")
-    return {name: np.concatenate(values) for name, values in outputs.items()}
+    whole = {name: np.concatenate(values) for name, values in outputs.items()}
+    return whole if parts is None else {name: parts.joined(values) for name, values in whole.items()}
