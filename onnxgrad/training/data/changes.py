@@ -114,14 +114,15 @@ class SoundChanges:
     Attributes:
         noise: files of noise, of which a part of one is added to each sound.
         snr: the least and the largest ratio of the power of the sound to that of the noise, in dB.
-        shift: how far a sound is moved to either side, in seconds at most; what comes in is silence, or the rest of the sound.
+        shift: how far a sound is moved to either side, in seconds at most; one that is shorter than the window, which it begins, to
+            the right and not beyond the end. What comes in is silence.
 
     Raises:
         ArgumentError: if ``shift`` is negative, or ``snr`` is not two numbers in their order.
 
     Example:
-        >>> SoundChanges(shift=0.1).moved(16000, np.random.default_rng(0))
-        438
+        >>> [SoundChanges(shift=0.1).moved(16000, room, np.random.default_rng(0)) for room in (0, 1000)]
+        [438, 637]
     """
 
     noise: tuple[Path, ...] = ()
@@ -137,14 +138,18 @@ class SoundChanges:
     def __bool__(self) -> bool:
         return bool(self.noise) or self.shift > 0
 
-    def moved(self, rate: int, rng: np.random.Generator) -> int:
+    def moved(self, rate: int, room: int, rng: np.random.Generator) -> int:
         """Draw by how many samples a sound is moved to the right; to the left where it is negative.
 
         Args:
             rate: samples in a second.
+            room: samples by which it is shorter than the window.
             rng: that draws.
         """
-        return round(rate * float(rng.uniform(-self.shift, self.shift))) if self.shift else 0
+        if not self.shift:
+            return 0
+        low, high = (0.0, min(self.shift, room / rate)) if room > 0 else (-self.shift, self.shift)
+        return round(rate * float(rng.uniform(low, high)))
 
     def with_noise(self, samples: Array, rate: int, rng: np.random.Generator) -> Array:
         """Add a random part of a file of noise, from its start again where it is shorter; silence gets it as it is in the file.

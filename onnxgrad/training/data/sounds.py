@@ -37,8 +37,8 @@ class Sounds:
     A folder has a sub-folder for each class; a table (see ``Table``) a column of paths, relative to it, and one of answers.
     Files are those that libsndfile reads: .wav, .flac, .ogg, .mp3 and others. They are mixed to one channel, resampled to the
     model's rate and cut into windows: shorter ones are followed by silence, of longer ones training reads a random window in each
-    epoch, and what judges reads them all. Rate, windows and feature extractors are those that the model was trained with; ``remarks`` of what is
-    opened say what was guessed.
+    epoch, and what judges reads them all. Rate, windows and feature extractors are those that the model was trained with;
+    ``remarks`` of what is opened say what was guessed.
 
     Args:
         path: the folder, table or file.
@@ -51,7 +51,7 @@ class Sounds:
             steps, (path, hop) says how many steps its windows are apart.
         noise: a folder of sounds, or one, of which a random part is added in training.
         snr: the ratio of sound to noise in dB, from and to.
-        shift: seconds by which sounds are moved at most, in training.
+        shift: seconds by which sounds are moved at most, in training; what is shorter than a window, to the right and within it.
         columns, fill, decimal: of a table: see ``Table``.
 
     Raises:

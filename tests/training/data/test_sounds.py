@@ -301,16 +301,24 @@ class TestChanges:
         noisy = SoundChanges((tmp_path / "n.wav",)).with_noise(np.zeros(250, "f4"), 1000, np.random.default_rng(0))
         assert np.allclose(np.sort(noisy[:100]), np.arange(1, 101) / 200) and np.array_equal(noisy[:100], noisy[100:200])
 
-    def test_a_shift_moves_a_sound_and_silence_comes_in(self, folder):
-        rows = opened(Sounds(folder, shift=0.05))
-        source = soundfile.read(folder / "loud" / "0.wav", dtype="float32")[0]
+    def test_a_shift_moves_a_short_sound_within_the_window(self, folder):
+        rows = opened(Sounds(folder, shift=0.3))
+        source = soundfile.read(folder / "loud" / "0.wav", dtype="float32")[
+            0
+        ]  # 200 samples that begin with a 0, in a window of 400
         starts = []
         for epoch in range(20):
             window = rows.take(np.array([0]), (0, epoch))["sound"][0]
-            start = int(np.flatnonzero(window)[0])
-            starts.append(start)
-            assert np.array_equal(window[start:][:100], source[np.flatnonzero(source)[0] :][:100]) or start <= 1
-        assert len(set(starts)) > 5 and max(starts) <= 51
+            starts.append(int(np.flatnonzero(window)[0]) - 1)
+            assert np.array_equal(window[starts[-1] :][:200], source) and np.count_nonzero(window) == np.count_nonzero(source)
+        assert len(set(starts)) > 5 and 150 < max(starts) <= 200
+
+    def test_a_shift_moves_a_sound_of_the_windows_length_to_both_sides(self, folder):
+        soundfile.write(folder / "loud" / "0.wav", np.full(400, 0.5), 1000, subtype="FLOAT")
+        rows = opened(Sounds(folder, shift=0.05))
+        windows = [rows.take(np.array([0]), (0, epoch))["sound"][0] for epoch in range(20)]
+        assert {(bool(w[0]), bool(w[-1])) for w in windows} >= {(True, False), (False, True)}
+        assert min(np.count_nonzero(w) for w in windows) >= 350
 
     def test_judging_and_validation_see_no_change(self, folder, tmp_path):
         soundfile.write(tmp_path / "n.wav", np.random.default_rng(0).normal(size=800) * 0.1, 1000)

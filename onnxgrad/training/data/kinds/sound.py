@@ -268,10 +268,10 @@ class LazySounds(LazyColumn):
 
     def start(self, row: int, rng: np.random.Generator | None) -> int:
         """The sample at which the window of a sound begins; ``rng`` draws it, None for the one in the middle."""
-        beyond = max(0, length_of(self.files[row], self.column.rate) - self.column.length)
+        beyond = length_of(self.files[row], self.column.rate) - self.column.length
         if rng is None:
-            return beyond // 2
-        return int(rng.integers(beyond + 1)) - self.changes.moved(self.column.rate, rng)
+            return max(0, beyond) // 2
+        return int(rng.integers(max(0, beyond) + 1)) - self.changes.moved(self.column.rate, -beyond, rng)
 
     def prepared(self, window: Array) -> Array:
         """A window of samples from -1 to 1 as the model takes it."""
