@@ -11,13 +11,15 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data import Images, Shuffled, Sounds, Table, Texts, open_data
 from onnxgrad.training.data.kinds.text import TextColumn
 from onnxgrad.training.data.opening import source_at
-from onnxgrad.training.data.record import DataRecord
+from onnxgrad.training.data.kinds.sound import SoundColumn
+from onnxgrad.training.data.record import DataRecord, record_of
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS
 from onnxgrad.training.data.text import Text
+from onnxgrad.training.surgery.streams import unroll
 
-__all__ = ["PATHS", "data_named", "judged_settings", "opened_inputs", "resolve_paths"]
+__all__ = ["PATHS", "data_named", "judged_settings", "opened_inputs", "resolve_paths", "unroll_stream"]
 
 PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters", "colours", "noise")
 _CHANGES = ("flip", "crop", "color", "scale", "translate")
@@ -26,10 +28,10 @@ _IMAGES = (
     *_CHANGES,
 )
 _SOUND_CHANGES = ("noise", "snr", "shift")
-_SOUNDS = ("sound_rate", "sound_length", "sound_hop", "sound_join", "sound_full", "front", *_SOUND_CHANGES)
+_SOUNDS = ("sound_rate", "sound_length", "sound_hop", "sound_join", "sound_full", "front", "chunk", "state", *_SOUND_CHANGES)
 _RECORDED = (
     *("image_size", "image_mean", "image_std", "image_order", "image_white", "image_fit", "colours"),
-    *("sound_rate", "sound_length", "sound_hop", "sound_join", "sound_full"),
+    *("sound_rate", "sound_length", "sound_hop", "sound_join", "sound_full", "chunk"),
     *("columns", "fill", "max_length"),
 )
 """Settings whose effect is in the record of the data."""
@@ -121,10 +123,28 @@ def _sounds(path: Any, settings: dict[str, Any], is_training: bool, of_tables: d
         hop=settings.get("sound_hop"),
         join=settings.get("sound_join"),
         full=settings.get("sound_full"),
+        chunk=settings.get("chunk"),
         fronts=[(file, _whole(hop[0]) if hop else None) for file, *hop in settings.get("front") or ()],
         **changes,
         **of_tables,
     )
+
+
+def unroll_stream(program: Program, settings: dict[str, Any]) -> list[str]:
+    """Let a model of a stream take all chunks at once, where the settings or the record of the data say that it is one."""
+    columns = record_of(program).columns.values()
+    recorded = next((column for column in columns if isinstance(column, SoundColumn) and column.chunk), None)
+    entries = list(settings.get("state") or (() if recorded is None else recorded.states))
+    wrong = [entry for entry in entries if not all(entry.partition("="))]
+    if wrong:
+        raise ArgumentError(f"--state takes IN=OUT, the input and the output of a state, not {wrong[0]!r}.")
+    if not settings.get("chunk") and recorded is None:
+        if entries:
+            raise ArgumentError("--state goes with --chunk, which says how many samples a chunk has. Give both.")
+        return []
+    rate = settings.get("sound_rate") or (None if recorded is None else recorded.rate)
+    states = {entry.partition("=")[0]: entry.partition("=")[2] for entry in entries}
+    return unroll(program, states or None, rate)
 
 
 def _whole(text: str) -> int:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli.common import print_json, print_notes
-from onnxgrad.cli.data import data_named, judged_settings, resolve_paths
+from onnxgrad.cli.data import data_named, judged_settings, resolve_paths, unroll_stream
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
+from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.words import DETECTION
 from onnxgrad.training.data.record import DataRecord
@@ -36,7 +37,9 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("evaluate needs --loss for an .onnx file. See onnxgrad evaluate --help.")
     else:
         term = None if options.loss == DETECTION else Term(options.loss, options.output, options.target)
-        trainer = Trainer(options.model, loss=term or "detection", target=options.target, metrics=options.metric or ())
+        program = from_onnx(options.model)
+        unroll_stream(program, arguments)
+        trainer = Trainer(program, loss=term or "detection", target=options.target, metrics=options.metric or ())
         if options.ignore_record:
             trainer.take_record(DataRecord())
     opened = trainer.opened(data_named(arguments, "data", trainer.terms[0].target, trainer.record))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.cli.common import print_json, print_notes
-from onnxgrad.cli.data import data_named, judged_settings, resolve_paths
+from onnxgrad.cli.data import data_named, judged_settings, resolve_paths, unroll_stream
 from onnxgrad.cli.evaluate import run_of
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
@@ -55,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
         if options.ignore_record:
             set_record(program, DataRecord())
         record = record_of(program)
+        unroll_stream(program, arguments)
         opened = opened_inputs(program, data_named(arguments, "data", record=record), beside=[*TARGETS, *record.columns])
         outputs = predicted(Executor(), program, opened, options.batch_size, beside=TARGETS)
     if not options.json:

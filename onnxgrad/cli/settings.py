@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from onnxgrad.cli.common import SETTINGS, sizes_of
-from onnxgrad.cli.data import data_named, opened_inputs
+from onnxgrad.cli.data import data_named, opened_inputs, unroll_stream
 from onnxgrad.cli.options.train import LARGE, MANY
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
@@ -125,7 +125,7 @@ _SWITCHES = (
     "ignore_record", "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
 )  # fmt: skip
 _LISTS = (
-    "columns", "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
+    "state", "columns", "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
     "detector_classes",
 )  # fmt: skip
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
@@ -137,6 +137,7 @@ _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
     (("tie", "rate"), _list_of(_texts_of(2))),
     (("term",), _list_of(_texts_of(4))),
     (("image_mean", "image_std", "snr"), _list_of(_is_number)),
+    (("chunk",), _list_of(_is_whole)),
     (("front",), _list_of(_list_of(_is_text))),
     (("val",), lambda value: _is_text(value) or _is_number(value)),
     (("classes",), _are_classes),
@@ -220,6 +221,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         if place.device == "cpu":
             raise ArgumentError("--amp bf16: onnxruntime's CPU provider does not compute in bfloat16. Give --device cuda:0 too.")
         to_mixed_precision(program, "bfloat16")
+    unroll_stream(program, settings)
     return Trainer(
         program,
         loss="detection" if settings["loss"] == DETECTION else loss_terms(settings),
@@ -339,7 +341,7 @@ def _batch_norm(
 def _default_mode(settings: dict[str, Any], program: Program) -> Literal["frozen", "train"]:
     if not has_statistics(program):
         return "train"
-    if settings.get("tokenizer") is not None:
+    if settings.get("tokenizer") is not None or settings.get("chunk"):
         return "frozen"
     columns = opened_inputs(settings, program, target_columns(settings))
     many = isinstance(columns, Rows) and len(columns) >= MANY and settings["batch_size"] >= LARGE

@@ -18,6 +18,7 @@ from onnxgrad.training.surgery.adapters import load_adapters, save_adapters
 from onnxgrad.training.surgery.batch_norm import fold_batch_norm, insert_batch_norm
 from onnxgrad.training.surgery.heads import cut_at, insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora, merge_lora
+from onnxgrad.training.surgery.streams import unroll
 from onnxgrad.training.surgery.ties import find_ties, tie, untie
 from onnxgrad.training.trainer import Trainer
 
@@ -54,6 +55,7 @@ __all__ = [
     "save_checkpoint",
     "tie",
     "train_quantized",
+    "unroll",
     "untie",
 ]
 

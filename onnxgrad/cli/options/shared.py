@@ -114,6 +114,17 @@ def _add_sounds(group: Any) -> None:
         "--sound-full", type=float, metavar="V", help="value of the loudest sample: 1 (default), or 32768 for samples of 16 bits"
     )
     group.add_argument(
+        "--chunk",
+        type=int,
+        nargs="+",
+        metavar="SAMPLES",
+        help="of a model of a stream, with a state that each call gives the next: samples of a chunk, and how many before them it "
+        "reads again; gradients flow through all chunks of a window",
+    )
+    group.add_argument(
+        "--state", action="append", default=[], metavar="IN=OUT", help="of such a model: input and output of a state, by name"
+    )
+    group.add_argument(
         "--front",
         nargs="+",
         action="append",

@@ -23,6 +23,7 @@ from onnxgrad.training.data.kinds.text import TextColumn, text_inputs
 from onnxgrad.training.data.preparing import image_inputs
 from onnxgrad.training.data.rows import Array
 from onnxgrad.training.data.spec import DataSpec
+from onnxgrad.training.surgery.streams import KEY as STREAM
 
 __all__ = ["PATHS", "TARGETS", "Arrangement", "arrange_columns", "found_columns", "read_columns", "reads_labels"]
 
@@ -274,6 +275,8 @@ class _Plan:
 
     def _kind_of_target(self, name: str, shown: list[str | None]) -> str:
         loss = self.wanted.losses.get(name, "")
+        if self.wanted.program is not None and STREAM in self.wanted.program.metadata and "sound" in self.kinds.values():
+            return "spans"
         recorded = self.wanted.record.columns.get(name)
         if shown == ["picture"] and self._is_mask(name):
             return "mask"

@@ -21,12 +21,11 @@ from onnxgrad.core.runtime.places import CPUPlace
 from onnxgrad.core.runtime.session import open_graph
 from onnxgrad.errors import ArgumentError, DataError, ModelError
 from onnxgrad.internal.files import is_file, read_whole
+from onnxgrad.training.surgery.streams import RATES
 
-__all__ = ["RATES", "Front", "FrontFile", "Fronts"]
+__all__ = ["Front", "FrontFile", "Fronts"]
 
 Array = np.ndarray[Any, Any]
-RATES = ("sr", "rate", "sample_rate", "sampling_rate")
-"""Names of inputs of one integer that say how many samples a second has."""
 _KEPT = 256_000_000
 """Bytes of features that are kept."""
 

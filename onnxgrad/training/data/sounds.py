@@ -49,6 +49,8 @@ class Sounds:
         full: value of the loudest sample that a file can hold, as the model takes it: None for 1; 32768 for samples of 16 bits.
         fronts: feature extractors (.onnx) that each window runs through before the model; of one that takes a fixed number of
             steps, (path, hop) says how many steps its windows are apart.
+        chunk: of a model of a stream that was unrolled (``training.unroll``): samples of a chunk, and how many before them it
+            reads again, such as (512, 64).
         noise: a folder of sounds, or one, of which a random part is added in training.
         snr: the ratio of sound to noise in dB, from and to.
         shift: seconds by which sounds are moved at most, in training; what is shorter than a window, to the right and within it.
@@ -74,6 +76,7 @@ class Sounds:
         join: Literal["mean", "max"] | None = None,
         full: float | None = None,
         fronts: Sequence[Any] = (),
+        chunk: Sequence[int] | None = None,
         noise: str | Path | None = None,
         snr: Sequence[float] = (0.0, 20.0),
         shift: float = 0.0,
@@ -90,7 +93,10 @@ class Sounds:
         self.path = Path(path)
         files = [FrontFile(Path(f)) if isinstance(f, (str, Path)) else FrontFile(Path(f[0]), f[1]) for f in fronts]
         changes = SoundChanges(() if noise is None else _noise_at(Path(noise)), (float(snr[0]), float(snr[1])), float(shift))
-        sound = SoundReading(rate, length, hop, join, full, Fronts(files), changes)
+        if chunk is not None and not 0 < len(chunk) < 3:
+            raise ArgumentError(f"a chunk is its samples, and how many before them are read again, not {list(chunk)}.")
+        samples = None if chunk is None else (int(chunk[0]), int(chunk[1]) if len(chunk) > 1 else 0)
+        sound = SoundReading(rate, length, hop, join, full, Fronts(files), samples, changes)
         self.reading = Reading(columns=columns or {}, fill=fill, decimal=decimal, sound=sound)
 
     def plain(self) -> Sounds:

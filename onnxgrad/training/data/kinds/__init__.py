@@ -10,6 +10,7 @@ from onnxgrad.training.data.kinds.numbers import NumberColumn, NumbersColumn, is
 from onnxgrad.training.data.kinds.picture import PictureColumn
 from onnxgrad.training.data.kinds.placed import BoxesColumn, MaskColumn, RegionsColumn
 from onnxgrad.training.data.kinds.sound import SoundColumn
+from onnxgrad.training.data.kinds.spans import SpansColumn
 from onnxgrad.training.data.kinds.text import TextColumn
 from onnxgrad.training.data.kinds.words import CharactersColumn, WordsColumn
 
@@ -30,6 +31,7 @@ KINDS: dict[str, type[Column]] = {
         BoxesColumn,
         RegionsColumn,
         GroupsColumn,
+        SpansColumn,
     )
 }
 """Columns by the name of their kind, which the record of the data has."""

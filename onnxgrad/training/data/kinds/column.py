@@ -51,6 +51,7 @@ class SoundReading:
         join: ``"mean"`` or ``"max"``: what stands for the windows of one sound.
         full: value of the loudest sample that a file can hold, such as 1 or 32768.
         fronts: a ``Fronts``, whose features the model takes.
+        chunk: samples of a chunk of a stream, and how many before them the model reads again.
         changes: what is changed at random in training.
     """
 
@@ -60,6 +61,7 @@ class SoundReading:
     join: str | None = None
     full: float | None = None
     fronts: Any = None
+    chunk: tuple[int, int] | None = None
     changes: SoundChanges = field(default_factory=SoundChanges)
 
 

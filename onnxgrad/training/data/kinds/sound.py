@@ -6,6 +6,7 @@ Tests: tests/training/data/test_sounds.py, tests/training/data/test_fronts.py.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ from onnxgrad.training.data.kinds.column import (
 from onnxgrad.training.data.kinds.picture import named_files
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.data.sound_files import is_sound, length_of, rate_of, samples_of
+
+from onnxgrad.training.surgery.streams import KEY as STREAM
 
 if TYPE_CHECKING:
     from onnxgrad.training.data.spec import DataSpec
@@ -58,6 +61,9 @@ class SoundColumn(Column):
         fronts: names of the files of the feature extractors that a window runs through.
         front_sha256: of these files.
         front_hops: steps from one of the windows of each to the next.
+        chunk: samples of a chunk of a stream, of a model that was unrolled (``training.unroll``); 0 for other models.
+        context: samples before a chunk that the model reads again with it.
+        states: ``"input=output"`` for each state of such a model.
     """
 
     rate: int = 16_000
@@ -68,6 +74,9 @@ class SoundColumn(Column):
     fronts: tuple[str, ...] = ()
     front_sha256: tuple[str, ...] = ()
     front_hops: tuple[int, ...] = ()
+    chunk: int = 0
+    context: int = 0
+    states: tuple[str, ...] = ()
 
     kind: ClassVar[str] = "sound"
     checks: ClassVar[Mapping[str, Callable[[Any], bool]]] = {
@@ -78,6 +87,9 @@ class SoundColumn(Column):
         "full": lambda v: are_numbers([v]) and v > 0,
         "fronts": are_names,
         "front_sha256": are_names,
+        "chunk": lambda v: v == 0 or is_whole(v),
+        "context": lambda v: v == 0 or is_whole(v),
+        "states": are_names,
         "front_hops": lambda v: isinstance(v, (list, tuple)) and all(map(is_whole, v)),
     }
 
@@ -109,6 +121,9 @@ class SoundColumn(Column):
         Raises:
             DataError: if the input takes something else.
         """
+        if self.chunk:
+            padded = np.pad(window, (self.context, 0))
+            window = np.lib.stride_tricks.sliding_window_view(padded, self.chunk + self.context)[:: self.chunk]
         dims = None if v is None or v.dims is None else list(v.dims[1:])
         if dims is None or _fits(dims, window.shape):
             return window
@@ -174,7 +189,12 @@ def sounds_of(
     join = said.join or (JOINS[0] if recorded is None else recorded.join)
     if hop < 1 or samples < 1:
         raise ArgumentError(f"a window has {samples} samples at {rate:,} Hz, and the next is {hop} further. Give longer times.")
-    column = SoundColumn(parts, rate, samples, hop, join, float(full), fronts.names, fronts.digests, fronts.hops)
+    chunk, context, states = _stream(said.chunk, recorded, wanted)
+    if chunk:
+        samples = -(-samples // chunk) * chunk
+    column = SoundColumn(
+        parts, rate, samples, hop, join, float(full), fronts.names, fronts.digests, fronts.hops, chunk, context, states
+    )
     window = np.zeros(samples, np.float32)
     features = fronts(window, rate) if fronts else window
     shape = column.shaped(features, v).shape
@@ -187,9 +207,27 @@ def sounds_of(
     if longer:
         remarks.append(
             f"{longer} of {len(files[:_LOOKED_AT])} sounds are longer than a window: training takes a random one of each in each "
-            f"epoch, judging the {join} of windows every {hop / rate:g} s (--sound-hop, --sound-join)."
+            f"epoch{', judging needs longer windows' if chunk else f', judging the {join} of windows every {hop / rate:g} s'} "
+            f"({'--sound-length' if chunk else '--sound-hop, --sound-join'})."
         )
     return column
+
+
+def _stream(said: tuple[int, int] | None, recorded: SoundColumn | None, wanted: DataSpec) -> tuple[int, int, tuple[str, ...]]:
+    """Samples of a chunk, those before it that are read again, and the states of a model that was unrolled"""
+    text = None if wanted.program is None else wanted.program.metadata.get(STREAM)
+    if text is None:
+        if said is not None:
+            raise ArgumentError("chunks are for a model with states that was unrolled (training.unroll). Leave them out.")
+        return 0, 0, ()
+    states = tuple(f"{start}={end}" for start, end in json.loads(text)["states"].items())
+    if said is None and recorded is not None and recorded.chunk:
+        return recorded.chunk, recorded.context, states
+    if said is None:
+        raise ArgumentError("the model reads a stream. Say how many samples a chunk has (--chunk).")
+    if said[0] < 1 or said[1] < 0:
+        raise ArgumentError(f"a chunk has a sample at least, and some or none before it, not {list(said)}.")
+    return said[0], said[1], states
 
 
 def _check_recorded(recorded: SoundColumn, rate: int | None, fronts: Fronts, where: str) -> None:
@@ -259,12 +297,16 @@ class LazySounds(LazyColumn):
         self.changes, self.is_plain = reading.sound.changes, False
 
     def example(self, row: int, epoch: tuple[int, int] | None) -> Batch:
-        rng = None if epoch is None or self.is_plain else np.random.default_rng([*epoch, row])
+        rng = self.generator(row, epoch)
         samples = samples_of(self.files[row], self.column.rate)
         window = _window(samples, self.start(row, rng), self.column.length)
         if rng is not None:
             window = self.changes.with_noise(window, self.column.rate, rng)
         return {self.name: self.prepared(window)}
+
+    def generator(self, row: int, epoch: tuple[int, int] | None) -> np.random.Generator | None:
+        """What draws the window of a sound in an epoch, and then its noise; None where nothing is random."""
+        return None if epoch is None or self.is_plain else np.random.default_rng([*epoch, row])
 
     def start(self, row: int, rng: np.random.Generator | None) -> int:
         """The sample at which the window of a sound begins; ``rng`` draws it, None for the one in the middle."""
@@ -280,9 +322,17 @@ class LazySounds(LazyColumn):
         shaped = self.column.shaped(features, self.v)
         return shaped if self.v is None else shaped.astype(self.v.dtype.numpy)
 
-    def parts(self) -> ColumnParts:
+    def parts(self) -> ColumnParts | None:
         rate, length, hop = self.column.rate, self.column.length, self.column.hop
         lengths = [length_of(file, rate) for file in self.files]
+        if self.column.chunk:
+            longest = int(np.argmax(lengths))
+            if lengths[longest] > length:
+                raise DataError(
+                    f"{str(self.files[longest])!r} is {lengths[longest] / rate:.4g} s long, and a stream is judged as a whole, not by "
+                    f"windows of {length / rate:.4g} s. Give longer windows (--sound-length)."
+                )
+            return None
         counts = [1 + max(0, -(-(samples - length) // hop)) for samples in lengths]
         example = np.repeat(np.arange(len(counts)), counts)
         start = np.concatenate([hop * np.arange(count) for count in counts]) if counts else np.zeros(0, np.int64)
