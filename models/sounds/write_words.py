@@ -5,8 +5,8 @@
     python models/sounds/write_words.py --speech MINUTES FOLDER
 
 ``train`` and ``held_out`` have a folder ``word`` (the word alone, somewhere in two seconds) and a folder ``other`` (other words, of
-which some sound alike, and sentences). Voices, speeds, pitches and sentences of held_out are not those of
-train. The second form writes sentences of held-out voices alone, which are not committed: in some minutes of speech false accepts can be counted.
+which some sound alike, and sentences). Voices, speeds, pitches and sentences of held_out are not those of train. The second form
+writes sentences of held-out voices alone, which are not committed: in some minutes of speech false accepts can be counted.
 
 Samples are rounded to 12 bits, so that files are half as large.
 """

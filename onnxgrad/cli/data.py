@@ -9,9 +9,9 @@ from typing import Any
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data import Images, Shuffled, Sounds, Table, Texts, open_data
+from onnxgrad.training.data.kinds.sound import SoundColumn
 from onnxgrad.training.data.kinds.text import TextColumn
 from onnxgrad.training.data.opening import source_at
-from onnxgrad.training.data.kinds.sound import SoundColumn
 from onnxgrad.training.data.record import DataRecord, record_of
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec

@@ -125,8 +125,8 @@ _SWITCHES = (
     "ignore_record", "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
 )  # fmt: skip
 _LISTS = (
-    "state", "columns", "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
-    "detector_classes",
+    "columns", "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
+    "detector_classes", "state",
 )  # fmt: skip
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
     (_TEXTS, _is_text),

@@ -18,7 +18,7 @@ from onnxgrad.training.data.kinds import KINDS
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, contradiction
 from onnxgrad.training.data.kinds.groups import OF_PAIRS, GroupsColumn, pair_columns
 from onnxgrad.training.data.kinds.numbers import unit_of
-from onnxgrad.training.data.kinds.sound import sound_inputs
+from onnxgrad.training.data.kinds.sound import check_states, sound_inputs
 from onnxgrad.training.data.kinds.text import TextColumn, text_inputs
 from onnxgrad.training.data.preparing import image_inputs
 from onnxgrad.training.data.rows import Array
@@ -230,6 +230,8 @@ class _Plan:
     def take_sounds(self) -> None:
         inputs = [v.name for v in sound_inputs(self.wanted) if v.name in self.missing]
         paths = self.left("sound")
+        if paths:
+            check_states(self.wanted)
         named = [name for name in PATHS if name in paths]
         chosen = named[:1] or (paths if len(paths) == 1 else [])
         if len(inputs) == 1 and chosen:

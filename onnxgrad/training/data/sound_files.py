@@ -49,7 +49,7 @@ def length_of(path: Path, rate: int) -> int:
         OnnxGradError: if soundfile is missing.
     """
     header = _header(path)
-    return round(header.frames * rate / header.samplerate)
+    return round(int(header.frames) * rate / int(header.samplerate))
 
 
 def samples_of(path: Path, rate: int) -> Array:

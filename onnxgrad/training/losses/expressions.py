@@ -31,9 +31,9 @@ def append_expression(program: Program, text: str) -> Variable:
     Args:
         program: whose tensors are named.
         text: a name, followed by ``.transpose(axes)``, ``.reshape(sizes)``, ``.squeeze(axes)``, ``.softmax(axis)``,
-            ``.argmax(axis)``, ``.mean(axis)``, ``.logit()`` of
-            probabilities whose Sigmoid cannot be reached, and slices ``[a:b, i]``, any number of them. ``.mean(mask)``, with the name of an
-            input [batch, steps] of ones and zeros, is the mean over the steps of a tensor [batch, steps, size] that count.
+            ``.argmax(axis)``, ``.mean(axis)``, ``.logit()`` of probabilities whose Sigmoid cannot be reached, and slices
+            ``[a:b, i]``, any number of them. ``.mean(mask)``, with the name of an input [batch, steps] of ones and
+            zeros, is the mean over the steps of a tensor [batch, steps, size] that count.
 
     Raises:
         UnknownName: if the text begins with no tensor of the program that an operator makes.

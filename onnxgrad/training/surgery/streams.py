@@ -62,7 +62,7 @@ def states_of(program: Program) -> dict[str, str]:
 def unroll(program: Program, states: Mapping[str, str] | None = None, rate: int | None = None) -> list[str]:
     """Let a program of one chunk of a stream take all chunks, in place: [batch, chunk] becomes [batch, chunks, chunk].
 
-    Outputs get the axis of chunks behind that of the batch. States begin as zeros, and are neither inputs nor outputs any more. What
+    Outputs get the axis of chunks behind that of the batch. States begin as zeros, and are no inputs and outputs any more. What
     ``Trainer.export`` writes is again the program of one chunk.
 
     Args:
@@ -118,9 +118,9 @@ def _unroll(program: Program, x: Variable, states: Mapping[str, str], rates: Seq
     kept = {id(op) for op in moved}
     main.ops = [op for op in main.ops if id(op) not in kept]
     results = {id(v) for op in moved for v in op.outputs if v is not None}
-    constant = [v.name for v in [*kept_outputs, *(program.find(end) for end in states.values())] if id(v) not in results]
-    if constant:
-        raise ArgumentError(f"the output {constant[0]!r} does not depend on the chunks {x.name!r}. Leave it out of the model.")
+    apart = [v.name for v in [*kept_outputs, *(program.find(end) for end in states.values())] if id(v) not in results]
+    if apart:
+        raise ArgumentError(f"the output {apart[0]!r} does not depend on the chunks {x.name!r}. Leave it out of the model.")
     body = program.new_block(main, "stream")
     inner = [Variable(body, program.fresh_name(f"{v.name}/chunk"), v.type) for v in [*old, x]]
     body.inputs = [body.register(v) for v in inner]
@@ -218,7 +218,7 @@ def _zeros(op: Builder, x: Variable, state: Variable) -> Variable:
     dims = list(state.dims or ())
     free = [axis for axis, dim in enumerate(dims) if not isinstance(dim, int)]
     batch = [axis for axis in free if dims[axis] == (x.dims or (None,))[0]]
-    if not state.dims or len(free) > 1 and len(batch) != 1:
+    if not state.dims or (len(free) > 1 and len(batch) != 1):
         raise ArgumentError(f"the shape {dims} of the state {state.name!r} does not say which size is that of the batch.")
     if not free:
         shape: Any = np.array(dims, np.int64)

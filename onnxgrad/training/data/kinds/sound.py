@@ -32,13 +32,12 @@ from onnxgrad.training.data.kinds.column import (
 from onnxgrad.training.data.kinds.picture import named_files
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.data.sound_files import is_sound, length_of, rate_of, samples_of
-
-from onnxgrad.training.surgery.streams import KEY as STREAM
+from onnxgrad.training.surgery.streams import KEY as STREAM, states_of
 
 if TYPE_CHECKING:
     from onnxgrad.training.data.spec import DataSpec
 
-__all__ = ["JOINS", "LazySounds", "SoundColumn", "sound_input", "sounds_of"]
+__all__ = ["JOINS", "LazySounds", "SoundColumn", "check_states", "sound_input", "sounds_of"]
 
 Array = np.ndarray[Any, Any]
 JOINS = get_args(SoundJoin)
@@ -134,11 +133,14 @@ class SoundColumn(Column):
         if _fits(dims, [window.size]):
             return window.reshape(-1)
         given = f"a window of {self.length:,} samples ({self.seconds:g} s at {self.rate:,} Hz)"
+        if self.chunk:
+            given = f"chunks of {self.chunk:,} samples and {self.context:,} before them"
         if self.fronts:
             given = f"what {self.fronts[-1]} makes of {given}, {list(window.shape)}"
         assert v is not None
         raise DataError(
-            f"the input {v.name!r} takes {['batch', *dims]}, which {given} is not. Give windows of another length (--sound-length)"
+            f"the input {v.name!r} takes {['batch', *(dim if isinstance(dim, int) else 'any' for dim in dims)]}, which {given} "
+            f"{'are not. Give others (--chunk)' if self.chunk else 'is not. Give windows of another length (--sound-length)'}"
             f"{', or other feature extractors (--front)' if self.fronts else ''}."
         )
 
@@ -153,11 +155,23 @@ def sound_input(wanted: DataSpec) -> Variable:
     Raises:
         DataError: if there is none, or several.
     """
+    check_states(wanted)
     inputs = sound_inputs(wanted)
     if len(inputs) != 1:
         names = [name for name in wanted.names if name not in wanted.targets]
         raise DataError(f"sounds go into one input of numbers, [batch, samples] or features; the model takes {names}. Give arrays.")
     return inputs[0]
+
+
+def check_states(wanted: DataSpec) -> None:
+    """Raise ArgumentError if the model is one of a stream that was not unrolled."""
+    states = {} if wanted.program is None else states_of(wanted.program)
+    if states:
+        start, end = next(iter(states.items()))
+        raise ArgumentError(
+            f"the model reads a stream: {start!r} gets {end!r} of the call before. Say how many samples a chunk has (--chunk; "
+            "training.unroll)."
+        )
 
 
 def sound_inputs(wanted: DataSpec) -> list[Variable]:
@@ -205,10 +219,11 @@ def sounds_of(
     )
     longer = sum(length_of(file, rate) > samples for file in files[:_LOOKED_AT])
     if longer:
+        judged = f"judging the {join} of windows every {hop / rate:g} s (--sound-hop, --sound-join)"
+        judged = "judging needs longer windows (--sound-length)" if chunk else judged
         remarks.append(
             f"{longer} of {len(files[:_LOOKED_AT])} sounds are longer than a window: training takes a random one of each in each "
-            f"epoch{', judging needs longer windows' if chunk else f', judging the {join} of windows every {hop / rate:g} s'} "
-            f"({'--sound-length' if chunk else '--sound-hop, --sound-join'})."
+            f"epoch, {judged}."
         )
     return column
 
@@ -329,8 +344,8 @@ class LazySounds(LazyColumn):
             longest = int(np.argmax(lengths))
             if lengths[longest] > length:
                 raise DataError(
-                    f"{str(self.files[longest])!r} is {lengths[longest] / rate:.4g} s long, and a stream is judged as a whole, not by "
-                    f"windows of {length / rate:.4g} s. Give longer windows (--sound-length)."
+                    f"{str(self.files[longest])!r} is {lengths[longest] / rate:.4g} s long, and a stream is judged as a whole, not "
+                    f"by windows of {length / rate:.4g} s. Give longer windows (--sound-length)."
                 )
             return None
         counts = [1 + max(0, -(-(samples - length) // hop)) for samples in lengths]
