@@ -1,6 +1,8 @@
 """Sounds from folders and tables: rate, windows and their record, random changes, judging by windows, what is refused."""
 
+import base64
 import builtins
+import io
 import json
 
 import numpy as np
@@ -10,6 +12,7 @@ from onnx.parser import parse_model
 
 import onnxgrad as og
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
+from onnxgrad.pages.pictures import as_waveform
 from onnxgrad.training import Sounds, Trainer
 from onnxgrad.training.data.changes import SoundChanges
 from onnxgrad.training.data.kinds.sound import SoundColumn
@@ -371,3 +374,19 @@ class TestCommands:
         assert "--shift is for sounds" in command("train", model, "--data", tmp_path / "a.npz", "--shift", 5, *options, code=2)
         assert "--flip is for images" in command("train", model, "--data", folder, "--flip", *options, code=2)
         assert "--noise" in command("train", model, "--data", folder, "--snr", 0, 5, *options, code=2)
+
+
+class TestPages:
+    def test_a_waveform_spans_the_lowest_and_highest_samples_of_each_column(self):
+        images = pytest.importorskip("PIL.Image")
+        samples = np.concatenate([np.zeros(50), np.full(50, 1.0), np.tile([1.0, -1.0], 25)])
+        address = as_waveform(samples, width=3, height=11)
+        pixels = np.asarray(images.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))))
+        assert [np.flatnonzero(pixels[:, x] < 255).tolist() for x in range(3)] == [[5], [0], list(range(11))]
+
+    def test_preview_and_report_show_sounds_as_waves(self, folder, tmp_path):
+        onnx.save(net(), tmp_path / "m.onnx")
+        command("train", tmp_path / "m.onnx", "--data", folder, "--preview", tmp_path / "page.html")
+        assert (tmp_path / "page.html").read_text().count("data:image/png;base64") == 12
+        command("train", tmp_path / "m.onnx", "--data", folder, "--val", folder, "--epochs", 1, "--out", tmp_path / "run")
+        assert (tmp_path / "run" / "report.html").read_text().count("data:image/png;base64") >= 12
