@@ -8,7 +8,8 @@
 which some sound alike, and sentences). Voices, speeds, pitches and sentences of held_out are not those of train. The second form
 writes sentences of held-out voices alone, which are not committed: in some minutes of speech false accepts can be counted.
 
-Samples are rounded to 12 bits, so that files are half as large.
+Samples are rounded to 12 bits, so that files are half as large. Some voices draw their breath at random: written again, files sound
+the same and differ in their samples.
 """
 
 from __future__ import annotations
