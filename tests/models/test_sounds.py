@@ -152,7 +152,7 @@ class TestNoise:
         data = ["--data", folder / "train.csv", "--val", folder / "held_out.csv", "--target", "speech", "--metric", "f1"]
         command("train", model, *data, *options, *training)
         history = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
-        assert history[0]["val_f1"] < 0.8 and history[-1]["val_f1"] > 0.88
+        assert history[0]["val_f1"] < 0.6 and history[-1]["val_f1"] > 0.75
         command("export", tmp_path / "run", "--inference", tmp_path / "e.onnx")
         old, new = onnx.load(model), onnx.load(tmp_path / "e.onnx")
         assert [v.name for v in old.graph.input] == [v.name for v in new.graph.input]
