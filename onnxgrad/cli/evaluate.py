@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.cli.common import print_json, print_notes, say, skipped_line
-from onnxgrad.cli.data import check_skipped, data_named, judged_settings, resolve_paths, skipped_file
+from onnxgrad.cli.data import check_skipped, data_named, judged_settings, resolve_paths, skipped_file, unroll_stream
 from onnxgrad.cli.generate import compared, print_answers
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, model_path, read_settings
 from onnxgrad.core.interop.onnx_import import from_onnx
@@ -45,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
         program = from_onnx(options.model)
         if arguments["pack"] and arguments["tokenizer"] is not None:
             mask_packed_texts(program)
+        unroll_stream(program, arguments)
         trainer = Trainer(program, loss=term or "detection", target=options.target, metrics=options.metric or ())
         if options.ignore_record:
             trainer.take_record(DataRecord())

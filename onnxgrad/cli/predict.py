@@ -14,7 +14,7 @@ import numpy as np
 
 from onnxgrad.cli.answers import answers_of, write_answers, write_boxes
 from onnxgrad.cli.common import print_json, print_notes, say, skipped_line
-from onnxgrad.cli.data import check_skipped, data_named, judged_settings, resolve_paths, skipped_file
+from onnxgrad.cli.data import check_skipped, data_named, judged_settings, resolve_paths, skipped_file, unroll_stream
 from onnxgrad.cli.drawn_answers import check_pictures, draw_answers, draw_detections, draw_segments
 from onnxgrad.cli.evaluate import run_of
 from onnxgrad.core.interop.onnx_import import from_onnx
@@ -81,6 +81,7 @@ class _Predictor:
         if options.ignore_record:
             set_record(self.program, DataRecord())
         self.record = record_of(self.program)
+        unroll_stream(self.program, arguments)
         if self._is_detector():
             self.detector = self._with_head(from_onnx(options.model))
             known = any(isinstance(column, PictureColumn) for column in self.record.columns.values())

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from onnxgrad.cli.common import SETTINGS, sizes_of
-from onnxgrad.cli.data import data_named, opened_inputs
+from onnxgrad.cli.data import data_named, opened_inputs, unroll_stream
 from onnxgrad.cli.options.train import LARGE, MANY
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
@@ -114,16 +114,17 @@ _TEXTS = (
     "model", "expand", "device", "precision", "amp", "memory", "data", "image_size", "image_order", "tokenizer", "fill",
     "image_fit", "part", "colours", "task",
     "decimal", "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
-    "quantized", "frozen", "qat", "adapter", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
+    "noise", "sound_join", "quantized", "frozen", "qat", "adapter", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
 )  # fmt: skip
 _WHOLE = (
     "threads", "memory_budget", "buffer", "max_length", "batch_size", "warmup", "accumulate", "lora", "head", "epochs",
     "patience", "max_steps", "evaluate_every", "checkpoint_every", "keep", "seed", "sharding", "overlap", "pipeline",
-    "micro_batches",
+    "micro_batches", "sound_rate",
 )  # fmt: skip
 _NUMBERS = (
     "image_white", "color", "label_smoothing", "lr", "weight_decay", "clip_norm", "clip_value", "loss_scale", "temperature",
-    "distill", "ema", "dropout", "alpha", "lora_dropout", "scale", "translate",
+    "distill", "ema", "dropout", "alpha", "lora_dropout", "scale", "translate", "sound_length", "sound_hop",
+    "sound_full", "shift",
 )  # fmt: skip
 _SWITCHES = (
     "ignore_record", "skip_broken", "recompute", "flip", "crop", "pack", "rslora", "drop_last", "no_shuffle", "no_report", "curves",
@@ -131,7 +132,7 @@ _SWITCHES = (
 )  # fmt: skip
 _LISTS = (
     "columns", "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
-    "detector_classes",
+    "detector_classes", "state",
 )  # fmt: skip
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
     (_TEXTS, _is_text),
@@ -141,7 +142,9 @@ _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
     (_LISTS, _list_of(_is_text)),
     (("tie", "rate"), _list_of(_texts_of(2))),
     (("term",), _list_of(_texts_of(4))),
-    (("image_mean", "image_std"), _list_of(_is_number)),
+    (("image_mean", "image_std", "snr"), _list_of(_is_number)),
+    (("chunk",), _list_of(_is_whole)),
+    (("front",), _list_of(_list_of(_is_text))),
     (("val",), lambda value: _is_text(value) or _is_number(value)),
     (("classes",), _are_classes),
 )
@@ -257,6 +260,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         if place.device == "cpu":
             raise ArgumentError("--amp bf16: onnxruntime's CPU provider does not compute in bfloat16. Give --device cuda:0 too.")
         to_mixed_precision(program, "bfloat16")
+    unroll_stream(program, settings)
     return Trainer(
         program,
         loss="detection" if settings["loss"] == DETECTION else loss_terms(settings),
@@ -377,7 +381,7 @@ def _batch_norm(
 def _default_mode(settings: dict[str, Any], program: Program) -> Literal["frozen", "train"]:
     if not has_statistics(program):
         return "train"
-    if settings.get("tokenizer") is not None:
+    if settings.get("tokenizer") is not None or settings.get("chunk"):
         return "frozen"
     columns = opened_inputs(settings, program, target_columns(settings))
     many = isinstance(columns, Rows) and len(columns) >= MANY and settings["batch_size"] >= LARGE

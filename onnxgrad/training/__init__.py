@@ -1,6 +1,6 @@
 """Fine-tuning of model files: the Trainer, its losses, data, checkpoints and history, and choosing what trains."""
 
-from onnxgrad.training.data import Images, Shuffled, Table, Texts
+from onnxgrad.training.data import Images, Shuffled, Sounds, Table, Texts
 from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.text import Text
 from onnxgrad.training.generation import Generator
@@ -20,6 +20,7 @@ from onnxgrad.training.surgery.batch_norm import fold_batch_norm, insert_batch_n
 from onnxgrad.training.surgery.heads import cut_at, insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora, merge_lora
 from onnxgrad.training.surgery.packing import mask_packed_texts
+from onnxgrad.training.surgery.streams import unroll
 from onnxgrad.training.surgery.ties import find_ties, tie, untie
 from onnxgrad.training.trainer import Trainer
 
@@ -33,6 +34,7 @@ __all__ = [
     "Planned",
     "Report",
     "Shuffled",
+    "Sounds",
     "Table",
     "TensorBoard",
     "Term",
@@ -57,6 +59,7 @@ __all__ = [
     "save_checkpoint",
     "tie",
     "train_quantized",
+    "unroll",
     "untie",
 ]
 

@@ -19,7 +19,7 @@ from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.opening import open_data
 from onnxgrad.training.data.record import record_of
-from onnxgrad.training.data.rows import Batch, Rows, Stream
+from onnxgrad.training.data.rows import Batch, Parts, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.metrics.epoch import epoch_metric
 from onnxgrad.training.run.plan import Means, Row
@@ -38,10 +38,11 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: S
     Each term of the loss, and each metric, is a mean by what it counts; metrics of all examples together are computed at the end.
     ``scope`` is where the weights are.
     """
-    evaluation = _Evaluation(trainer, scope)
-    batches = opened.batches(batch_size, shuffle=False)
-    # Metrics of all examples together need all outputs, so every rank computes them.
-    for batch in batches if evaluation.whole else trainer.ranks.shard(batches):
+    parts = opened.parts() if isinstance(opened, Rows) and trainer.model.reads else None
+    evaluation = _Evaluation(trainer, scope, parts)
+    batches = (opened if parts is None else parts.rows).batches(batch_size, shuffle=False)
+    # Metrics of all examples together, and of examples in parts, need all outputs, so every rank computes them.
+    for batch in batches if evaluation.whole or parts is not None else trainer.ranks.shard(batches):
         evaluation.add(batch)
     return evaluation.row()
 
@@ -58,16 +59,18 @@ def rehearse(trainer: Trainer, opened: Rows, batch_size: int, batches: int = 2) 
 
 
 class _Evaluation:
-    """Loss and metrics of the batches that were added."""
+    """Loss and metrics of the batches that were added; of examples in parts, metrics are of their joined outputs."""
 
-    def __init__(self, trainer: Trainer, scope: Scope) -> None:
-        self.trainer, self.scope, self.model, self.means = trainer, scope, trainer.model, Means()
+    def __init__(self, trainer: Trainer, scope: Scope, parts: Parts | None = None) -> None:
+        self.trainer, self.scope, self.model, self.means, self.parts = trainer, scope, trainer.model, Means(), parts
         model = self.model
         self._read = model.loss_values()
         self._detected = [] if model.detection is None or not model.whole else model.detection.reads
         self._fetch = [*(v.name for v in (*self._read, *model.reads)), *self._detected]
         kind, steps_first = score_kind(model.outputs[0]), model.layouts[0] == "TNC"
         self.whole = {name: epoch_metric(name, kind, steps_first) for name in model.whole}
+        self._outputs_of_parts: list[Any] = []
+        self._targets_of_parts: list[Any] = []
 
     def add(self, batch: Batch) -> None:
         model, trainer = self.model, self.trainer
@@ -77,9 +80,12 @@ class _Evaluation:
         outputs = values[len(self._read) : first]
         examples = len(next(iter(feed.values())))
         row, weights = model.loss_parts(dict(zip(self._read, values, strict=False)), examples)
-        for label, value in model.measure(outputs, feed).items():
-            weights[label] = np.size(value)
-            row[label] = float(np.mean(value)) if weights[label] else 0.0
+        if self.parts is not None:
+            self._outputs_of_parts.append(outputs[0])
+            self._targets_of_parts.append(feed[model.terms[0].target])
+            self.means.add(row, examples, weights)
+            return
+        _measure(model, outputs, feed, row, weights)
         self.means.add(row, examples, weights)
         if model.detection is not None:
             detections = model.detection.detections(values[first:], feed) if self.whole else []
@@ -92,11 +98,30 @@ class _Evaluation:
 
     def row(self) -> Row:
         model, means = self.model, self.means
-        if not self.whole:
+        measured: Row = {}
+        if self.parts is not None and means.count:
+            measured = self._measure_joined(self.parts)
+        elif not self.whole:
             means = self.trainer.ranks.reduce_means(means, [*model.loss_names, *(label for label, _ in model.metrics)])
         if means.count == 0:
             raise DataError("there is nothing to evaluate: the data has no batch.")
-        return {**model.with_loss(means.now()), **{name: metric.value() for name, metric in self.whole.items()}}
+        return {**model.with_loss({**means.now(), **measured}), **{name: metric.value() for name, metric in self.whole.items()}}
+
+    def _measure_joined(self, parts: Parts) -> Row:
+        """Metrics of whole examples, whose outputs are joined from those of their parts"""
+        model, measured = self.model, Row()
+        y, target = np.concatenate(self._outputs_of_parts), np.concatenate(self._targets_of_parts)
+        _measure(model, [parts.joined(y)], {model.terms[0].target: target[parts.firsts]}, measured, {})
+        for metric in self.whole.values():
+            metric.add_parts(*model.classes_second(y, target), parts)
+        return measured
+
+
+def _measure(model: Model, outputs: list[Any], feed: dict[str, Any], row: Row, weights: dict[str, float]) -> None:
+    """Add the metrics of a batch, and how much each counts, to its row"""
+    for label, value in model.measure(outputs, feed).items():
+        weights[label] = np.size(value)
+        row[label] = float(np.mean(value)) if weights[label] else 0.0
 
 
 def opened_inputs(program: Program, data: Any, following: DerivedInputs | None = None, beside: Sequence[str] = ()) -> Rows | Stream:
@@ -129,13 +154,16 @@ def predicted(
     outputs: dict[str, list[Any]] = {v.name: [] for v in program.outputs}
     following = following or DerivedInputs(program)
     inputs = [v for v in program.inputs if v.name not in beside]
-    for batch in opened_inputs(program, data, following, beside).plain().batches(batch_size, shuffle=False):
+    opened = opened_inputs(program, data, following, beside).plain()
+    parts = opened.parts() if isinstance(opened, Rows) else None
+    for batch in (opened if parts is None else parts.rows).batches(batch_size, shuffle=False):
         feed = checked_batch(following.complete(batch), inputs)
         for name, value in zip(outputs, executor.run(program, feed, list(outputs), scope=scope), strict=True):
             outputs[name].append(value)
     if not all(outputs.values()):
         raise DataError("there is nothing to predict: the data has no batch.")
-    return {name: np.concatenate(values) for name, values in outputs.items()}
+    whole = {name: np.concatenate(values) for name, values in outputs.items()}
+    return whole if parts is None else {name: parts.joined(values) for name, values in whole.items()}
 
 
 def detected(

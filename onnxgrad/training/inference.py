@@ -15,6 +15,7 @@ from onnxgrad.training.surgery.batch_norm import fold_added_batch_norm, fold_bat
 from onnxgrad.training.surgery.heads import remove_added_dropout
 from onnxgrad.training.surgery.lora import merge_lora
 from onnxgrad.training.surgery.packing import unmask_packed_texts
+from onnxgrad.training.surgery.streams import roll_up
 
 __all__ = ["as_inference"]
 
@@ -39,6 +40,7 @@ def as_inference(
         The program, and lines on what was rounded.
     """
     notes: list[str] = []
+    program = roll_up(program)
     final = merge_lora(program, quantised, notes, scope)
     remove_added_dropout(final)
     unmask_packed_texts(final)

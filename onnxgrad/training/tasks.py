@@ -23,6 +23,8 @@ from onnxgrad.training.data.images import Images
 from onnxgrad.training.data.kinds import kind_of
 from onnxgrad.training.data.picture_files import images_in
 from onnxgrad.training.data.readers import reader_of
+from onnxgrad.training.data.sound_files import sounds_in
+from onnxgrad.training.data.sounds import Sounds
 from onnxgrad.training.data.tables import SEPARATORS, Table
 from onnxgrad.training.surgery.activations import Activation
 
@@ -102,7 +104,7 @@ def held_by(data: Any, target: str | None = None) -> Held | None:
     """
     if isinstance(data, Mapping):
         return _of_arrays(data, target)
-    path = Path(data) if isinstance(data, (str, Path)) else data.path if isinstance(data, (Images, Table)) else None
+    path = Path(data) if isinstance(data, (str, Path)) else data.path if isinstance(data, (Images, Sounds, Table)) else None
     if path is None:
         return None
     if isinstance(data, (str, Path, Images)):
@@ -236,18 +238,22 @@ def _of_folder(path: Path, target: str | None) -> Held | None:
     named = [file for file in path.glob("*.npy") if _is_answer(file.stem, target)]
     if named:
         return _of_arrays({named[0].stem: np.load(named[0], mmap_mode="r", allow_pickle=False)}, target)
-    folders = [entry for entry in path.iterdir() if entry.is_dir() and next(iter(images_in(entry)), None) is not None]
+    folders = [entry for entry in path.iterdir() if entry.is_dir() and _holds_files(entry)]
     if folders:
         return Held("class", f"{path.name} holds a folder for each of {len(folders)} classes")
     tables = [file for file in path.iterdir() if file.suffix in SEPARATORS]
     return _of_table(tables[0], target) if len(tables) == 1 else None
 
 
+def _holds_files(path: Path) -> bool:
+    return any(next(iter(files), None) is not None for files in (images_in(path), sounds_in(path)))
+
+
 def _of_table(path: Path, target: str | None) -> Held | None:
     """What the column of answers in a table is, by its first rows"""
     head = reader_of(path).head()
     kinds = {name: kind_of(cells) for name, cells in head.items()}
-    pictures = [name for name, kind in kinds.items() if kind == "picture"]
+    pictures = [name for name, kind in kinds.items() if kind in ("picture", "sound")]
     if pictures and box_columns(list(head)) is not None:
         return Held("boxes", f"{path.name} holds boxes, one in each row")
     stems = (target,) if target is not None else TARGETS

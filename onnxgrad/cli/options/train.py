@@ -118,7 +118,7 @@ def _add_loss(group: Any) -> None:
         dest="of",
         metavar="OUTPUT",
         help="output or other tensor that the loss reads, also bent: 'logits.transpose(1,0,2)' with transpose, reshape, squeeze, "
-        "softmax, argmax, mean (also over the tokens that an input counts: 'hidden.mean(attention_mask)') "
+        "softmax, argmax, logit (of probabilities), mean (over the tokens that an input counts: 'hidden.mean(attention_mask)') "
         "and slices (default: the first output that is no cache)",
     )
     group.add_argument(

@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
 from onnxgrad.errors import DataError
-from onnxgrad.training.data.changes import Changes
+from onnxgrad.training.data.changes import Changes, SoundChanges
 from onnxgrad.training.data.rows import Batch
 
 if TYPE_CHECKING:
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Cells",
     "Column",
+    "ColumnParts",
     "LazyColumn",
     "Reading",
+    "SoundReading",
     "are_names",
     "are_numbers",
     "are_texts",
@@ -36,6 +38,31 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 Values: TypeAlias = "Sequence[Any] | Array | Any"
 """The cells of one column of a table: an array, a list with None for empty cells, or text as pyarrow has it."""
+
+
+@dataclass(frozen=True)
+class SoundReading:
+    """What the user said of sounds; None is found or guessed.
+
+    Attributes:
+        rate: samples in a second, as the model takes them.
+        length: seconds of a window.
+        hop: seconds from one window of a long sound to the next, where it is judged.
+        join: ``"mean"`` or ``"max"``: what stands for the windows of one sound.
+        full: value of the loudest sample that a file can hold, such as 1 or 32768.
+        fronts: a ``Fronts``, whose features the model takes.
+        chunk: samples of a chunk of a stream, and how many before them the model reads again.
+        changes: what is changed at random in training.
+    """
+
+    rate: int | None = None
+    length: float | None = None
+    hop: float | None = None
+    join: str | None = None
+    full: float | None = None
+    fronts: Any = None
+    chunk: tuple[int, int] | None = None
+    changes: SoundChanges = field(default_factory=SoundChanges)
 
 
 @dataclass(frozen=True)
@@ -55,6 +82,7 @@ class Reading:
         fit: how images of another size get into the model's: one of ``views.FITS``.
         colours: of masks in colours, red, green and blue by class.
         changes: what is changed at random in training.
+        sound: what was said of sounds.
     """
 
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -70,6 +98,7 @@ class Reading:
     fit: str | None = None
     colours: Mapping[str, Sequence[int]] | None = None
     changes: Changes = field(default_factory=Changes)
+    sound: SoundReading = field(default_factory=SoundReading)
 
 
 @dataclass(frozen=True)
@@ -145,6 +174,14 @@ class LazyColumn:
     def beside(self, columns: Mapping[str, LazyColumn]) -> None:
         """Take notice of the other columns that are read with this one, by name."""
 
+    def file(self, row: int) -> Path | None:
+        """The file of an example, if it has one."""
+        return None
+
+    def parts(self) -> ColumnParts | None:
+        """The parts that long examples are cut into where they are judged; None where each is read as a whole."""
+        return None
+
     def stacked(self, values: Sequence[Array]) -> Array:
         """Join the arrays of the examples of a batch."""
         return np.stack(values)
@@ -153,6 +190,16 @@ class LazyColumn:
     def settings(self) -> Sequence[object]:
         """What else examples depend on, which ranks compare by its text."""
         return ()
+
+
+class ColumnParts(NamedTuple):
+    """Examples of a column in parts: see ``rows.Parts``."""
+
+    column: LazyColumn
+    example: Array
+    start: Array
+    seconds: Array
+    join: str
 
 
 @dataclass(frozen=True)
