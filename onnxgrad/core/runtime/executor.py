@@ -369,9 +369,10 @@ class Executor:
             if exchange is not None:
                 feed = {**exchange.feeds(program, feed), **feed}
             prepared = self._opened(program, fetches, feed, turn, exchange, scope)
-            if exchange is not None and prepared.held is not None and prepared.applying is not None and not exchange.has_met(scope):
+            applying = prepared.applying
+            if exchange is not None and prepared.held is not None and applying is not None and not exchange.has_met(scope):
                 # All ranks get the frozen weights of the first.
-                exchange.begin(program, prepared.applying.cut.gradients, scope)
+                exchange.begin(program, applying.cut.gradients, scope)
                 prepared = self._opened(program, fetches, feed, turn, exchange, scope)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
         for name, array in feeds:

@@ -119,10 +119,6 @@ class HeldWeights:
         """OrtValues by name."""
         return {v.name: buffer.value for v, buffer in self._held}
 
-    def variables(self) -> tuple[Variable, ...]:
-        """The variables that the session holds."""
-        return tuple(v for v, _ in self._held)
-
     def are_in(self, scope: Scope) -> bool:
         """Whether a scope has these values. Where it has others of the same content, it gets these in their place.
 

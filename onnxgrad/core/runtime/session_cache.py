@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, NamedTuple
@@ -51,7 +52,8 @@ def prepare(
     fast: bool = False,
     applying: OpenApplying | None = None,
     turn: Turn = "whole",
-    held: HeldWeights | None = None,
+    frozen: Sequence[Variable] = (),
+    scope: Scope | None = None,
 ) -> Prepared:
     """Make the step of a program for these fetches and open it, where one place does not take it on a narrower one.
 
@@ -61,7 +63,7 @@ def prepare(
         fast: whether forms may round more than the operators they stand for.
         applying: what applies the gradients, if the session is only to return them.
         turn: which of the state is replaced, where gradients are added up.
-        held: frozen weights that the session holds, on a CPUPlace.
+        frozen: weights that the session may hold, with their values in ``scope``; on a CPUPlace.
 
     Raises:
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
@@ -72,9 +74,10 @@ def prepare(
     if applying is not None:
         place = place.plain()
     while True:
-        constants = () if held is None else held.variables()
-        target = StepTarget(_provider(program, place), shapes, fast, threads or os.cpu_count() or 1, constants)
+        target = StepTarget(_provider(program, place), shapes, fast, threads or os.cpu_count() or 1, tuple(frozen))
         step = make_step(program, fetches, target, None if applying is None else applying.applying, turn)
+        names = {name for phase in step.phases for name in phase.holds}
+        held = None if scope is None or not names else HeldWeights(scope, [v for v in frozen if v.name in names], place)
         stops_spinning = bool(shapes) or applying is not None
         result = open_step(step, fetches, place, threads, saved, applying, stops_spinning=stops_spinning, held=held)
         if isinstance(result, Prepared):
@@ -273,8 +276,8 @@ class SessionCache:
             if prepared is None or (scope is not None and sessions.drop_outdated(prepared, scope)):
                 is_cut = program.updates and (self.memory is not None or program.plan.exchange_of(turn) is not None)
                 applying = self._applying(sessions, program, place, threads, turn) if is_cut else None
-                held = HeldWeights(scope, sessions.frozen, place) if scope is not None and sessions.frozen else None
-                prepared = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, applying, turn, held)
+                frozen = sessions.frozen if scope is not None else ()
+                prepared = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, applying, turn, frozen, scope)
                 if not prepared.begins:
                     # A startup program runs once; kept, its session and what it holds would live as long as the training.
                     sessions.prepared[key, shapes] = prepared
