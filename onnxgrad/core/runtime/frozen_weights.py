@@ -116,8 +116,8 @@ class HeldWeights:
         weakref.finalize(self, _release, [buffer.hold() for _, buffer in self._held]).atexit = False
 
     def values(self) -> dict[str, Any]:
-        """OrtValues by name."""
-        return {v.name: buffer.value for v, buffer in self._held}
+        """OrtValues by name, on the memory of the scope's: onnxruntime takes none whose memory is its own."""
+        return {v.name: value_on(view_of(buffer.value)) for v, buffer in self._held}
 
     def are_in(self, scope: Scope) -> bool:
         """Whether a scope has these values. Where it has others of the same content, it gets these in their place.
