@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         default="cpu",
         metavar="NAME",
-        help="cpu, cuda:NUMBER, openvino, or auto: the fastest of those that are installed, by the first steps (default %(default)s)",
+        help="cpu, cuda:NUMBER, openvino, or auto: the fastest by the first steps (default %(default)s)",
     )
     parser.add_argument(
         "--precision",

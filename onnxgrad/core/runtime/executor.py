@@ -115,11 +115,11 @@ class Executor:
         self._sessions.clear()
         self._closed = True
 
-    def step(self, program: Program | HoldsProgram | None = None, fetch_list: Fetches = None) -> Step:
+    def step(self, program: Program | HoldsProgram | None = None, fetch_list: Fetches = None, scope: Scope | None = None) -> Step:
         """What ``run`` runs for these fetches, opened, as a value that prints well: its phases, state, and what ranks exchange.
 
         Args:
-            program, fetch_list: as for ``run``.
+            program, fetch_list, scope: as for ``run``.
 
         Raises:
             ExecutionError, ProviderError: as for ``run``.
@@ -135,8 +135,10 @@ class Executor:
             raise ExecutionError("this Executor is closed. Make a new one.")
         program = _program_of(program)
         computed = [v for v in _fetches(program, fetch_list) if not v.persistable]
-        scope = program.active_scope()
-        with scope.lock:
+        if scope is None and program.plan.exchange is None:
+            scope = program.active_scope()
+        # Ranks meet while they open sessions, and those of one process may share the scope that is not theirs to train in.
+        with nullcontext() if scope is None else scope.lock:
             if program.plan.accumulation is None:
                 return self._opened(program, computed, {}, "whole", program.plan.exchange, scope).step
             run = self._opened(program, computed, {}, "run", program.plan.exchange, scope)
@@ -413,7 +415,7 @@ class Executor:
         feed: dict[str, Any],
         turn: Turn,
         exchange: Exchange | None,
-        scope: Scope,
+        scope: Scope | None,
     ) -> Prepared:
         """The sessions for these fetches, and for what ranks read besides"""
         if exchange is not None:
