@@ -446,7 +446,7 @@ def test_integers_of_frozen_layers_leave_the_backward_pass_its_constants():
 
 @pytest.mark.parametrize("overlap", [1, 2])
 def test_ranks_hold_the_frozen_weights_of_the_first(overlap):
-    """Each rank begins with others, in the first run in the middle of a change too."""
+    """Each rank begins with others."""
     lock = threading.Lock()
 
     def trained(transport):
