@@ -22,6 +22,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import BATCH
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.runtime.openvino import place_by_name
+from onnxgrad.core.runtime.places import Place
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.internal.files import read_whole
@@ -255,9 +256,10 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         mask_packed_texts(program)
     stages = settings.get("pipeline") or 1
     precision = settings.get("precision") or "f32"
-    place = place_by_name(settings.get("device") or "cpu", "bf16" if precision == "bf16" else "f32")
+    device = settings.get("device") or "cpu"
+    place: Place | Literal["auto"] = "auto" if device == "auto" else place_by_name(device, "bf16" if precision == "bf16" else "f32")
     if settings.get("amp"):
-        if place.device == "cpu":
+        if place == "auto" or place.device == "cpu":
             raise ArgumentError("--amp bf16: onnxruntime's CPU provider does not compute in bfloat16. Give --device cuda:0 too.")
         to_mixed_precision(program, "bfloat16")
     unroll_stream(program, settings)

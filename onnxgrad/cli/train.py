@@ -233,6 +233,18 @@ class _Rows(Callback):
             print(f"{title}  {values}", flush=True)
 
 
+def _choose_place(trainer: Trainer, source: Any, settings: dict[str, Any], as_json: bool) -> None:
+    """Let the first batch choose the device, which the settings of the run then name"""
+    order = {"shuffle": not settings["no_shuffle"], "drop_last": settings["drop_last"], "seed": trainer.seed}
+    batch = next(iter(trainer.ranks.source(source).batches(settings["batch_size"], **order)), None)
+    if batch is None:
+        return  # which fit refuses
+    settings["device"] = trainer.choose_place(batch)
+    if trainer.ranks.is_first:
+        line = trainer.remarks[-1]
+        print(json.dumps({"event": "place", "place": settings["device"], "note": line}) if as_json else line, flush=True)
+
+
 def _fit(
     trainer: Trainer,
     data: Sequence[Any],
@@ -243,6 +255,8 @@ def _fit(
     list_skipped: Callable[[], None],
 ) -> list[dict[str, Any]]:
     with trainer.ranks.folder(folder, settings["keep"]) as run:
+        if settings.get("device") == "auto":
+            _choose_place(trainer, data[0], settings, options.json)
         if options.resume is None and run is not None and trainer.ranks.is_first:
             write_settings(run, settings)
         if run is not None and trainer.ranks.is_first:

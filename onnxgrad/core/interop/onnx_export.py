@@ -277,8 +277,9 @@ class _Writer:
             fill_type(info.type, shown)
 
     def _write_initializer(self, proto: GraphProto, v: Variable) -> None:
-        if v in self.apart and v.value is not None:
-            absent = proto.initializer.add(name=v.name, data_type=v.dtype.number, dims=v.value.shape)
+        if v in self.apart:
+            shape = v.value.shape if v.value is not None else v.static_shape
+            absent = proto.initializer.add(name=v.name, data_type=v.dtype.number, dims=shape)
             absent.data_location = TensorProto.EXTERNAL
             absent.external_data.add(key="location", value="given to the session")
             return
