@@ -26,9 +26,13 @@ KINDS = {
     "distributed_maps": ("distances", None, False, False),
     "anchored": ("anchors", None, False, True),
     "anchored_nms": ("anchors", None, True, True),
+    "cells": ("cells", None, False, True),
+    "cells_raw": ("cells", None, False, False),
     "default_boxes": ("default boxes", 0, False, True),
     "queries": ("queries", 3, False, True),
     "queries_best": ("queries", 3, False, True),
+    "refined": ("queries", None, False, True),
+    "refined_best": ("queries", None, False, True),
 }
 BOTH = [f"{name}{exporter}" for name in KINDS for exporter in ("", "_dynamo")]
 MAPS = {"segmenter": (), "segmenter_softmax": ("Softmax",), "segmenter_argmax": ("ArgMax",), "text_map": ("Sigmoid",)}
@@ -81,7 +85,7 @@ def test_every_file_is_looked_at():
     assert stems == {f"{name}{exporter}" for name in (*KINDS, *MAPS) for exporter in ("", "_dynamo")}
 
 
-@pytest.mark.parametrize("name", [name for name in BOTH if not name.startswith("queries")])
+@pytest.mark.parametrize("name", [name for name in BOTH if not name.startswith(("queries", "refined"))])
 def test_the_constants_of_the_decoding_are_fixed(name):
     program = from_onnx(file(name))
     freeze_decoding(program)
@@ -125,6 +129,22 @@ def test_names_in_the_metadata_are_read():
     assert names_in_metadata(program) == ["a", "b"]
     program.metadata["names"] = "no list"
     assert names_in_metadata(program) is None
+
+
+def test_classes_of_refined_boxes_have_a_sigmoid_each_without_names_of_classes():
+    """Four logits without a name could be three classes and none; who refines boxes has no such class"""
+    for name, background in (("refined", None), ("queries", 3)):
+        program = from_onnx(file(name))
+        program.metadata.clear()
+        assert recognise_head(program).background == background
+
+
+def test_the_last_boxes_of_a_decoder_that_refines_them_are_taken():
+    for name in ("refined", "refined_best_dynamo"):
+        head = recognise_head(from_onnx(file(name)))
+        readers = {op.type for op in head.boxes.tensor.block.ops if any(v is head.boxes.tensor for v in op.inputs)}
+        assert not readers & {"Log", "Clip", "Sub"}  # as the boxes before them are read
+        assert head.boxes.tensor.dims[1] == head.scores[0].tensor.dims[1] == 12
 
 
 def parsed(text):

@@ -37,8 +37,10 @@ def lines():
     [
         ["distributed", "distributed_dynamo", "distributed_nms", "distributed_nms_dynamo", "distributed_maps", "distributed_best"],
         ["anchored", "anchored_nms_dynamo"],
+        ["cells", "cells_dynamo", "cells_raw", "cells_raw_dynamo"],
         ["default_boxes", "default_boxes_dynamo"],
         ["queries", "queries_best_dynamo"],
+        ["refined", "refined_dynamo", "refined_best", "refined_best_dynamo"],
     ],
 )
 def test_what_stands_behind_does_not_change_the_loss(same, data):
@@ -54,7 +56,7 @@ def test_a_map_of_text_finds_lines(lines):
     assert rows[1] == pytest.approx(rows[0], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["distributed_nms", "distributed_maps", "anchored", "default_boxes", "queries"])
+@pytest.mark.parametrize("name", ["distributed_nms", "distributed_maps", "anchored", "cells_raw", "default_boxes", "queries", "refined"])
 def test_the_gradient_is_that_of_the_loss_with_this_assignment(name, data):
     """One step of plain descent moves a weight by its gradient: compared with differences of the loss, the answers held fixed"""
     rate = 1e-3
@@ -83,7 +85,9 @@ def test_the_gradient_is_that_of_the_loss_with_this_assignment(name, data):
         break
 
 
-@pytest.mark.parametrize("name", ["distributed_nms", "anchored_nms_dynamo", "default_boxes", "queries_best", "text_map"])
+@pytest.mark.parametrize(
+    "name", ["distributed_nms", "anchored_nms_dynamo", "cells", "cells_raw_dynamo", "default_boxes", "queries_best", "refined_best", "text_map"]
+)
 def test_training_lowers_the_loss_of_pictures_of_another_kind(name, data, lines):
     """Inverted colours, which the files have not seen"""
     own = lines if name == "text_map" else data
@@ -134,6 +138,20 @@ def test_default_boxes_are_those_of_the_file():
     program = from_onnx(file("anchored"))
     geometry = Probe(program, recognise_head(program), Executor()).geometry()
     np.testing.assert_allclose(geometry.defaults[0], [4 - 6, 4 - 6, 4 + 6, 4 + 6], atol=1e-4)
+
+
+def test_cells_are_those_of_the_file():
+    """YOLOX's numbers of 0 are a box as large as a cell around its upper left corner"""
+    for name in ("cells", "cells_raw_dynamo"):
+        program = from_onnx(file(name))
+        geometry = Probe(program, recognise_head(program), Executor()).geometry()
+        assert geometry.is_centred
+        np.testing.assert_allclose(geometry.points[[0, 1, 144, 188]], [[4, 4], [12, 4], [8, 8], [80, 80]], atol=1e-4)
+        np.testing.assert_allclose(geometry.cells[[0, 144, 188]], [[8, 8], [16, 16], [32, 32]], rtol=1e-5)
+    program = from_onnx(file("anchored"))
+    geometry = Probe(program, recognise_head(program), Executor()).geometry()
+    np.testing.assert_allclose(geometry.cells[[0, 431, 432, 566]], [[8, 8], [8, 8], [16, 16], [32, 32]], rtol=1e-5)
+    assert geometry.reaches
 
 
 def test_a_decoding_that_does_something_else_is_refused():
