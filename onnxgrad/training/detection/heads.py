@@ -158,12 +158,16 @@ class MapHead:
         logits: the scores before Sigmoid, Softmax and ArgMax: [batch, channels, height, width].
         through: the operators between, the first one first, such as ``("Softmax", "ArgMax")``.
         channels: how many, or None.
+        thresholds, binary: of a text detector in the form that it trains in: the thresholds of each pixel, and how far its probability
+            is above its threshold, from 0 to 1; None where the file has the probabilities alone.
     """
 
     output: Variable
     logits: Variable
     through: tuple[str, ...]
     channels: int | None
+    thresholds: Variable | None = None
+    binary: Variable | None = None
 
     @property
     def is_text_map(self) -> bool:
@@ -174,6 +178,8 @@ class MapHead:
     def description(self) -> str:
         """One line for people."""
         behind = f" behind {' and '.join(self.through)}" if self.through else ""
+        if self.thresholds is not None:
+            return "a text detector like DBNet as it trains: maps of probabilities, of thresholds, and of what is above these"
         if self.is_text_map:
             return "a map of probabilities for each pixel: a text detector like DBNet, or a mask of one class"
         return f"a segmenter: scores of {self.channels or 'unknown'} classes for each pixel{behind}"
@@ -758,6 +764,23 @@ def recognise_map(output: Variable) -> MapHead | None:
     return MapHead(output, v, tuple(through), v.dims[1] if isinstance(v.dims[1], int) else None)
 
 
+def _text_maps(graph: _Graph) -> MapHead | None:
+    """Probabilities, thresholds, and a function of both: three outputs, or the three channels of one"""
+    outputs = [v for v in graph.program.outputs if v is not None]
+    parts = outputs
+    if len(outputs) == 1 and outputs[0].rank == 4 and outputs[0].op is not None and outputs[0].op.type == "Concat":
+        parts = [x for x in outputs[0].op.inputs if x is not None] if int(outputs[0].op.attr("axis")) in (1, -3) else []
+    if len(parts) != 3 or any(v.rank != 4 or v.dims is None or v.dims[1] != 1 for v in parts):
+        return None
+    p, t, binary = parts
+    logits = _before_sigmoid(p)
+    alone = (graph.closure([p]), graph.closure([t]))
+    follows = any(v is binary for v in graph.closure([p, t])) and not any(v is binary for own in alone for v in own)
+    if logits is p or _before_sigmoid(t) is t or not follows:
+        return None
+    return MapHead(outputs[0], logits, ("Sigmoid",), 1, t, binary)
+
+
 def recognise_head(program: Program) -> DetectorHead | MapHead | None:
     """Recognise what the outputs of a program mean; None where none of the families fits.
 
@@ -772,6 +795,9 @@ def recognise_head(program: Program) -> DetectorHead | MapHead | None:
         head = recogniser(graph)
         if head is not None:
             return head
+    maps = _text_maps(graph)
+    if maps is not None:
+        return maps
     own = [recognise_map(v) for v in program.outputs]
     return next((head for head in own if head is not None and (head.through or len(program.outputs) == 1)), None)
 
@@ -790,16 +816,23 @@ def require_head(program: Program) -> DetectorHead | MapHead:
         raise ArgumentError(
             f"the outputs are not a detector's but {head.description}: {outputs}. Train it with cross_entropy and masks."
         )
-    if program.outputs and all(v.rank == 5 for v in program.outputs):
+    if program.outputs and (all(v.rank == 5 for v in program.outputs) or _are_levels(program)):
         raise ArgumentError(
             f"the outputs {outputs} look like those of YOLOv5 before decoding, and the file does not hold the anchors. "
-            "Export the model with its decoding."
+            "Give them (set_anchors, --anchors), or export the model with its decoding."
         )
     raise ArgumentError(
         f"the outputs {outputs} are of no detector that is known here: distributions of distances (YOLOv8, YOLO11), anchors "
-        "(YOLOv5), default boxes (SSD), queries (DETR) or a map of text (DBNet). Give the loss as Term(function, output=TENSOR) of "
+        "(YOLOv5), cells (YOLOX), default boxes (SSD), queries (DETR) or a map of text (DBNet). Give the loss as Term(function, output=TENSOR) of "
         "the tensors that hold class logits and boxes; see docs/detectors.md."
     )
+
+
+def _are_levels(program: Program) -> bool:
+    """Whether the outputs are maps that layers give, of as many channels each and of several sizes"""
+    maps = _raw_maps(_Graph(program))
+    dims = [v.dims for v in maps if v.dims is not None and v.rank == 4]
+    return len(dims) == len(maps) > 1 and len({d[1] for d in dims}) == 1 and len({d[2:] for d in dims}) == len(dims)
 
 
 def _shape(v: Variable) -> str:

@@ -38,11 +38,12 @@ from onnxgrad.training.losses.detection import (
     distribution_focal_loss,
     divisor_of,
     focal_loss,
+    masked_l1_loss,
     varifocal_loss,
 )
 from onnxgrad.training.losses.terms import Term
 
-__all__ = ["ASSIGNED", "BOXES", "DetectionLoss", "shrunk_regions"]
+__all__ = ["ASSIGNED", "BOXES", "DetectionLoss", "region_borders", "shrunk_regions"]
 
 Array = np.ndarray[Any, Any]
 
@@ -54,6 +55,7 @@ ASSIGNED = "assigned"
 _NEGATIVES = 3.0
 _NO_OBJECT = 0.1
 _SHRINK = 0.4
+_LOW, _HIGH = 0.3, 0.7
 _OVERLAP = 0.6
 _LEAST_FIT = 0.01
 """The score of the class of a box that answers for an object, however little it overlaps it."""
@@ -74,7 +76,8 @@ class DetectionLoss:
     """The loss of a detector whose kind is recognised.
 
     Classes, boxes and distances have the weights 0.5, 7.5 and 1.5 (YOLOv8); classes, boxes and objectness 0.5, 7.5 and 1 for
-    anchors and cells; classes and boxes 1 and 2 for default boxes; classes, distances and overlaps 1, 5 and 2 for queries (DETR).
+    anchors and cells; classes and boxes 1 and 2 for default boxes; classes, distances and overlaps 1, 5 and 2 for queries (DETR);
+    probabilities twice (logistic, dice) 1, thresholds 2 and the binary map 1 for text (DBNet has 5, 10 and 1 without the dice).
 
     Args:
         program: of the detector, before its loss is attached; one that takes a single picture ends at its head then.
@@ -98,7 +101,7 @@ class DetectionLoss:
             self.probe = None
             dims = self.head.logits.dims
             assert dims is not None
-            shape: tuple[Any, ...] = (dims[0], 1, *dims[2:])
+            shape: tuple[Any, ...] = (dims[0], 1 if self.head.thresholds is None else 3, *dims[2:])
             output = self.head.logits.name
         else:
             self.probe = Probe(program, self.head, executor)
@@ -110,6 +113,10 @@ class DetectionLoss:
         self.classes = tuple(names) if fits and names is not None else None
         """The names of the classes that the file has, if it says them: data with names takes its numbers."""
         self.remarks = [f"the model is {self.head.description}.", *opened]
+        if isinstance(self.head, MapHead) and self.head.thresholds is None:
+            self.remarks.append(
+                "the file holds the map of probabilities alone, so DBNet's losses of thresholds and of the binary map are left out."
+            )
 
     @property
     def variable(self) -> Variable:
@@ -149,7 +156,11 @@ class DetectionLoss:
                 (logits,) = self.executor.run(program, feed, self.reads, scope=scope)
                 self._maps[size] = (logits.shape[2], logits.shape[3])
             height, width = self._maps[size]
-            return shrunk_regions(boxes * [1, *[width / size[1], height / size[0]] * 2], (height, width))
+            own = boxes * [1, *[width / size[1], height / size[0]] * 2]
+            maps = shrunk_regions(own, (height, width))
+            if isinstance(self.head, MapHead) and self.head.thresholds is not None:
+                maps = np.concatenate([maps, region_borders(own, (height, width))], axis=1)
+            return maps
         assert isinstance(self.head, DetectorHead)
         check_boxes(boxes, self.head.classes, self.column)
         fetched = self.executor.run(program, feed, self.reads, scope=scope)
@@ -250,8 +261,15 @@ class DetectionLoss:
         op = Builder(output.block, key="detection")
         if isinstance(self.head, MapHead):
             self.names = {"logits": output.name}
-            p = op.Sigmoid(output)
-            total: Variable = op.Add(balanced_bce_loss(output, target), dice_loss(p, target))
+            p, program = op.Sigmoid(output), output.block.program
+            shrunk, wanted, border = (
+                (target, None, None) if self.head.thresholds is None else op.Split(target, axis=1, num_outputs=3, outputs=3)
+            )
+            total: Variable = op.Add(balanced_bce_loss(output, shrunk), dice_loss(p, shrunk))
+            if self.head.thresholds is not None and self.head.binary is not None:
+                apart = masked_l1_loss(program.find(self.head.thresholds.name), wanted, border)
+                binary = dice_loss(program.find(self.head.binary.name), shrunk)
+                total = op.Add(total, op.Add(op.Mul(apart, 2.0), binary))
             return total
         raw = self._raw(op, output.block.program)
         self.names = {"logits": raw.logits.name, "corners": raw.corners.name}
@@ -527,6 +545,40 @@ def shrunk_regions(boxes: Array, size: tuple[int, int]) -> Array:
             x = (int(np.ceil(left + inward - 0.5)), int(np.ceil(right - inward - 0.5)))
             y = (int(np.ceil(top + inward - 0.5)), int(np.ceil(bottom - inward - 0.5)))
             maps[i, 0, max(y[0], 0) : max(y[1], y[0] + 1), max(x[0], 0) : max(x[1], x[0] + 1)] = 1
+    return maps
+
+
+def region_borders(boxes: Array, size: tuple[int, int]) -> Array:
+    """Draw what the thresholds of pixels are to be, and where they count: in regions and around them, as far as these were shrunk.
+
+    Liao et al., "Real-time Scene Text Detection with Differentiable Binarization", 2020: 0.7 on the border of a region, 0.3 where
+    it is as far as the region was shrunk, or farther.
+
+    Args:
+        boxes: [batch, regions, 5], class, left, top, right, bottom in pixels; a class below 0 fills up.
+        size: height and width of the maps.
+
+    Returns:
+        float32 [batch, 2, height, width]: thresholds, and 1 where they count.
+
+    Example:
+        >>> region_borders(np.array([[[0, 2, 2, 8, 6]]]), (8, 10))[0, :, 4].round(2)[:, :4].tolist()
+        [[0.3, 0.5, 0.5, 0.3], [0.0, 1.0, 1.0, 1.0]]
+    """
+    maps = np.zeros((len(boxes), 2, *size), np.float32)
+    maps[:, 0] = _LOW
+    y, x = np.mgrid[: size[0], : size[1]] + 0.5
+    for own, rows in zip(maps, boxes, strict=True):
+        for kind, left, top, right, bottom in rows:
+            width, height = right - left, bottom - top
+            if kind < 0 or width <= 0 or height <= 0:
+                continue
+            reach = width * height * (1 - _SHRINK**2) / (2 * (width + height))
+            across, along = np.maximum(left - x, x - right), np.maximum(top - y, y - bottom)
+            outside = np.hypot(np.maximum(across, 0), np.maximum(along, 0))
+            far = np.where(outside > 0, outside, -np.maximum(across, along))
+            own[0] = np.maximum(own[0], np.where(outside <= reach, _LOW + (_HIGH - _LOW) * (1 - np.minimum(far / reach, 1)), 0))
+            own[1][outside <= reach] = 1
     return maps
 
 
