@@ -22,6 +22,7 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.preparing import image_input
 from onnxgrad.training.detection.boxes import corner_form
 from onnxgrad.training.detection.heads import Channels, DetectorHead
+from onnxgrad.training.detection.rounding import rounded_tensors, take_out_rounding
 
 __all__ = ["Geometry", "Probe"]
 
@@ -67,6 +68,7 @@ class Probe:
         self.inputs = {v.name: v for v in program.inputs}
         self.program, copies = program.clone_with_variables(for_test=True)
         block = self.program.global_block()
+        plain = {v: x for x, v in rounded_tensors(self.program).items()}
         self.names: list[tuple[str, str]] = []
         self.boxes = head.boxes
         for number, v in enumerate(head.probes):
@@ -75,7 +77,9 @@ class Probe:
             fed.is_data = True
             block.inputs.append(block.register(fed))
             substitute(block.ops, {copy: fed})
-            self.names.append((copy.name, fed.name))
+            self.names.append((plain.get(copy, copy).name, fed.name))
+        take_out_rounding(self.program)
+        self.decoded = "" if head.boxes is None else plain.get(copies[head.boxes.tensor], copies[head.boxes.tensor]).name
         self._known: dict[tuple[int, int], Geometry] = {}
 
     def geometry(self, size: tuple[int, int] | None = None) -> Geometry:
@@ -129,7 +133,7 @@ class Probe:
         """The four numbers of each anchor that the file makes of some values"""
         assert self.head.boxes is not None
         fed = {**feed, **{name: value for (_, name), value in zip(self.names, values, strict=True)}}
-        (decoded,) = self.executor.run(self.program, fed, [self.head.boxes.tensor.name])
+        (decoded,) = self.executor.run(self.program, fed, [self.decoded])
         boxes: Array = rows_of(decoded, self.head.boxes)[0]
         return boxes
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ from onnxgrad.core.ir.traverse import readers_in
 from onnxgrad.core.ir.types import Dim, same_dim
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError, OnnxGradError
+from onnxgrad.training.detection.rounding import rounded_tensors, take_out_rounding
 from onnxgrad.training.surgery.activations import Activation, argmax_before
 
 __all__ = [
@@ -306,6 +307,11 @@ def _size(dims: Sequence[Dim] | None) -> int | None:
     return int(np.prod(known)) if dims is not None and len(known) == len(dims) else None
 
 
+def _may_equal(a: Dim, b: Dim) -> bool:
+    """Whether sizes are not known to differ: tools that quantise name the same size differently at each operator"""
+    return not (isinstance(a, int) and isinstance(b, int)) or a == b
+
+
 def _decoded(variables: Sequence[Variable], anchors: Sequence[Dim] | None) -> Channels | None:
     """The last tensor of boxes: four numbers for each of the anchors"""
     for v in reversed(variables):
@@ -316,7 +322,7 @@ def _decoded(variables: Sequence[Variable], anchors: Sequence[Dim] | None) -> Ch
         if len(dims) == 2 and axis == 0:
             continue
         other = dims[-1] if axis == len(dims) - 2 else dims[-2]
-        if anchors is None or any(same_dim(other, dim) for dim in anchors) or not isinstance(other, int):
+        if anchors is None or any(_may_equal(other, dim) for dim in anchors):
             return Channels(v, axis, 0, 4)
     return None
 
@@ -630,7 +636,7 @@ def _default_boxes(graph: _Graph) -> DetectorHead | None:
         classes, axis = logits.dims[-1], len(logits.dims) - 1
         if (
             not isinstance(classes, int)
-            or not same_dim(logits.dims[1], offsets.dims[-2])
+            or not _may_equal(logits.dims[1], offsets.dims[-2])
             or boxes is None
             or boxes.tensor is offsets
         ):
@@ -790,6 +796,33 @@ def recognise_head(program: Program) -> DetectorHead | MapHead | None:
     """
     if not program.outputs:
         return None
+    rounded = rounded_tensors(program)
+    return _recognised(program) if not rounded else _recognised_behind_rounding(program, rounded)
+
+
+def _recognised_behind_rounding(program: Program, rounded: dict[Variable, Variable]) -> DetectorHead | MapHead | None:
+    """What a file in 8-bit integers is: recognised in a copy that rounds nothing, and said of the tensors that are rounded"""
+    copy, copies = program.clone_with_variables(for_test=True)
+    take_out_rounding(copy)
+    head = _recognised(copy)
+    if head is None:
+        return None
+    originals = {v: original for original, v in copies.items()}
+
+    def back(value: Any) -> Any:
+        if isinstance(value, Variable):
+            v = originals[value]
+            return rounded.get(v, v)
+        if isinstance(value, Operator):
+            return next(originals[v].op for v in value.outputs if v is not None)
+        if isinstance(value, (Channels, Bins)):
+            return value._replace(tensor=back(value.tensor))
+        return tuple(back(part) for part in value) if isinstance(value, tuple) else value
+
+    return replace(head, **{each.name: back(getattr(head, each.name)) for each in fields(head)})
+
+
+def _recognised(program: Program) -> DetectorHead | MapHead | None:
     graph = _Graph(program)
     for recogniser in (_distances, _maps, _anchored, _cells, _default_boxes, _queries, _undecoded_anchors):
         head = recogniser(graph)

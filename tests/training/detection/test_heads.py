@@ -39,7 +39,9 @@ ANCHORS = [[12, 12, 18, 18, 24, 24], [24, 24, 30, 30, 36, 36], [36, 36, 44, 44, 
 BOTH = [f"{name}{exporter}" for name in KINDS for exporter in ("", "_dynamo")]
 MAPS = {
     "segmenter": (),
-    "segmenter_softmax": ("Softmax",), "segmenter_argmax": ("ArgMax",), "text_map": ("Sigmoid",),
+    "segmenter_softmax": ("Softmax",),
+    "segmenter_argmax": ("ArgMax",),
+    "text_map": ("Sigmoid",),
     "text_maps": ("Sigmoid",),
 }
 

@@ -95,7 +95,9 @@ def test_borders_of_regions_are_as_wide_on_both_sides():
         assert wanted[row, column] == pytest.approx(0.3 + 0.4 * max(1 - far / 2.8, 0) * counts[row, column], abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["distributed_nms", "distributed_maps", "anchored", "cells_raw", "default_boxes", "queries", "refined"])
+@pytest.mark.parametrize(
+    "name", ["distributed_nms", "distributed_maps", "anchored", "cells_raw", "default_boxes", "queries", "refined"]
+)
 def test_the_gradient_is_that_of_the_loss_with_this_assignment(name, data):
     """One step of plain descent moves a weight by its gradient: compared with differences of the loss, the answers held fixed"""
     rate = 1e-3
@@ -125,7 +127,17 @@ def test_the_gradient_is_that_of_the_loss_with_this_assignment(name, data):
 
 
 @pytest.mark.parametrize(
-    "name", ["distributed_nms", "anchored_nms_dynamo", "cells", "cells_raw_dynamo", "default_boxes", "queries_best", "refined_best", "text_map"]
+    "name",
+    [
+        "distributed_nms",
+        "anchored_nms_dynamo",
+        "cells",
+        "cells_raw_dynamo",
+        "default_boxes",
+        "queries_best",
+        "refined_best",
+        "text_map",
+    ],
 )
 def test_training_lowers_the_loss_of_pictures_of_another_kind(name, data, lines):
     """Inverted colours, which the files have not seen"""
