@@ -162,7 +162,7 @@ def cell_loss(net: networks.Cells, image: Tensor, targets: list[Tensor], mask: T
 
 
 def refined_loss(net: networks.Refined, image: Tensor, targets: list[Tensor], mask: Tensor) -> Tensor:
-    """Of the candidates and of each layer: logistic loss of how well the box fits, L1 and generalised IoU, by pairs of least cost"""
+    """Of candidates and each layer: logistic loss of how well the box fits, L1 and generalised IoU, by pairs of least cost"""
     loss = torch.zeros(())
     count = max(sum(len(rows) for rows in targets), 1)
     for scores, boxes in net.stages(image):

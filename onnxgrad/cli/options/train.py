@@ -243,8 +243,8 @@ def _add_choice(group: Any) -> None:
         "--anchors",
         nargs="+",
         metavar="WIDTH,HEIGHT",
-        help="anchors in pixels that a detector was trained with whose file gives maps before their decoding, those of the smallest "
-        "stride first; what is exported keeps them",
+        help="anchors in pixels of a detector whose file gives maps before their decoding, those of the smallest stride "
+        "first; what is exported keeps them",
     )
     group.add_argument(
         "--anchor-sides",

@@ -7,7 +7,6 @@ Tests: tests/training/detection/test_assignment.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,10 +1,10 @@
 """What the outputs of a detector or segmenter mean, found by walking back from them.
 
 A family is recognised by its operators and by where constants enter, never by names of tensors: distributions of distances are a
-Softmax whose expectation is taken with the weights 0, 1, 2, ...; anchors are boxes of several sizes at each cell, of which a layer gives all
-numbers in a row; cells are four numbers, one and those of classes, joined; default boxes are scaled by Exp; queries are a Sigmoid of
-four numbers beside classes of the same vectors. What follows the last layers with
-weights is the decoding: none of it trains.
+Softmax whose expectation is taken with the weights 0, 1, 2, ...; anchors are boxes of several sizes at each cell, of which a layer
+gives all numbers in a row; cells are four numbers, one and those of classes, joined; default boxes are scaled by Exp; queries are a
+Sigmoid of four numbers beside classes of the same vectors. What follows the last layers with weights is the decoding: none of it
+trains.
 
 Tests: tests/training/detection/test_heads.py.
 """
@@ -46,7 +46,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 Family: TypeAlias = Literal["distances", "anchors", "cells", "default boxes", "queries"]
 Sides: TypeAlias = Literal["square", "exp"]
-"""How the sides of anchors grow where the file leaves that to its readers: anchor (2 sigmoid)^2 (YOLOv5), or anchor exp (YOLOv3)."""
+"""How sides of anchors grow where the file leaves that to its readers: anchor (2 sigmoid)^2 (YOLOv5), or anchor exp (YOLOv3)."""
 
 _LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _PASSES_ON = VIEWS | {"Transpose", "Cast", "QuantizeLinear", "DequantizeLinear"}
@@ -105,8 +105,8 @@ class DetectorHead:
         boxes: the four numbers that the file decodes; None where it leaves them to whoever reads the maps.
         numbers: the four numbers that boxes are made of, of each level; of families without distances.
         bins: of the distances, of each level.
-        anchors: widths and heights in pixels, a row of them for each level, the one of the smallest stride first; of anchors that the
-            file leaves to be decoded.
+        anchors: widths and heights in pixels, a row for each level, the one of the smallest stride first; where the file leaves
+            anchors to be decoded.
         sides: how these grow.
         probes: tensors that decide the boxes, and that are replaced to find out where the anchors lie.
         suppression: NonMaxSuppression in the file, which the loss stands before.
@@ -159,8 +159,8 @@ class MapHead:
         logits: the scores before Sigmoid, Softmax and ArgMax: [batch, channels, height, width].
         through: the operators between, the first one first, such as ``("Softmax", "ArgMax")``.
         channels: how many, or None.
-        thresholds, binary: of a text detector in the form that it trains in: the thresholds of each pixel, and how far its probability
-            is above its threshold, from 0 to 1; None where the file has the probabilities alone.
+        thresholds, binary: of a text detector as it trains: the threshold of each pixel, and how far its probability is above that,
+            from 0 to 1; None where the file has the probabilities alone.
     """
 
     output: Variable
@@ -856,8 +856,8 @@ def require_head(program: Program) -> DetectorHead | MapHead:
         )
     raise ArgumentError(
         f"the outputs {outputs} are of no detector that is known here: distributions of distances (YOLOv8, YOLO11), anchors "
-        "(YOLOv5), cells (YOLOX), default boxes (SSD), queries (DETR) or a map of text (DBNet). Give the loss as Term(function, output=TENSOR) of "
-        "the tensors that hold class logits and boxes; see docs/detectors.md."
+        "(YOLOv5), cells (YOLOX), default boxes (SSD), queries (DETR) or a map of text (DBNet). "
+        "Give the loss as Term(function, output=TENSOR) of the tensors that hold class logits and boxes; see docs/detectors.md."
     )
 
 

@@ -262,12 +262,11 @@ class DetectionLoss:
         if isinstance(self.head, MapHead):
             self.names = {"logits": output.name}
             p, program = op.Sigmoid(output), output.block.program
-            shrunk, wanted, border = (
-                (target, None, None) if self.head.thresholds is None else op.Split(target, axis=1, num_outputs=3, outputs=3)
-            )
+            parts = [target] if self.head.thresholds is None else op.Split(target, axis=1, num_outputs=3, outputs=3)
+            shrunk = parts[0]
             total: Variable = op.Add(balanced_bce_loss(output, shrunk), dice_loss(p, shrunk))
             if self.head.thresholds is not None and self.head.binary is not None:
-                apart = masked_l1_loss(program.find(self.head.thresholds.name), wanted, border)
+                apart = masked_l1_loss(program.find(self.head.thresholds.name), parts[1], parts[2])
                 binary = dice_loss(program.find(self.head.binary.name), shrunk)
                 total = op.Add(total, op.Add(op.Mul(apart, 2.0), binary))
             return total
