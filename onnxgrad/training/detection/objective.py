@@ -262,7 +262,7 @@ class DetectionLoss:
         if isinstance(self.head, MapHead):
             self.names = {"logits": output.name}
             p, program = op.Sigmoid(output), output.block.program
-            parts = [target] if self.head.thresholds is None else op.Split(target, axis=1, num_outputs=3, outputs=3)
+            parts: Any = [target] if self.head.thresholds is None else op.Split(target, axis=1, num_outputs=3, outputs=3)
             shrunk = parts[0]
             total: Variable = op.Add(balanced_bce_loss(output, shrunk), dice_loss(p, shrunk))
             if self.head.thresholds is not None and self.head.binary is not None:

@@ -47,10 +47,9 @@ def test_a_quantised_decoding_is_recognised(name, quantized):
     assert all(v.block is program.global_block() for v in (head.boxes.tensor, *head.probes))
 
 
-@pytest.mark.parametrize("name", ["cells", "default_boxes"])
-def test_a_detector_with_a_quantised_decoding_trains(name, quantized):
+def test_a_detector_with_a_quantised_decoding_trains(quantized):
     image, boxes, _ = shapes.pictures(9, 8)
-    trainer = Trainer(quantized / f"{name}.onnx", loss="detection", learning_rate=1e-4)
+    trainer = Trainer(quantized / "cells.onnx", loss="detection", learning_rate=1e-4)
     row = trainer.evaluate({"images": image, "boxes": boxes})
     assert row["map50"] > 0.8  # the boxes are read where they are, within what 8 bits hold
     assert np.isfinite(trainer.step({"images": image, "boxes": boxes})["loss"])
