@@ -68,3 +68,4 @@ if __name__ == "__main__":
     write_boxes(home / "shapes")
     write_masks(home / "masks")
     write_lines(home / "lines")
+    write_lines(home / "text", 160, (96, 40))

@@ -1,6 +1,6 @@
 """Write the files of tests/data/detectors: each network with both exporters of torch, where these can.
 
-python models/detectors/export.py [FOLDER]
+python models/detectors/export.py [FOLDER [NAME ...]]
 
 It takes torch, torchvision and onnxscript, and a quarter of an hour on one core.
 """
@@ -112,6 +112,20 @@ def corners_and_classes(net: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
     return corners, kind, score
 
 
+def sorted_queries(net: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
+    """RT-DETR as it is put behind a server: the best pairs of query and class, corners in pixels"""
+    logits, box = net(x)
+    score, at = logits.sigmoid().flatten(1).topk(net.QUERIES, 1)
+    corners = torch.cat((box[..., :2] - box[..., 2:] / 2, box[..., :2] + box[..., 2:] / 2), 2) * SIZE
+    return at % net.classes, corners.gather(1, (at // net.classes)[..., None].expand(-1, -1, 4)), score
+
+
+def three_maps(net: nn.Module, x: Tensor) -> Tensor:
+    """DBNet as it trains: probabilities, thresholds, and what is above its threshold, softly"""
+    p, t = (m.sigmoid() for m in net.raw(x))
+    return torch.cat((p, t, 1 / (1 + torch.exp(-50 * (p - t)))), 1)
+
+
 FILES = {
     "distributed": (networks.Distributed, lambda net: net, ["output0"]),
     "distributed_nms": (networks.Distributed, Suppressed, ["detections"]),
@@ -119,10 +133,16 @@ FILES = {
     "distributed_maps": (networks.Distributed, lambda net: Outputs(net, lambda n, x: tuple(n.maps(x))), ["p3", "p4", "p5"]),
     "anchored": (networks.Anchored, lambda net: net, ["output0"]),
     "anchored_nms": (networks.Anchored, lambda net: Suppressed(net, True), ["detections"]),
+    "anchored_maps": (networks.Anchored, lambda net: Outputs(net, lambda n, x: tuple(n.maps(x))), ["p3", "p4", "p5"]),
+    "cells": (networks.Cells, lambda net: net, ["output"]),
+    "cells_raw": (networks.Cells, lambda net: Outputs(net, lambda n, x: n.undecoded(x)), ["output"]),
     "default_boxes": (networks.DefaultBoxes, lambda net: net, ["scores", "boxes"]),
     "queries": (networks.Queries, lambda net: net, ["logits", "pred_boxes"]),
     "queries_best": (networks.Queries, lambda net: Outputs(net, corners_and_classes), ["boxes", "labels", "scores"]),
+    "refined": (networks.Refined, lambda net: net, ["logits", "pred_boxes"]),
+    "refined_best": (networks.Refined, lambda net: Outputs(net, sorted_queries), ["labels", "boxes", "scores"]),
     "text_map": (networks.Maps, lambda net: net, ["map"]),
+    "text_maps": (networks.Maps, lambda net: Outputs(net, three_maps), ["maps"]),
     "segmenter": (networks.Segmenter, lambda net: net, ["logits"]),
     "segmenter_softmax": (networks.Segmenter, lambda net: Outputs(net, lambda n, x: n(x).softmax(1)), ["probabilities"]),
     "segmenter_argmax": (networks.Segmenter, lambda net: Outputs(net, lambda n, x: n(x).argmax(1)), ["classes"]),
@@ -167,8 +187,25 @@ def write(path: Path, net: nn.Module, outputs: list[str], dynamo: bool) -> None:
         node.doc_string = ""
     for value in (*model.graph.value_info, *model.graph.input, *model.graph.output, *model.graph.initializer):
         del value.metadata_props[:]
+    if path.stem.startswith(("refined", "anchored_maps")):
+        number_names(model.graph)
     onnx.save(model, path)
     onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"images": image.numpy()})
+
+
+def number_names(graph: onnx.GraphProto) -> None:
+    """Give what the operators compute short names, as a file of a thousand of them is a third names"""
+    del graph.value_info[:]
+    kept = {value.name for value in (*graph.input, *graph.output, *graph.initializer)}
+    names: dict[str, str] = {}
+
+    def short(name: str) -> str:
+        return name if name in kept or not name else names.setdefault(name, f"v{len(names)}")
+
+    for node in graph.node:
+        node.name = ""
+        node.input[:] = map(short, node.input)
+        node.output[:] = map(short, node.output)
 
 
 def main() -> None:
@@ -179,7 +216,8 @@ def main() -> None:
     torch.onnx.register_custom_op_symbolic("detectors::suppress", suppress_by_torchscript, 17)
     taught: dict[type, nn.Module] = {}
     failed = {}
-    for name, (kind, behind, outputs) in FILES.items():
+    for name in sys.argv[2:] or FILES:
+        kind, behind, outputs = FILES[name]
         if kind not in taught:
             taught[kind] = pretrain.pretrained(kind)
         net = behind(taught[kind]).eval()

@@ -240,6 +240,170 @@ class Queries(nn.Module):
         return self.classifier(y), self.corners(y).sigmoid()
 
 
+class Cells(nn.Module):
+    """A detector like YOLOX: decoupled branches at each cell for classes, for a box and for an objectness, and no anchors."""
+
+    def __init__(self, classes: int = CLASSES) -> None:
+        super().__init__()
+        self.classes, self.pyramid = classes, Pyramid((8, 12, 20, 28))
+        c = 12
+        widths = self.pyramid.widths
+        self.stems = nn.ModuleList(Conv(w, c) for w in widths)
+        self.class_branches, self.box_branches = (nn.ModuleList(Conv(c, c, 3) for _ in widths) for _ in range(2))
+        self.classifiers = nn.ModuleList(nn.Conv2d(c, classes, 1) for _ in widths)
+        self.regressors = nn.ModuleList(nn.Conv2d(c, 4, 1) for _ in widths)
+        self.objectness = nn.ModuleList(nn.Conv2d(c, 1, 1) for _ in widths)
+        for layer in (*self.classifiers, *self.objectness):
+            nn.init.constant_(layer.bias, -3.0)
+        points, strides = grid_points()
+        self.register_buffer("grid", (points - 0.5)[None], persistent=False)
+        self.register_buffer("strides", strides[None, :, None], persistent=False)
+
+    def levels(self, x: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Of each stride four numbers, logits of objectness and logits of classes"""
+        found = []
+        for i, f in enumerate(self.pyramid(x)):
+            f = self.stems[i](f)
+            box = self.box_branches[i](f)
+            found.append((self.regressors[i](box), self.objectness[i](box), self.classifiers[i](self.class_branches[i](f))))
+        return found
+
+    def raw(self, x: Tensor) -> Tensor:
+        """[batch, cells, 5 + classes], logits"""
+        return torch.cat([torch.cat(parts, 1).flatten(2) for parts in self.levels(x)], 2).transpose(1, 2)
+
+    def decoded(self, y: Tensor) -> Tensor:
+        return torch.cat(((y[..., :2] + self.grid) * self.strides, torch.exp(y[..., 2:4]) * self.strides, y[..., 4:]), 2)
+
+    def undecoded(self, x: Tensor) -> Tensor:
+        """[batch, cells, 5 + classes] as YOLOX writes it for servers: boxes in units of cells, probabilities"""
+        parts = [torch.cat((box, o.sigmoid(), c.sigmoid()), 1).flatten(2) for box, o, c in self.levels(x)]
+        return torch.cat(parts, 2).permute(0, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[batch, cells, 5 + classes]: centre, width, height, objectness, probabilities"""
+        return self.decoded(self.undecoded(x))
+
+
+def inverse_sigmoid(x: Tensor) -> Tensor:
+    x = x.clamp(1e-5, 1 - 1e-5)
+    return torch.log(x / (1 - x))
+
+
+class DeformableAttention(nn.Module):
+    """Attention over a few points of each level near a reference box."""
+
+    HEADS, POINTS = 4, 2
+
+    def __init__(self, width: int, levels: int) -> None:
+        super().__init__()
+        h, p = self.HEADS, self.POINTS
+        self.levels = levels
+        self.offsets, self.weights = nn.Linear(width, h * levels * p * 2), nn.Linear(width, h * levels * p)
+        self.value, self.last = nn.Linear(width, width), nn.Linear(width, width)
+        nn.init.normal_(self.offsets.weight, std=1e-2)
+        nn.init.uniform_(self.offsets.bias, -1, 1)
+
+    def forward(self, y: Tensor, reference: Tensor, memory: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        b, q, w = y.shape
+        h, p, n = self.HEADS, self.POINTS, self.levels
+        value = self.value(memory).view(b, -1, h, w // h)
+        offsets = self.offsets(y).view(b, q, h, n, p, 2)
+        weights = self.weights(y).view(b, q, h, n * p).softmax(-1).view(b, q, h, n, p)
+        places = reference[:, :, None, None, None, :2] + offsets * reference[:, :, None, None, None, 2:] * 0.5 / p
+        places = 2 * places - 1
+        total = torch.zeros(())
+        at = 0
+        for i, (rows, columns) in enumerate(sizes):
+            level = value[:, at : at + rows * columns].permute(0, 2, 3, 1).reshape(b * h, w // h, rows, columns)
+            at += rows * columns
+            grid = places[:, :, :, i].transpose(1, 2).reshape(b * h, q, p, 2)
+            sampled = F.grid_sample(level, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+            own = weights[:, :, :, i].transpose(1, 2).reshape(b * h, 1, q, p)
+            total = total + (sampled * own).sum(-1)
+        return self.last(total.view(b, w, q).transpose(1, 2))
+
+
+class RefiningLayer(nn.Module):
+    def __init__(self, width: int, levels: int) -> None:
+        super().__init__()
+        self.among = nn.MultiheadAttention(width, 4, 0.0, batch_first=True)
+        self.across = DeformableAttention(width, levels)
+        self.forth = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
+
+    def forward(self, y: Tensor, place: Tensor, reference: Tensor, memory: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        q = y + place
+        y = self.norms[0](y + self.among(q, q, y, need_weights=False)[0])
+        y = self.norms[1](y + self.across(y + place, reference, memory, sizes))
+        return self.norms[2](y + self.forth(y))
+
+
+class Refined(nn.Module):
+    """A detector like RT-DETR: the best places of the picture become queries, and each layer of the decoder refines their boxes."""
+
+    QUERIES, WIDTH = 12, 28
+
+    def __init__(self, classes: int = CLASSES) -> None:
+        super().__init__()
+        self.classes = classes
+        w = self.WIDTH
+        self.fine = nn.Sequential(Conv(3, 8, 3, 2), Conv(8, 16, 3, 2), CrossStage(16, 16), Conv(16, 24, 3, 2), CrossStage(24, 24))
+        self.coarse = nn.Sequential(Conv(24, w, 3, 2), CrossStage(w, w))
+        self.lateral = Conv(24, w)
+        self.mixed = Conv(2 * w, w)
+        n = SIZE // 16
+        self.sizes = [(2 * n, 2 * n), (n, n)]
+        self.places = nn.Parameter(torch.randn(1, n * n, w) * 0.1)
+        self.encoder = nn.TransformerEncoderLayer(w, 4, 2 * w, 0.0, batch_first=True)
+        self.candidate = nn.Sequential(nn.Linear(w, w), nn.LayerNorm(w))
+        self.candidate_classes, self.candidate_boxes = nn.Linear(w, classes), self._mlp(w, w, 4)
+        self.position = self._mlp(4, w, w)
+        self.layers = nn.ModuleList(RefiningLayer(w, 2) for _ in range(2))
+        self.classifiers = nn.ModuleList(nn.Linear(w, classes) for _ in range(2))
+        self.boxes = nn.ModuleList(self._mlp(w, w, 4) for _ in range(2))
+        for layer in (self.candidate_classes, *self.classifiers):
+            nn.init.constant_(layer.bias, -3.0)
+        for mlp in (self.candidate_boxes, *self.boxes):
+            nn.init.zeros_(mlp[-1].weight)
+            nn.init.zeros_(mlp[-1].bias)
+        boxes = []
+        for (rows, columns), side in zip(self.sizes, (0.2, 0.4), strict=True):
+            y, x = torch.meshgrid((torch.arange(rows) + 0.5) / rows, (torch.arange(columns) + 0.5) / columns, indexing="ij")
+            boxes.append(torch.stack((x, y, torch.full_like(x, side), torch.full_like(x, side)), -1).reshape(-1, 4))
+        self.register_buffer("anchors", inverse_sigmoid(torch.cat(boxes))[None], persistent=False)
+
+    @staticmethod
+    def _mlp(c_in: int, hidden: int, c_out: int) -> nn.Sequential:
+        return nn.Sequential(nn.Linear(c_in, hidden), nn.ReLU(), nn.Linear(hidden, c_out))
+
+    def stages(self, x: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Class logits and boxes of the candidates, then of each layer"""
+        f8 = self.fine(x)
+        f16 = self.coarse(f8)
+        b, w, rows, columns = f16.shape
+        tokens = self.encoder(f16.flatten(2).transpose(1, 2) + self.places)
+        f16 = tokens.transpose(1, 2).reshape(b, w, rows, columns)
+        f8 = self.mixed(torch.cat((self.lateral(f8), F.interpolate(f16, scale_factor=2.0, mode="nearest")), 1))
+        memory = torch.cat((f8.flatten(2), f16.flatten(2)), 2).transpose(1, 2)
+        candidates = self.candidate(memory)
+        scores, raw = self.candidate_classes(candidates), self.candidate_boxes(candidates) + self.anchors
+        stages = [(scores, raw.sigmoid())]
+        best = scores.max(-1)[0].topk(self.QUERIES, 1)[1][..., None]
+        reference = raw.gather(1, best.expand(-1, -1, 4)).detach().sigmoid()
+        y = candidates.gather(1, best.expand(-1, -1, w)).detach()
+        for layer, classifier, box in zip(self.layers, self.classifiers, self.boxes, strict=True):
+            y = layer(y, self.position(reference), reference, memory, self.sizes)
+            refined = (box(y) + inverse_sigmoid(reference)).sigmoid()
+            stages.append((classifier(y), refined))
+            reference = refined.detach()
+        return stages
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Class logits [batch, queries, classes] and boxes [batch, queries, 4] as centre and sides from 0 to 1"""
+        return self.stages(x)[-1]
+
+
 class Maps(nn.Module):
     """A text detector like DBNet: a map of shrunk regions, and in training one of thresholds."""
 

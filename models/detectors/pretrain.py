@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from networks import BINS, CLASSES, SIZE, STRIDES
 from torch import Tensor
-from torchvision.ops import generalized_box_iou_loss
+from torchvision.ops import box_iou, generalized_box_iou_loss
 
 LEVELS = ((0.0, 26.0), (22.0, 40.0), (34.0, 1e9))
 """Sides of the boxes that the cells of each stride look for."""
@@ -109,6 +109,16 @@ def default_loss(net: networks.DefaultBoxes, image: Tensor, targets: list[Tensor
     return (each[wanted > 0].sum() + hard + 2 * box_loss) / max(count, 1)
 
 
+def pairs_of(cost: Tensor) -> Tensor:
+    """Rows and columns of pairs, the cheapest one first, each row and column once: [2, columns]"""
+    pairs = []
+    for _ in range(cost.shape[1]):
+        q, g = divmod(int(cost.argmin()), cost.shape[1])
+        pairs.append((q, g))
+        cost[q], cost[:, g] = 1e9, 1e9
+    return torch.tensor(pairs).T
+
+
 def query_loss(net: networks.Queries, image: Tensor, targets: list[Tensor], mask: Tensor) -> Tensor:
     scores, boxes = net(image)
     corners = torch.cat((boxes[..., :2] - boxes[..., 2:] / 2, boxes[..., :2] + boxes[..., 2:] / 2), 2)
@@ -119,13 +129,7 @@ def query_loss(net: networks.Queries, image: Tensor, targets: list[Tensor], mask
         goal_sides = torch.cat(((goal[:, :2] + goal[:, 2:]) / 2, goal[:, 2:] - goal[:, :2]), 1)
         with torch.no_grad():
             cost = 5 * torch.cdist(boxes[i], goal_sides, 1) - 2 * scores[i].softmax(-1)[:, rows[:, 0].long()]
-            pairs = []
-            for _ in range(len(rows)):
-                at = int(cost.argmin())
-                q, g = at // len(rows), at % len(rows)
-                pairs.append((q, g))
-                cost[q], cost[:, g] = 1e9, 1e9
-        q, g = torch.tensor(pairs).T
+            q, g = pairs_of(cost)
         wanted[i, q] = rows[g, 0].long()
         box_loss = (
             box_loss
@@ -136,6 +140,46 @@ def query_loss(net: networks.Queries, image: Tensor, targets: list[Tensor], mask
     weight = torch.ones(CLASSES + 1)
     weight[-1] = 0.2
     return F.cross_entropy(scores.transpose(1, 2), wanted, weight=weight) * 2 + box_loss / count
+
+
+def cell_loss(net: networks.Cells, image: Tensor, targets: list[Tensor], mask: Tensor) -> Tensor:
+    raw = net.raw(image)
+    box = net.decoded(raw)[..., :4]
+    corners = torch.cat((box[..., :2] - box[..., 2:] / 2, box[..., :2] + box[..., 2:] / 2), 2)
+    centres = ((net.grid + 0.5) * net.strides)[0]
+    spans = torch.cat([torch.tensor(level).expand((SIZE // s) ** 2, 2) for level, s in zip(LEVELS, STRIDES, strict=True)])
+    who = [owners(rows, centres, spans) for rows in targets]
+    is_box = torch.stack([(own >= 0).float() for own in who])
+    objectness = raw[..., 4]
+    focal = F.binary_cross_entropy_with_logits(objectness, is_box, reduction="none") * (is_box - objectness.sigmoid()).abs() ** 1.5
+    total, box_loss = torch.zeros(()), torch.zeros(())
+    for i, (rows, own) in enumerate(zip(targets, who, strict=True)):
+        at = torch.nonzero(own >= 0)[:, 0]
+        label = F.one_hot(rows[own[at], 0].long(), CLASSES).float()
+        total = total + F.binary_cross_entropy_with_logits(raw[i, at, 5:], label, reduction="sum")
+        box_loss = box_loss + generalized_box_iou_loss(corners[i, at], rows[own[at], 1:], reduction="sum")
+    return (4 * focal.sum() + total + 2 * box_loss) / max(float(is_box.sum()), 1.0)
+
+
+def refined_loss(net: networks.Refined, image: Tensor, targets: list[Tensor], mask: Tensor) -> Tensor:
+    """Of candidates and each layer: logistic loss of how well the box fits, L1 and generalised IoU, by pairs of least cost"""
+    loss = torch.zeros(())
+    count = max(sum(len(rows) for rows in targets), 1)
+    for scores, boxes in net.stages(image):
+        corners = torch.cat((boxes[..., :2] - boxes[..., 2:] / 2, boxes[..., :2] + boxes[..., 2:] / 2), 2)
+        wanted = torch.zeros_like(scores)
+        for i, rows in enumerate(targets):
+            goal = rows[:, 1:] / SIZE
+            goal_sides = torch.cat(((goal[:, :2] + goal[:, 2:]) / 2, goal[:, 2:] - goal[:, :2]), 1)
+            with torch.no_grad():
+                cost = 5 * torch.cdist(boxes[i], goal_sides, 1) - 2 * scores[i].sigmoid()[:, rows[:, 0].long()]
+                q, g = pairs_of(cost)
+                wanted[i, q, rows[g, 0].long()] = torch.diagonal(box_iou(corners[i, q], goal[g])).clamp(0.01)
+            far = (boxes[i, q] - goal_sides[g]).abs().sum()
+            loss = loss + (5 * far + 2 * generalized_box_iou_loss(corners[i, q], goal[g], reduction="sum")) / count
+        weight = torch.where(wanted > 0, wanted, 0.75 * scores.detach().sigmoid() ** 2)
+        loss = loss + (F.binary_cross_entropy_with_logits(scores, wanted, reduction="none") * weight).sum() / count
+    return loss
 
 
 def map_loss(net: networks.Maps, image: Tensor, targets: list[Tensor], mask: Tensor) -> Tensor:
@@ -160,6 +204,8 @@ LOSSES = {
     networks.Anchored: (anchored_loss, 1200, 4e-3),
     networks.DefaultBoxes: (default_loss, 1200, 4e-3),
     networks.Queries: (query_loss, 4000, 7e-4),
+    networks.Cells: (cell_loss, 1200, 4e-3),
+    networks.Refined: (refined_loss, 3000, 1e-3),
     networks.Maps: (map_loss, 300, 4e-3),
     networks.Segmenter: (pixel_loss, 500, 4e-3),
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.cli.settings import model_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.words import DETECTION
 from onnxgrad.training.data.annotated.formats import PARTS, format_at
@@ -29,7 +29,7 @@ def choose_classes(settings: dict[str, Any]) -> None:
         if settings.get("detector_classes"):
             raise ArgumentError("--classes is for detectors (--task detect). For a classifier, say --head NUMBER.")
         return
-    program = from_onnx(settings["model"], expand=settings["expand"])
+    program = model_of(settings, None)
     head = require_head(program)
     if settings.get("detector_classes") is not None or not isinstance(head, DetectorHead):
         return

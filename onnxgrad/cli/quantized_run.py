@@ -8,8 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from onnxgrad.cli.settings import data_of, make_trainer, target_columns
-from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.cli.settings import data_of, make_trainer, model_of, target_columns
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import make_folder, read_whole
 from onnxgrad.training.data.record import set_record
@@ -45,7 +44,7 @@ def begin(settings: dict[str, Any], folder: str) -> None:
     make_folder(Path(folder))
     path = Path(folder) / MODEL
     targets = target_columns(settings)
-    model = from_onnx(settings["model"], expand=settings["expand"])
+    model = model_of(settings, None)
     set_record(model, trainer.record)  # of a file without BatchNormalization values and colours would be guessed otherwise
     quantize(model, path, data_of({**settings, "flip": False, "crop": False, "color": 0.0}, "data"), beside=targets)
     settings["model"] = str(path.resolve())

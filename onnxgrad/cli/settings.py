@@ -32,7 +32,7 @@ from onnxgrad.training.data.kinds.words import WordsColumn
 from onnxgrad.training.data.record import DataRecord, record_in, set_record
 from onnxgrad.training.data.rows import Rows
 from onnxgrad.training.detection.classes import set_classes
-from onnxgrad.training.detection.heads import DetectorHead, recognise_head
+from onnxgrad.training.detection.heads import DetectorHead, recognise_head, set_anchors
 from onnxgrad.training.detection.objective import BOXES
 from onnxgrad.training.losses.distillation import Distillation
 from onnxgrad.training.losses.terms import Term, output_of
@@ -53,6 +53,7 @@ __all__ = [
     "data_of",
     "loss_terms",
     "make_trainer",
+    "model_of",
     "model_path",
     "read_settings",
     "target_columns",
@@ -116,6 +117,7 @@ _TEXTS = (
     "image_fit", "part", "colours", "task",
     "decimal", "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
     "noise", "sound_join", "quantized", "frozen", "qat", "adapter", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
+    "anchor_sides",
 )  # fmt: skip
 _WHOLE = (
     "threads", "memory_budget", "buffer", "max_length", "batch_size", "warmup", "accumulate", "lora", "head", "epochs",
@@ -133,7 +135,7 @@ _SWITCHES = (
 )  # fmt: skip
 _LISTS = (
     "columns", "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
-    "detector_classes", "state",
+    "detector_classes", "anchors", "state",
 )  # fmt: skip
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
     (_TEXTS, _is_text),
@@ -219,7 +221,7 @@ def _go_on_from(settings: dict[str, Any], program: Program) -> None:
 
 def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     """The trainer that the settings describe."""
-    program: Program = from_onnx(model_path(settings, folder), expand=settings["expand"])
+    program = model_of(settings, folder)
     set_known_record(settings, program, folder)
     if settings.get("characters") is not None:
         program.metadata[KEY] = _characters(Path(settings["characters"]))
@@ -305,6 +307,23 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     )
 
 
+def model_of(settings: dict[str, Any], folder: str | None) -> Program:
+    """The program of a run's model as its file has it, with anchors that the file lacks
+
+    Raises:
+        ArgumentError: if anchors are given that do not fit it.
+    """
+    program: Program = from_onnx(model_path(settings, folder), expand=settings["expand"])
+    anchors = settings.get("anchors")
+    if anchors:
+        try:
+            numbers = [float(part) for pair in anchors for part in pair.split(",")]
+        except ValueError as error:
+            raise ArgumentError(f"--anchors {' '.join(anchors)!r} are not numbers ({error}). Give such as 10,13 16,30.") from error
+        set_anchors(program, numbers, settings.get("anchor_sides") or "square")
+    return program
+
+
 def choose_task(settings: dict[str, Any]) -> str | None:
     """Let data and model say the task where no loss is named: the settings get it, its loss and its metrics.
 
@@ -316,7 +335,7 @@ def choose_task(settings: dict[str, Any]) -> str | None:
     """
     if settings.get("loss") or settings.get("term"):
         return None
-    program = from_onnx(model_path(settings, None), expand=settings["expand"])
+    program = model_of(settings, None)
     if settings["head"] is not None:
         replace_head(program, settings["head_at"], settings["head"])
     data = settings["data"] if settings.get("tokenizer") is None else None

@@ -261,6 +261,19 @@ def _add_choice(group: Any) -> None:
         help="names of all classes that a detector is to have; those of its file keep their weights (default: those of its file, "
         "or those of --data where one of these is new)",
     )
+    group.add_argument(
+        "--anchors",
+        nargs="+",
+        metavar="WIDTH,HEIGHT",
+        help="anchors in pixels of a detector whose file gives maps before their decoding, those of the smallest stride "
+        "first; what is exported keeps them",
+    )
+    group.add_argument(
+        "--anchor-sides",
+        choices=("square", "exp"),
+        default="square",
+        help="how sides grow from --anchors: (2 sigmoid)^2 of YOLOv5 and later, or exp of YOLOv3 (default: square)",
+    )
     group.add_argument("--head", type=int, metavar="CLASSES", help="replace the last layer by a new one, named head")
     group.add_argument("--head-at", metavar="TENSOR", help="tensor that the new layer reads")
     group.add_argument(

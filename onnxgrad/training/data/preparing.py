@@ -188,7 +188,7 @@ def preparation_of(
 
 def _is_yolo(program: Program) -> bool:
     head = recognise_head(program)
-    return isinstance(head, DetectorHead) and head.family in ("distances", "anchors")
+    return isinstance(head, DetectorHead) and head.family in ("distances", "anchors", "cells")
 
 
 def _recorded(

@@ -7,7 +7,6 @@ Tests: tests/training/detection/test_assignment.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
 from onnxgrad.training.detection.boxes import centre_form, corner_form, generalized_overlaps, objects_of, overlaps
 
 __all__ = [
-    "AnchorMatch", "PriorMatch", "TaskAligned", "detr_costs", "hungarian", "match_anchors", "match_priors", "task_aligned",
+    "PriorMatch", "TaskAligned", "detr_costs", "hungarian", "match_anchors", "match_priors", "task_aligned",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -100,60 +99,47 @@ def task_aligned(
     return TaskAligned(target_scores, target_boxes, weights, objects)
 
 
-class AnchorMatch(NamedTuple):
-    """Pairs of cell and object, one row each.
-
-    Attributes:
-        anchors: int64 [P], the number of the anchor of the layer.
-        rows, columns: int64 [P], of the cell.
-        objects: int64 [P], the number of the object among those of the picture.
-    """
-
-    anchors: Array
-    rows: Array
-    columns: Array
-    objects: Array
-
-
 def match_anchors(
-    targets: Array, anchors: Array, size: Sequence[int], stride: float, ratio: float = 4.0, neighbours: bool = True
-) -> AnchorMatch:
-    """Match objects with the anchors of a layer whose sides differ from theirs by less than a factor, in the cell of the centre.
+    targets: Array, anchors: Array, points: Array, cells: Array, ratio: float = 4.0, neighbours: bool = True
+) -> Array:
+    """Match objects with the anchors whose sides differ from theirs by less than a factor, in the cell of the centre.
 
-    So YOLOv5 does. The nearer neighbour of the cell answers too, along x and along y, where the layer has it. A centre beyond an
-    edge counts as on it.
+    So YOLOv5 does. The nearer neighbour of the cell answers too, along x and along y, where there is one. A centre beyond an
+    edge counts as on it. An object whose sides fit no anchor has none.
 
     Args:
         targets: [M, 5], class, left, top, right, bottom in pixels; a class below 0 fills up.
-        anchors: [K, 2], widths and heights in pixels.
-        size: rows and columns of the layer.
-        stride: pixels for each cell.
+        anchors: [A, 2], widths and heights.
+        points: [A, 2], the centres of their cells.
+        cells: [A, 2], widths and heights of the cells.
         ratio: the factor.
         neighbours: whether neighbours answer.
 
+    Returns:
+        bool [A, objects].
+
     Example:
-        >>> match = match_anchors(np.array([[0, 8, 8, 24, 24]]), np.array([[16, 16], [100, 16]]), (4, 4), 8.0)
-        >>> match.anchors.tolist(), match.rows.tolist(), match.columns.tolist()
-        ([0, 0, 0], [2, 2, 1], [2, 1, 2])
+        >>> points = np.array([[4, 4], [12, 4], [20, 4]])
+        >>> match = match_anchors(np.array([[0, 0, 0, 18, 8]]), np.full((3, 2), 16), points, np.full((3, 2), 8))
+        >>> match[:, 0].tolist()
+        [True, True, False]
     """
-    truth, anchors = objects_of(targets), np.asarray(anchors, np.float64)
-    rows, columns = size
+    truth, anchors, points, cells = objects_of(targets), *(np.asarray(v, np.float64) for v in (anchors, points, cells))
+    if not len(truth) or not len(anchors):
+        return np.zeros((len(anchors), len(truth)), bool)
     centred = centre_form(truth[:, 1:])
-    sides = np.maximum(centred[:, 2:], 1e-9)[:, None] / anchors[None]
+    sides = np.maximum(centred[:, 2:], 1e-9)[None] / anchors[:, None]
     fits = np.maximum(sides, 1 / sides).max(axis=2) < ratio
-    objects, which = np.nonzero(fits)
-    at = np.clip(centred[objects, :2] / stride, 0.0, np.array([columns, rows]) - 1e-6)
-    x, y = np.floor(at).astype(np.int64).T
-    cells = [(which, y, x, objects)]
+    # how many cells the centre lies from that of the anchor's; the cell holds its left and upper edge
+    middles = np.clip(centred[:, :2], (points - cells / 2).min(axis=0), (points + (0.5 - 1e-6) * cells).max(axis=0))
+    apart = (middles[None] - points[:, None]) / cells[:, None]
+    inside = (apart >= -0.5) & (apart < 0.5)
+    beside = np.abs(apart) < 1
+    answers = inside.all(axis=2)
     if neighbours:
-        left, above = (at % 1 < 0.5).T
-        beside, level = x + np.where(left, -1, 1), y + np.where(above, -1, 1)
-        middle_x, middle_y = (at % 1 == 0.5).T
-        cells.append(tuple(v[~middle_x] for v in (which, y, beside, objects)))
-        cells.append(tuple(v[~middle_y] for v in (which, level, x, objects)))
-    anchor, row, column, number = (np.concatenate(parts) for parts in zip(*cells, strict=True))
-    inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
-    return AnchorMatch(anchor[inside], row[inside], column[inside], number[inside])
+        answers = answers | (inside[..., 0] & beside[..., 1]) | (beside[..., 0] & inside[..., 1])
+    matched: Array = fits & answers
+    return matched
 
 
 class PriorMatch(NamedTuple):

@@ -51,5 +51,5 @@ def open_detector(program: Program, head: DetectorHead) -> list[str]:
 
 def _tensors_of(head: DetectorHead) -> list[Variable]:
     """What the loss reads"""
-    parts = [*head.scores, *head.objectness, *([] if head.boxes is None else [head.boxes])]
+    parts = [*head.scores, *head.objectness, *(head.numbers if head.boxes is None else [head.boxes])]
     return list(dict.fromkeys([*(part.tensor for part in parts), *(bins.tensor for bins in head.bins)]))

@@ -15,7 +15,10 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["centre_form", "corner_form", "covered", "crowds_of", "generalized_overlaps", "objects_of", "overlaps", "suppress"]
+__all__ = [
+    "centre_form", "corner_form", "covered", "crowds_of", "generalized_overlaps", "objects_of", "overlaps", "paired_overlaps",
+    "suppress",
+]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
 
@@ -35,6 +38,24 @@ def overlaps(boxes: Array, others: Array) -> Array:
         array([[0.33333333, 0.        ]])
     """
     common, union = _areas(boxes, others)
+    shares: Array = common / np.where(union > 0, union, 1.0)
+    return shares
+
+
+def paired_overlaps(boxes: Array, others: Array) -> Array:
+    """Compute the intersection over the union of each box with the other one of its row, and 0 where the union has no area.
+
+    Args:
+        boxes, others: [A, 4].
+
+    Returns:
+        float64 [A].
+
+    Example:
+        >>> paired_overlaps(np.array([[0, 0, 2, 2]]), np.array([[1, 0, 3, 2]]))
+        array([0.33333333])
+    """
+    common, union = _paired_areas(np.asarray(boxes, np.float64), np.asarray(others, np.float64))
     shares: Array = common / np.where(union > 0, union, 1.0)
     return shares
 
@@ -87,7 +108,10 @@ def generalized_overlaps(boxes: Array, others: Array) -> Array:
 
 def _areas(boxes: Array, others: Array) -> tuple[Array, Array]:
     """Intersections and unions of all pairs"""
-    a, b = np.asarray(boxes, np.float64)[:, None], np.asarray(others, np.float64)[None]
+    return _paired_areas(np.asarray(boxes, np.float64)[:, None], np.asarray(others, np.float64)[None])
+
+
+def _paired_areas(a: Array, b: Array) -> tuple[Array, Array]:
     sides = np.maximum(np.minimum(a[..., 2:], b[..., 2:]) - np.maximum(a[..., :2], b[..., :2]), 0.0)
     common = sides[..., 0] * sides[..., 1]
     own, other = (np.maximum(v[..., 2:] - v[..., :2], 0.0).prod(axis=-1) for v in (a, b))

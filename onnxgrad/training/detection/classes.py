@@ -22,7 +22,7 @@ from onnxgrad.core.ir.traverse import all_operators_of, substitute
 from onnxgrad.core.ir.types import Dim, TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, ExecutionError
 from onnxgrad.training.data.kinds.placed import BoxesColumn
 from onnxgrad.training.data.record import record_of, set_record
 from onnxgrad.training.detection.geometry import Probe
@@ -125,6 +125,10 @@ class _Change:
         self.old, self.new = head.classes, len(sources)
         self.layers: list[_Layer] = []
         self.grown: dict[Variable, _Block] = {}
+        self.pairs: set[Variable] = set()
+        """Tensors whose last axis holds the classes of each query in a row: query * classes + class."""
+        self.numbers: set[Variable] = set()
+        """Numbers of such pairs, which a division by the number of classes takes apart."""
         self.replaced: list[Variable] = []
         self.made: dict[Variable, Parameter] = {}
 
@@ -310,6 +314,8 @@ class _Change:
             grown = [(i, v, self.grown[v]) for i, v in enumerate(op.inputs) if v is not None and v in self.grown]
             if grown and op.domain == "" and op.type not in READS_SHAPES:
                 self._carry(op, grown, before)
+            elif op.domain == "":
+                self._carry_pairs(op)
             if any(v in touched or v in self.grown for v in op.operands() if v is not None) or any(
                 v in self.grown for v in op.outputs if v is not None
             ):
@@ -354,6 +360,20 @@ class _Change:
             self._carry_reduction(op, block, rank)
         else:
             raise self._unknown(x, f"{op.type} reads them")
+
+    def _carry_pairs(self, op: Operator) -> None:
+        """The best pairs of query and class, as DETR's descendants choose them"""
+        x, other = (*op.inputs, None, None)[:2]
+        result = op.outputs[0] if op.outputs else None
+        if x in self.pairs and result is not None and op.type in _SAME:
+            self.pairs.add(result)
+        elif x in self.pairs and op.type == "TopK":
+            self.numbers.update(v for v in op.outputs[1:] if v is not None)
+        elif x in self.numbers and op.type in ("Div", "Mod") and other is not None:
+            array = array_of(other)
+            if array is not None and array.size == 1 and array.item() == self.old:
+                self.replaced.append(other)
+                op.inputs[1] = self.program.constant(np.full(array.shape, self.new, array.dtype))
 
     def _carry_reduction(self, op: Operator, block: _Block, rank: int) -> None:
         if op.type in ("NonMaxSuppression", "GatherND", "GatherElements"):
@@ -474,7 +494,11 @@ class _Change:
         dims, shape = before[x], before[result]
         after = None if shape is None or dims is None else _reshaped_forward(dims, shape, block)
         if after is None:
-            return  # joined with other axes by sizes that the file computes; a check of the results follows
+            # joined with other axes by sizes that the file computes; a check of the results follows
+            if dims is not None and block == _Block(len(dims) - 1, 1, self.old, 0):
+                self.pairs.add(result)
+                self._grow_pairs(op)
+            return
         self.grown[result] = after
         if op.type != "Reshape":
             return
@@ -487,6 +511,16 @@ class _Change:
         wanted = own + after.groups * (self.new - self.old)
         if isinstance(entry, int) and entry == own and target is not None:
             op.inputs[1] = self._with_entry(target, after.axis, wanted, entries)
+
+    def _grow_pairs(self, op: Operator) -> None:
+        """Adapt the number of pairs that a Reshape names"""
+        target = op.inputs[1] if op.type == "Reshape" else None
+        entries = None if target is None else entries_of(target)
+        if target is None or not entries or not isinstance(entries[-1], int) or entries[-1] < 1:
+            return
+        if entries[-1] % self.old:
+            raise self._unknown(op.inputs[0], "a Reshape mixes them with other axes")
+        op.inputs[1] = self._with_entry(target, len(entries) - 1, entries[-1] // self.old * self.new, entries)
 
     def _with_entry(self, target: Variable, at: int, value: int, entries: Any) -> Variable:
         """A shape with another number at a place: a constant, or the same pieces joined with another one"""
@@ -589,7 +623,13 @@ def _check(program: Program, before: tuple[list[Array], dict[str, Array]], old: 
         if any(v is out for out in block.outputs):
             block.outputs = [lowered if out is v else out for out in block.outputs]
         substitute([op for op in tail if op not in added], {v: lowered})
-    outputs = Executor().run(trial, feed, list(trial.outputs))
+    try:
+        outputs = Executor().run(trial, feed, list(trial.outputs))
+    except ExecutionError as error:
+        raise ArgumentError(
+            "the classes of this detector cannot be changed: what follows them counts on their number. "
+            "Train it with the classes that it has."
+        ) from error
     for v, was, now in zip(program.outputs, expected, outputs, strict=True):
         if was.shape == now.shape:
             same = np.allclose(was, now, atol=1e-3, rtol=1e-3)

@@ -22,6 +22,7 @@ from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.preparing import image_input
 from onnxgrad.training.detection.boxes import corner_form
 from onnxgrad.training.detection.heads import Channels, DetectorHead
+from onnxgrad.training.detection.rounding import rounded_tensors, take_out_rounding
 
 __all__ = ["Geometry", "Probe"]
 
@@ -39,6 +40,8 @@ class Geometry(NamedTuple):
         points: float64 [anchors, 2], centres in that unit; none for queries.
         strides: float64 [anchors], the length of a distance of 1; zeros where there are no distances.
         defaults: float64 [anchors, 4], left, top, right, bottom of the boxes that the network changes by nothing.
+        cells: float64 [anchors, 2], width and height of the cell of an anchor; zeros where there are none.
+        reaches: whether an anchor's centre can lie in the cells beside its own.
     """
 
     is_centred: bool
@@ -46,6 +49,8 @@ class Geometry(NamedTuple):
     points: Array
     strides: Array
     defaults: Array
+    cells: Array
+    reaches: bool = True
 
 
 class Probe:
@@ -63,6 +68,7 @@ class Probe:
         self.inputs = {v.name: v for v in program.inputs}
         self.program, copies = program.clone_with_variables(for_test=True)
         block = self.program.global_block()
+        plain = {v: x for x, v in rounded_tensors(self.program).items()}
         self.names: list[tuple[str, str]] = []
         self.boxes = head.boxes
         for number, v in enumerate(head.probes):
@@ -71,7 +77,9 @@ class Probe:
             fed.is_data = True
             block.inputs.append(block.register(fed))
             substitute(block.ops, {copy: fed})
-            self.names.append((copy.name, fed.name))
+            self.names.append((plain.get(copy, copy).name, fed.name))
+        take_out_rounding(self.program)
+        self.decoded = "" if head.boxes is None else plain.get(copies[head.boxes.tensor], copies[head.boxes.tensor]).name
         self._known: dict[tuple[int, int], Geometry] = {}
 
     def geometry(self, size: tuple[int, int] | None = None) -> Geometry:
@@ -94,17 +102,24 @@ class Probe:
         height, width = size
         head = self.head
         if head.family == "queries":
-            return Geometry(True, (1.0, 1.0), np.zeros((0, 2)), np.zeros(0), np.zeros((0, 4)))
+            return Geometry(True, (1.0, 1.0), np.zeros((0, 2)), np.zeros(0), np.zeros((0, 4)), np.zeros((0, 2)))
         if head.boxes is None:
             return _of_maps(head, size)
         feed = {name: self._example(v, size) for name, v in self.inputs.items()}
         shapes = [v.shape for v in self.executor.run(self.program, feed, [name for name, _ in self.names])]
-        boxes = {"distances": self._distances, "anchors": self._anchors, "default boxes": self._offsets}[head.family]
-        is_centred, defaults, strides = boxes(feed, shapes)
+        if head.family == "distances":
+            is_centred, defaults, strides = self._distances(feed, shapes)
+        else:
+            is_centred, defaults = self._numbers(feed, shapes)
+            strides = np.zeros(len(defaults))
         corners = corner_form(defaults) if is_centred else defaults
         points = (corners[:, :2] + corners[:, 2:]) / 2
         unit = (1.0, 1.0) if np.abs(points).max() <= 1.5 else (float(width), float(height))
-        return Geometry(is_centred, unit, points, strides, corners)
+        cells, reaches = np.zeros_like(points), True
+        if head.family in ("anchors", "cells"):
+            cells, points = self._cells(shapes, corners)
+            reaches = self._reaches(feed, shapes, defaults, cells)
+        return Geometry(is_centred, unit, points, strides, corners, cells, reaches)
 
     def _example(self, v: Variable, size: tuple[int, int]) -> Array:
         assert v.dims is not None
@@ -118,7 +133,7 @@ class Probe:
         """The four numbers of each anchor that the file makes of some values"""
         assert self.head.boxes is not None
         fed = {**feed, **{name: value for (_, name), value in zip(self.names, values, strict=True)}}
-        (decoded,) = self.executor.run(self.program, fed, [self.head.boxes.tensor.name])
+        (decoded,) = self.executor.run(self.program, fed, [self.decoded])
         boxes: Array = rows_of(decoded, self.head.boxes)[0]
         return boxes
 
@@ -148,30 +163,46 @@ class Probe:
             raise self._odd("the distances are not those to left, top, right and bottom in steps of a stride")
         return is_centred, zero, step
 
-    def _anchors(self, feed: dict[str, Array], shapes: list[tuple[int, ...]]) -> tuple[bool, Array, Array]:
-        """Probabilities of one half, then larger ones of the sides"""
-        dtype = self.head.probes[0].dtype.numpy
-        middle = self._decode(feed, [np.full(shape, 0.5, dtype) for shape in shapes])
-        larger = [np.full(shape, 0.5, dtype) for shape in shapes]
-        for array in larger:
-            array[..., 2:4] = 0.6
-        grown = self._decode(feed, larger)
-        if not np.allclose(middle[:, :2], grown[:, :2], atol=1e-3) or not (grown[:, 2:] > middle[:, 2:]).all():
-            raise self._odd("the third and fourth number are not the sides of boxes")
-        return True, middle, np.zeros(len(middle))
+    def _filled(self, shapes: list[tuple[int, ...]], first: int, last: int, value: float) -> list[Array]:
+        """Zeros, and a value for some of the four numbers of each box"""
+        arrays = []
+        for shape, numbers in zip(shapes, self.head.numbers, strict=True):
+            array = np.zeros(shape, numbers.tensor.dtype.numpy)
+            np.moveaxis(array, numbers.axis, 0)[numbers.start + first : numbers.start + last] = value
+            arrays.append(array)
+        return arrays
 
-    def _offsets(self, feed: dict[str, Array], shapes: list[tuple[int, ...]]) -> tuple[bool, Array, Array]:
-        """Offsets of 0, then larger sides"""
-        dtype = self.head.probes[0].dtype.numpy
-        plain = self._decode(feed, [np.zeros(shape, dtype) for shape in shapes])
-        larger = [np.zeros(shape, dtype) for shape in shapes]
-        for array in larger:
-            array[..., 2:] = 1
-        grown = self._decode(feed, larger)
+    def _numbers(self, feed: dict[str, Array], shapes: list[tuple[int, ...]]) -> tuple[bool, Array]:
+        """Numbers of 0, then larger ones of the sides"""
+        plain = self._decode(feed, self._filled(shapes, 0, 4, 0.0))
+        grown = self._decode(feed, self._filled(shapes, 2, 4, 1.0))
         is_centred = bool(np.allclose(plain[:, :2], grown[:, :2], atol=1e-6))
         if not (grown[:, 2:] > plain[:, 2:]).all() or not (is_centred or (plain[:, 2:] >= plain[:, :2]).all()):
-            raise self._odd("the third and fourth offset do not make boxes larger")
-        return is_centred, plain, np.zeros(len(plain))
+            raise self._odd("the third and fourth number do not make boxes larger")
+        return is_centred, plain
+
+    def _cells(self, shapes: list[tuple[int, ...]], corners: Array) -> tuple[Array, Array]:
+        """The cell of each anchor, and its centre"""
+        middles, sides = (corners[:, :2] + corners[:, 2:]) / 2, corners[:, 2:] - corners[:, :2]
+        if self.head.family == "cells":  # the box of numbers that are 0 is as large as a cell, and lies around its corner
+            cells, centres = sides, middles + sides / 2
+            counts = [len(cells)]
+        else:
+            counts = [int(np.prod(shape)) // (shape[0] * shape[n.axis]) for shape, n in zip(shapes, self.head.numbers, strict=True)]
+            levels = np.split(middles, np.cumsum(counts)[:-1])
+            steps = [[_step(np.unique(own[:, axis].round(6))) for axis in (0, 1)] for own in levels]
+            cells, centres = np.repeat(np.array(steps), counts, axis=0), middles
+        offsets = centres / cells % 1
+        if sum(counts) != len(cells) or not np.allclose(offsets, 0.5, atol=1e-2):
+            raise self._odd("the anchors do not lie in cells")
+        return cells, centres
+
+    def _reaches(self, feed: dict[str, Array], shapes: list[tuple[int, ...]], defaults: Array, cells: Array) -> bool:
+        """Whether large numbers move a centre by more than half a cell"""
+        if self.head.family == "cells":
+            return True
+        moved = self._decode(feed, self._filled(shapes, 0, 2, 20.0))
+        return bool((np.abs(moved[:, :2] - defaults[:, :2]) > 0.75 * cells).any())
 
     def _odd(self, why: str) -> ArgumentError:
         assert self.head.boxes is not None
@@ -189,20 +220,34 @@ def rows_of(array: Array, channels: Channels) -> Array:
     return moved.reshape(len(moved), -1, channels.stop - channels.start)
 
 
+def _step(places: Array) -> float:
+    """The distance of neighbours; of a single one, twice its own"""
+    return float(np.diff(places).min()) if len(places) > 1 else 2 * float(places[0])
+
+
 def _of_maps(head: DetectorHead, size: tuple[int, int]) -> Geometry:
     """Cells of maps that the file leaves to its readers to decode: their centres, at the stride that the sizes give"""
-    points, strides = [], []
-    for bins in head.bins:
-        dims = bins.tensor.dims
-        rows, columns = (None, None) if dims is None else dims[2:]
+    levels = []
+    maps = [(bins.tensor, 1) for bins in head.bins] or [(numbers.tensor, numbers.axis) for numbers in head.numbers]
+    for tensor, axis in maps:
+        dims = tensor.dims
+        rows, columns = (None, None) if dims is None else [d for i, d in enumerate(dims) if i != axis][-2:]
         if not isinstance(rows, int) or not isinstance(columns, int):
             raise ArgumentError(
-                f"the size of the map {bins.tensor.name!r} is open, so its stride is not known. Export the model for a fixed size."
+                f"the size of the map {tensor.name!r} is open, so its stride is not known. Export the model for a fixed size."
             )
         stride = size[0] / rows
         y, x = np.mgrid[:rows, :columns] + 0.5
-        points.append(np.stack([x, y], -1).reshape(-1, 2) * stride)
-        strides.append(np.full(rows * columns, stride))
-    centres = np.concatenate(points)
-    defaults = np.concatenate([centres, centres], axis=1)
-    return Geometry(False, (float(size[1]), float(size[0])), centres, np.concatenate(strides), defaults)
+        levels.append((stride, np.stack([x, y], -1).reshape(-1, 2) * stride))
+    order = sorted({stride for stride, _ in levels})
+    points, strides, sides = [], [], []
+    for stride, centres in levels:
+        own = np.array(head.anchors[order.index(stride)] if head.anchors else [(0.0, 0.0) if head.bins else (stride, stride)])
+        points.append(np.tile(centres, (len(own), 1)))
+        sides.append(np.repeat(own, len(centres), axis=0))
+        strides.append(np.full(len(own) * len(centres), stride))
+    centres, extent, strides_ = np.concatenate(points), np.concatenate(sides), np.concatenate(strides)
+    defaults = np.concatenate([centres - extent / 2, centres + extent / 2], axis=1)
+    cells = np.repeat(strides_[:, None], 2, axis=1)
+    reaches = head.family != "anchors" or head.sides == "square"
+    return Geometry(not head.bins, (float(size[1]), float(size[0])), centres, strides_, defaults, cells, reaches)

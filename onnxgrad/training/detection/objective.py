@@ -24,8 +24,9 @@ from onnxgrad.errors import DataError, OnnxGradError
 from onnxgrad.internal.losses import bounded_logistic
 from onnxgrad.training.data.preparing import image_input
 from onnxgrad.training.data.rows import Batch
-from onnxgrad.training.detection.assignment import detr_costs, hungarian, match_priors, task_aligned
+from onnxgrad.training.detection.assignment import detr_costs, hungarian, match_anchors, match_priors, task_aligned
 from onnxgrad.training.detection.batches import open_detector
+from onnxgrad.training.detection.boxes import centre_form, overlaps, paired_overlaps
 from onnxgrad.training.detection.classes import class_names
 from onnxgrad.training.detection.decoding import detections_of
 from onnxgrad.training.detection.geometry import Geometry, Probe
@@ -37,10 +38,12 @@ from onnxgrad.training.losses.detection import (
     distribution_focal_loss,
     divisor_of,
     focal_loss,
+    masked_l1_loss,
+    varifocal_loss,
 )
 from onnxgrad.training.losses.terms import Term
 
-__all__ = ["ASSIGNED", "BOXES", "DetectionLoss", "shrunk_regions"]
+__all__ = ["ASSIGNED", "BOXES", "DetectionLoss", "region_borders", "shrunk_regions"]
 
 Array = np.ndarray[Any, Any]
 
@@ -52,7 +55,10 @@ ASSIGNED = "assigned"
 _NEGATIVES = 3.0
 _NO_OBJECT = 0.1
 _SHRINK = 0.4
+_LOW, _HIGH = 0.3, 0.7
 _OVERLAP = 0.6
+_LEAST_FIT = 0.01
+"""The score of the class of a box that answers for an object, however little it overlaps it."""
 
 
 class _Raw(NamedTuple):
@@ -70,7 +76,8 @@ class DetectionLoss:
     """The loss of a detector whose kind is recognised.
 
     Classes, boxes and distances have the weights 0.5, 7.5 and 1.5 (YOLOv8); classes, boxes and objectness 0.5, 7.5 and 1 for
-    anchors; classes and boxes 1 and 2 for default boxes; classes, distances and overlaps 1, 5 and 2 for queries (DETR).
+    anchors and cells; classes and boxes 1 and 2 for default boxes; classes, distances and overlaps 1, 5 and 2 for queries (DETR);
+    probabilities twice (logistic, dice) 1, thresholds 2 and the binary map 1 for text (DBNet has 5, 10 and 1 without the dice).
 
     Args:
         program: of the detector, before its loss is attached; one that takes a single picture ends at its head then.
@@ -94,7 +101,7 @@ class DetectionLoss:
             self.probe = None
             dims = self.head.logits.dims
             assert dims is not None
-            shape: tuple[Any, ...] = (dims[0], 1, *dims[2:])
+            shape: tuple[Any, ...] = (dims[0], 1 if self.head.thresholds is None else 3, *dims[2:])
             output = self.head.logits.name
         else:
             self.probe = Probe(program, self.head, executor)
@@ -106,6 +113,10 @@ class DetectionLoss:
         self.classes = tuple(names) if fits and names is not None else None
         """The names of the classes that the file has, if it says them: data with names takes its numbers."""
         self.remarks = [f"the model is {self.head.description}.", *opened]
+        if isinstance(self.head, MapHead) and self.head.thresholds is None:
+            self.remarks.append(
+                "the file holds the map of probabilities alone, so DBNet's losses of thresholds and of the binary map are left out."
+            )
 
     @property
     def variable(self) -> Variable:
@@ -145,7 +156,11 @@ class DetectionLoss:
                 (logits,) = self.executor.run(program, feed, self.reads, scope=scope)
                 self._maps[size] = (logits.shape[2], logits.shape[3])
             height, width = self._maps[size]
-            return shrunk_regions(boxes * [1, *[width / size[1], height / size[0]] * 2], (height, width))
+            own = boxes * [1, *[width / size[1], height / size[0]] * 2]
+            maps = shrunk_regions(own, (height, width))
+            if isinstance(self.head, MapHead) and self.head.thresholds is not None:
+                maps = np.concatenate([maps, region_borders(own, (height, width))], axis=1)
+            return maps
         assert isinstance(self.head, DetectorHead)
         check_boxes(boxes, self.head.classes, self.column)
         fetched = self.executor.run(program, feed, self.reads, scope=scope)
@@ -162,19 +177,28 @@ class DetectionLoss:
         return answers
 
     def _assigned(self, raw: dict[str, Array], targets: Array, geometry: Geometry) -> Array:
-        """The answers of one picture: classes, box, distances, weight of the box, weight of the classes"""
+        """The answers of one picture: classes, box, distances, weight of the box, weight of the classes or the objectness"""
         head = self.head
         assert isinstance(head, DetectorHead)
         logits, corners = raw["logits"].astype(np.float64), raw["corners"].astype(np.float64)
         answers = np.zeros((len(logits), head.classes + 10))
         classes, box, distances = answers[:, : head.classes], answers[:, head.classes : head.classes + 4], answers[:, -6:-2]
         answers[:, -1] = 1
-        if head.family in ("distances", "anchors"):
+        if head.family == "anchors":
+            objects = _anchored_objects(targets, geometry)
+            at = np.flatnonzero(objects >= 0)
+            own = targets[objects[at]]
+            classes[at, own[:, 0].astype(np.int64)] = 1
+            box[at], answers[at, -2] = own[:, 1:], 1
+            answers[:, -1] = 0
+            answers[at, -1] = paired_overlaps(corners[at], own[:, 1:])
+        elif head.family in ("distances", "cells"):
             p = _sigmoid(logits)
             if "objectness" in raw:
                 p = p * _sigmoid(raw["objectness"].astype(np.float64))
             aligned = task_aligned(p, corners, geometry.points, targets)
             classes[:], box[:], answers[:, -2] = aligned.target_scores, aligned.target_boxes, aligned.weights
+            answers[:, -1] = aligned.weights
             if head.bins:
                 sides = np.concatenate([geometry.points - box[:, :2], box[:, 2:] - geometry.points], axis=1)
                 distances[:] = sides / geometry.strides[:, None]
@@ -191,7 +215,8 @@ class DetectionLoss:
             own = logits if head.background is None else _background_last(logits, head.background)
             costs = detr_costs(own, raw["boxes"], relative, sigmoid=head.background is None)
             queries, objects = hungarian(costs)
-            classes[queries, targets[objects, 0].astype(np.int64)] = 1
+            fit = 1.0 if head.background is not None else paired_overlaps(corners[queries], targets[objects, 1:])
+            classes[queries, targets[objects, 0].astype(np.int64)] = np.maximum(fit, _LEAST_FIT)
             box[queries], answers[queries, -2] = targets[objects, 1:], 1
             if head.background is not None:
                 answers[:, -1] = np.where(answers[:, -2] > 0, 1.0, _NO_OBJECT)
@@ -236,8 +261,14 @@ class DetectionLoss:
         op = Builder(output.block, key="detection")
         if isinstance(self.head, MapHead):
             self.names = {"logits": output.name}
-            p = op.Sigmoid(output)
-            total: Variable = op.Add(balanced_bce_loss(output, target), dice_loss(p, target))
+            p, program = op.Sigmoid(output), output.block.program
+            parts: Any = [target] if self.head.thresholds is None else op.Split(target, axis=1, num_outputs=3, outputs=3)
+            shrunk = parts[0]
+            total: Variable = op.Add(balanced_bce_loss(output, shrunk), dice_loss(p, shrunk))
+            if self.head.thresholds is not None and self.head.binary is not None:
+                apart = masked_l1_loss(program.find(self.head.thresholds.name), parts[1], parts[2])
+                binary = dice_loss(program.find(self.head.binary.name), shrunk)
+                total = op.Add(total, op.Add(op.Mul(apart, 2.0), binary))
             return total
         raw = self._raw(op, output.block.program)
         self.names = {"logits": raw.logits.name, "corners": raw.corners.name}
@@ -249,8 +280,8 @@ class DetectionLoss:
         parts = op.Split(target, [c, 4, 4, 1, 1], axis=-1, outputs=5)
         classes, boxes, distances = parts[:3]
         weight, counts = (op.Squeeze(v, [-1]) for v in parts[3:])
-        forms = {"distances": _aligned_loss, "anchors": _aligned_loss, "default boxes": _matched_loss, "queries": _query_loss}
-        return forms[self.head.family](op, self.head, raw, classes, boxes, distances, weight, counts)
+        form = {"default boxes": _matched_loss, "queries": _query_loss}.get(self.head.family, _aligned_loss)
+        return form(op, self.head, raw, classes, boxes, distances, weight, counts)
 
     def _raw(self, op: Builder, program: Program) -> _Raw:
         assert isinstance(self.head, DetectorHead) and self.probe is not None
@@ -270,8 +301,9 @@ class DetectionLoss:
         geometry = self.probe.geometry()
         if head.boxes is not None:
             boxes = joined([head.boxes])
+        elif bins is None:
+            boxes = _decoded(op, head, geometry, joined(head.numbers))
         else:
-            assert bins is not None
             steps = np.arange(head.bins[0].bins, dtype=np.float32)[:, None]
             distances = op.Squeeze(op.MatMul(op.Softmax(bins, axis=-1), steps), [-1])
             signs, stride = np.array([-1, -1, 1, 1], np.float32), geometry.strides[:, None].astype(np.float32)
@@ -294,7 +326,7 @@ def _aligned_loss(
     weight: Variable,
     counts: Variable,
 ) -> Variable:
-    """Logistic loss of classes whose targets are alignments, CIoU, cross-entropy of distances; with anchors an objectness"""
+    """Logistic loss of classes, CIoU, cross-entropy of distances; with anchors and cells an objectness"""
     divisor = divisor_of(weight)
 
     def over(each: Variable, factor: float) -> Variable:
@@ -303,7 +335,7 @@ def _aligned_loss(
     if raw.objectness is None:
         total = over(bounded_logistic(op, raw.logits, classes), 0.5)
     else:
-        total = over(bounded_logistic(op, op.Squeeze(raw.objectness, [-1]), weight), 1.0)
+        total = over(bounded_logistic(op, op.Squeeze(raw.objectness, [-1]), counts), 1.0)
         share = op.Unsqueeze(weight, [-1])
         label = op.Div(classes, op.Max(share, 1e-6))
         total = op.Add(total, over(op.Mul(bounded_logistic(op, raw.logits, label), share), 0.5))
@@ -344,10 +376,10 @@ def _query_loss(
     weight: Variable,
     counts: Variable,
 ) -> Variable:
-    """Cross-entropy or focal loss of classes, L1 of centre and sides, GIoU"""
+    """Cross-entropy or varifocal loss of classes, L1 of centre and sides, GIoU"""
     divisor = divisor_of(weight)
     if head.background is None:
-        total = focal_loss(raw.logits, classes, divisor=divisor)
+        total = varifocal_loss(raw.logits, classes, divisor=divisor)
     else:
         each = op.Mul(_cross_entropy(op, head, raw, classes, weight), counts)
         total = op.Div(op.ReduceSum(each, keepdims=0), op.ReduceSum(counts, keepdims=0))
@@ -374,8 +406,39 @@ def _cross_entropy(op: Builder, head: DetectorHead, raw: _Raw, classes: Variable
     return each
 
 
+def _decoded(op: Builder, head: DetectorHead, geometry: Geometry, numbers: Variable) -> Variable:
+    """Centre and sides of the boxes that a file leaves to its readers to decode: [batch, anchors, 4]"""
+    middles, sides = (v.astype(np.float32) for v in np.split(centre_form(geometry.defaults), 2, axis=1))
+    cells = geometry.cells.astype(np.float32)
+    moves, grows = op.Split(numbers, axis=-1, num_outputs=2, outputs=2)
+    if head.family == "cells":
+        move, grow = op.Sub(moves, 0.5), op.Exp(grows)
+    elif head.sides == "exp":
+        move, grow = op.Sub(op.Sigmoid(moves), 0.5), op.Exp(grows)
+    else:
+        double = op.Mul(op.Sigmoid(grows), 2.0)
+        move, grow = op.Sub(op.Mul(op.Sigmoid(moves), 2.0), 1.0), op.Mul(double, double)
+    boxes: Variable = op.Concat(op.Add(op.Mul(move, cells), middles), op.Mul(grow, sides), axis=-1)
+    return boxes
+
+
+def _anchored_objects(targets: Array, geometry: Geometry) -> Array:
+    """The number of the object that each anchor answers for, or -1; of several the one that the anchor's box overlaps most"""
+    sides = geometry.defaults[:, 2:] - geometry.defaults[:, :2]
+    match = match_anchors(targets, sides, geometry.points, geometry.cells, neighbours=geometry.reaches)
+    if not len(targets):
+        return np.full(len(sides), -1)
+    best = np.where(match, overlaps(geometry.defaults, targets[:, 1:]), -1.0).argmax(axis=1)
+    objects: Array = np.where(match.any(axis=1), best, -1)
+    return objects
+
+
 def _rows(op: Builder, v: Variable, channels: Channels) -> Variable:
     """Some channels of a tensor as [batch, anchors, channels]"""
+    if channels.groups > 1:
+        assert v.dims is not None and isinstance(v.dims[1], int)
+        v = op.Reshape(v, [0, channels.groups, v.dims[1] // channels.groups, -1])
+        channels = channels._replace(axis=2, groups=1)
     rank, axis = v.rank, channels.axis
     assert rank is not None and v.dims is not None
     if rank == 2:
@@ -481,6 +544,40 @@ def shrunk_regions(boxes: Array, size: tuple[int, int]) -> Array:
             x = (int(np.ceil(left + inward - 0.5)), int(np.ceil(right - inward - 0.5)))
             y = (int(np.ceil(top + inward - 0.5)), int(np.ceil(bottom - inward - 0.5)))
             maps[i, 0, max(y[0], 0) : max(y[1], y[0] + 1), max(x[0], 0) : max(x[1], x[0] + 1)] = 1
+    return maps
+
+
+def region_borders(boxes: Array, size: tuple[int, int]) -> Array:
+    """Draw what the thresholds of pixels are to be, and where they count: in regions and around them, as far as these were shrunk.
+
+    Liao et al., "Real-time Scene Text Detection with Differentiable Binarization", 2020: 0.7 on the border of a region, 0.3 where
+    it is as far as the region was shrunk, or farther.
+
+    Args:
+        boxes: [batch, regions, 5], class, left, top, right, bottom in pixels; a class below 0 fills up.
+        size: height and width of the maps.
+
+    Returns:
+        float32 [batch, 2, height, width]: thresholds, and 1 where they count.
+
+    Example:
+        >>> region_borders(np.array([[[0, 2, 2, 8, 6]]]), (8, 10))[0, :, 4].round(2)[:, :4].tolist()
+        [[0.3, 0.5, 0.5, 0.3], [0.0, 1.0, 1.0, 1.0]]
+    """
+    maps = np.zeros((len(boxes), 2, *size), np.float32)
+    maps[:, 0] = _LOW
+    y, x = np.mgrid[: size[0], : size[1]] + 0.5
+    for own, rows in zip(maps, boxes, strict=True):
+        for kind, left, top, right, bottom in rows:
+            width, height = right - left, bottom - top
+            if kind < 0 or width <= 0 or height <= 0:
+                continue
+            reach = width * height * (1 - _SHRINK**2) / (2 * (width + height))
+            across, along = np.maximum(left - x, x - right), np.maximum(top - y, y - bottom)
+            outside = np.hypot(np.maximum(across, 0), np.maximum(along, 0))
+            far = np.where(outside > 0, outside, -np.maximum(across, along))
+            own[0] = np.maximum(own[0], np.where(outside <= reach, _LOW + (_HIGH - _LOW) * (1 - np.minimum(far / reach, 1)), 0))
+            own[1][outside <= reach] = 1
     return maps
 
 

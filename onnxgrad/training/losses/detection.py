@@ -21,7 +21,7 @@ from onnxgrad.internal.losses import bounded_logistic, focal, overlap
 
 __all__ = [
     "BoxForm", "balanced_bce_loss", "boundary_loss", "box_iou_loss", "dice_loss", "distribution_focal_loss", "divisor_of",
-    "focal_loss", "signed_distances", "varifocal_loss",
+    "focal_loss", "masked_l1_loss", "signed_distances", "varifocal_loss",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -366,6 +366,23 @@ def balanced_bce_loss(logits: Variable, targets: Variable, mask: Variable | None
     hard = op.Mul(hardest, op.Cast(op.Less(op.Unsqueeze(place, [0]), chosen), to=each.dtype.number))
     total = op.ReduceSum(op.Add(op.Mul(each, counts), hard), keepdims=0)
     return _over(op, total, op.ReduceSum(op.Add(positives, chosen), keepdims=0))
+
+
+def masked_l1_loss(values: Variable, targets: Variable, mask: Variable) -> Variable:
+    """Compute the mean distance of values from their targets where a mask is 1, and 0 where it is 1 nowhere.
+
+    Args:
+        values: [batch, ...].
+        targets: of that shape.
+        mask: 1 for elements that count and 0 for others, of that shape.
+
+    Example:
+        >>> maps = [static.data(name, [None, 1, 64, 64]) for name in ("t", "wanted", "border")]
+        >>> masked_l1_loss(*maps).shape
+        ()
+    """
+    op = Builder(values.block, key="masked_l1_loss")
+    return _weighted(op, op.Abs(op.Sub(_wide(op, values), _wide(op, targets))), _wide(op, mask), None)
 
 
 def _wide(op: Builder, v: Variable) -> Any:

@@ -41,6 +41,7 @@ def quantize(
     data: Data,
     *,
     examples: int = 256,
+    per_channel: bool = True,
     beside: Sequence[str] = (),
 ) -> int:
     """Write a model with weights and activations in 8-bit integers, in QDQ form: scales of each channel for weights, of each tensor
@@ -52,6 +53,7 @@ def quantize(
         path: file to write. ``Trainer`` trains it straight through; its export is a QDQ file again.
         data: inputs, as for ``Trainer.predict``.
         examples: how many of these to look at.
+        per_channel: whether each channel of a weight has a scale of its own; some accelerators take one for each tensor alone.
         beside: names of columns of the data that are no inputs.
 
     Returns:
@@ -103,7 +105,7 @@ def quantize(
                 str(path),
                 _Reader(),
                 quant_format=quantization.QuantFormat.QDQ,
-                per_channel=True,
+                per_channel=per_channel,
                 activation_type=quantization.QuantType.QUInt8,
                 weight_type=quantization.QuantType.QInt8,
                 calibrate_method=quantization.CalibrationMethod.MinMax,

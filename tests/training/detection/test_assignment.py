@@ -97,26 +97,39 @@ def test_anchors_are_matched_by_sides_and_cells(seed, neighbours):
     truth, anchors = objects(rng, 7), rng.uniform(3, 60, (3, 2))
     truth[0, 1:] = [-4, 10, 4, 22]  # a centre on the left edge
     truth[1, 1:] = [36, 36, 44, 44]  # and one on the corner of the layer
-    match = match_anchors(truth, anchors, (5, 5), 8.0, ratio=2.5, neighbours=neighbours)
+    # a row for each cell and anchor of the layer, in an order that no exporter writes
+    order = rng.permutation(75)
+    which, row, column = (v[order] for v in np.unravel_index(np.arange(75), (3, 5, 5)))
+    points, cells = np.stack([column, row], axis=1) * 8.0 + 4, np.full((75, 2), 8.0)
+    match = match_anchors(truth, anchors[which], points, cells, ratio=2.5, neighbours=neighbours)
     expected = set()
     for m, box in enumerate(truth[:, 1:]):
         x, y, width, height = centre_form(box)
         for k, (wide, high) in enumerate(anchors):
             if max(width / wide, wide / width, height / high, high / height) >= 2.5:
                 continue
-            column, row = min(int(x // 8), 4), min(int(y // 8), 4)
-            cells = [(row, column)]
+            at_x, at_y = min(int(x // 8), 4), min(int(y // 8), 4)
+            places = [(at_y, at_x)]
             if neighbours:
-                cells.append((row, column - 1 if x / 8 - column < 0.5 else column + 1))
-                cells.append((row - 1 if y / 8 - row < 0.5 else row + 1, column))
-            expected |= {(k, r, c, m) for r, c in cells if 0 <= r < 5 and 0 <= c < 5}
-    pairs = list(zip(*(v.tolist() for v in match), strict=True))
+                places.append((at_y, at_x - 1 if x / 8 - at_x < 0.5 else at_x + 1))
+                places.append((at_y - 1 if y / 8 - at_y < 0.5 else at_y + 1, at_x))
+            expected |= {(k, r, c, m) for r, c in places if 0 <= r < 5 and 0 <= c < 5}
+    pairs = [(int(which[a]), int(row[a]), int(column[a]), int(m)) for a, m in zip(*np.nonzero(match), strict=True)]
     assert set(pairs) == expected and len(pairs) == len(expected)
 
 
 def test_a_centre_in_the_middle_of_its_cell_has_no_nearer_neighbour():
-    match = match_anchors(np.array([[0, 8, 8, 16, 16.0]]), np.array([[8.0, 8.0]]), (4, 4), 8.0)
-    assert [v.tolist() for v in match] == [[0], [1], [1], [0]]
+    points = np.stack(np.meshgrid([4.0, 12, 20, 28], [4.0, 12, 20, 28]), axis=-1).reshape(-1, 2)
+    match = match_anchors(np.array([[0, 8, 8, 16, 16.0]]), np.full((16, 2), 8.0), points, np.full((16, 2), 8.0))
+    assert np.flatnonzero(match).tolist() == [5]
+
+
+def test_no_anchor_answers_for_sides_that_differ_by_the_factor_or_more():
+    points, cells = np.array([[8.0, 8.0]]), np.array([[16.0, 16.0]])
+    for sides, fits in (((15.9, 4.1), True), ((16, 4), False), ((4, 1), False), ((1, 4), False), ((1.01, 4), True)):
+        box = [0, 8 - sides[0] / 2, 8 - sides[1] / 2, 8 + sides[0] / 2, 8 + sides[1] / 2]
+        assert match_anchors(np.array([box]), np.array([[4.0, 4.0]]), points, cells)[0, 0] == fits, sides
+    assert match_anchors(np.zeros((0, 5)), np.array([[4.0, 4.0]]), points, cells).shape == (1, 0)
 
 
 # Priors --------------------------------------------------------------------------------------------------------------

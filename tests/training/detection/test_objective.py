@@ -11,11 +11,12 @@ from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.training import Trainer
 from onnxgrad.training.detection.boxes import overlaps
 from onnxgrad.training.detection.geometry import Probe
-from onnxgrad.training.detection.heads import recognise_head
-from onnxgrad.training.detection.objective import ASSIGNED, check_boxes, regions_of, shrunk_regions
+from onnxgrad.training.detection.heads import recognise_head, set_anchors
+from onnxgrad.training.detection.objective import ASSIGNED, check_boxes, region_borders, regions_of, shrunk_regions
 from onnxgrad.training.metrics.detection import AveragePrecision
 from tests.training.detection.pictures import file, shapes
 from tests.training.detection.retina import retina
+from tests.training.detection.test_heads import ANCHORS, flat_maps
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*read by several operators:UserWarning")
 
@@ -37,8 +38,10 @@ def lines():
     [
         ["distributed", "distributed_dynamo", "distributed_nms", "distributed_nms_dynamo", "distributed_maps", "distributed_best"],
         ["anchored", "anchored_nms_dynamo"],
+        ["cells", "cells_dynamo", "cells_raw", "cells_raw_dynamo"],
         ["default_boxes", "default_boxes_dynamo"],
         ["queries", "queries_best_dynamo"],
+        ["refined", "refined_dynamo", "refined_best", "refined_best_dynamo"],
     ],
 )
 def test_what_stands_behind_does_not_change_the_loss(same, data):
@@ -54,7 +57,47 @@ def test_a_map_of_text_finds_lines(lines):
     assert rows[1] == pytest.approx(rows[0], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["distributed_nms", "distributed_maps", "anchored", "default_boxes", "queries"])
+def test_thresholds_and_the_binary_map_train_where_the_file_has_them(lines):
+    """The map of probabilities answers as in the file that has it alone; the loss has two terms more, and the thresholds learn"""
+    whole, alone = (Trainer(file(name), loss="detection", learning_rate=1e-3) for name in ("text_maps", "text_map"))
+    assert any("map of probabilities alone" in line for line in alone.remarks)
+    assert not any("map of probabilities alone" in line for line in whole.remarks)
+    rows = [trainer.evaluate(lines) for trainer in (whole, alone)]
+    assert {key: rows[0][key] for key in ("map", "map50")} == pytest.approx({key: rows[1][key] for key in ("map", "map50")})
+    loss = whole.model.detection
+    feed = {"images": lines["images"]}
+    answer = loss.answer(feed, lines["boxes"], whole.model.evaluation)
+    maps = whole.predict({"images": lines["images"]})["maps"].astype(np.float64)
+    apart = (np.abs(maps[:, 1] - answer[:, 1]) * answer[:, 2]).sum() / answer[:, 2].sum()
+    common, sums = ((maps[:, 2] * answer[:, 0]).sum((1, 2)), (maps[:, 2] + answer[:, 0]).sum((1, 2)))
+    binary = (1 - (2 * common + 1e-5) / (sums + 1e-5)).mean()
+    assert rows[0]["loss"] == pytest.approx(rows[1]["loss"] + 2 * apart + binary, rel=1e-4)
+    before = {p.name: np.array(p.get_value()) for p in whole.trained if p.name.startswith("net.threshold")}
+    batch = {"images": 1 - lines["images"][:8], "boxes": lines["boxes"][:8]}
+    first = whole.step(batch)["loss"]
+    for _ in range(8):
+        last = whole.step(batch)["loss"]
+    assert last < 0.9 * first
+    assert "net.threshold.4.weight" in before
+    assert all(not np.array_equal(value, whole.program.find(name).get_value()) for name, value in before.items())
+
+
+def test_borders_of_regions_are_as_wide_on_both_sides():
+    """Against distances from the sides, pixel by pixel: of 20 x 10 pixels, shrunk by 0.84 * 200 / 60 = 2.8"""
+    box = np.array([[[0, 6, 6, 26, 16], [-1, 0, 0, 9, 9]]], np.float32)
+    wanted, counts = region_borders(box, (22, 32))[0]
+    for row, column in np.ndindex(22, 32):
+        x, y = column + 0.5, row + 0.5
+        near = np.array([np.clip(x, 6, 26), np.clip(y, 6, 16)])
+        outside = np.hypot(*(near - [x, y]))
+        far = outside if outside > 0 else min(x - 6, 26 - x, y - 6, 16 - y)
+        assert counts[row, column] == (outside <= 2.8)
+        assert wanted[row, column] == pytest.approx(0.3 + 0.4 * max(1 - far / 2.8, 0) * counts[row, column], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name", ["distributed_nms", "distributed_maps", "anchored", "cells_raw", "default_boxes", "queries", "refined"]
+)
 def test_the_gradient_is_that_of_the_loss_with_this_assignment(name, data):
     """One step of plain descent moves a weight by its gradient: compared with differences of the loss, the answers held fixed"""
     rate = 1e-3
@@ -83,7 +126,19 @@ def test_the_gradient_is_that_of_the_loss_with_this_assignment(name, data):
         break
 
 
-@pytest.mark.parametrize("name", ["distributed_nms", "anchored_nms_dynamo", "default_boxes", "queries_best", "text_map"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "distributed_nms",
+        "anchored_nms_dynamo",
+        "cells",
+        "cells_raw_dynamo",
+        "default_boxes",
+        "queries_best",
+        "refined_best",
+        "text_map",
+    ],
+)
 def test_training_lowers_the_loss_of_pictures_of_another_kind(name, data, lines):
     """Inverted colours, which the files have not seen"""
     own = lines if name == "text_map" else data
@@ -111,6 +166,88 @@ def test_the_exported_file_keeps_its_decoding_and_its_suppression(data, tmp_path
     assert precision.value(0.5) > 0.85
 
 
+def test_maps_of_anchors_have_the_loss_of_the_decoded_file(data):
+    """Whether the file decodes, or whoever reads its maps by the anchors it was trained with, in two layouts"""
+    expected = Trainer(file("anchored"), loss="detection").evaluate(data)
+    for model in (file("anchored_maps"), file("anchored_maps_dynamo"), flat_maps()):
+        program = from_onnx(model)
+        set_anchors(program, ANCHORS)
+        assert Trainer(program, loss="detection").evaluate(data) == pytest.approx(expected, rel=1e-5)
+
+
+def exponential(decoded):
+    """A level of YOLOv3: centres within their cell, and sides that grow by Exp"""
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    f (float[N, 3, 16, 16] images) => (float[N, 8, 7] boxes) {
+      map = Conv <strides = [8, 8]> (images, weight, bias)
+      five = Reshape (map, split)
+      last = Transpose <perm = [0, 1, 3, 4, 2]> (five)
+      move, grow, rest = Split <axis = 4> (last, sizes)
+      near = Sigmoid (move)
+      at = Add (near, grid)
+      middle = Mul (at, stride)
+      factor = Exp (grow)
+      sides = Mul (factor, anchors)
+      p = Sigmoid (rest)
+      all = Concat <axis = 4> (middle, sides, p)
+      boxes = Reshape (all, rows)
+    }"""
+    if not decoded:
+        text = text[: text.index("move, grow")].replace("(float[N, 8, 7] boxes)", "(float[N, 2, 2, 2, 7] last)") + "}"
+    model = onnx.parser.parse_model(text)
+    rng = np.random.default_rng(3)
+    y, x = np.mgrid[:2, :2]
+    constants = {
+        "weight": rng.normal(0, 0.1, (14, 3, 8, 8)).astype(np.float32),
+        "bias": rng.normal(0, 0.3, 14).astype(np.float32),
+        "split": np.array([0, 2, 7, 2, 2]),
+    }
+    if decoded:
+        constants |= {
+            "sizes": np.array([2, 2, 3]),
+            "grid": np.stack([x, y], -1)[None, None].astype(np.float32),
+            "stride": np.float32(8),
+            "anchors": np.array([[5, 6], [12, 9]], np.float32).reshape(1, 2, 1, 1, 2),
+            "rows": np.array([0, 8, 7]),
+        }
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(v), name) for name, v in constants.items())
+    return from_onnx(model)
+
+
+def test_anchors_whose_sides_grow_by_exp_are_those_of_yolov3():
+    rng = np.random.default_rng(4)
+    boxes = np.array([[[0, 1, 1, 7, 8], [1, 6, 5, 15, 14]], [[1, 2, 8, 9, 15], [-1, 0, 0, 0, 0]]], np.float32)
+    data = {"images": rng.random((2, 3, 16, 16), np.float32), "boxes": boxes}
+    maps = exponential(decoded=False)
+    set_anchors(maps, [5, 6, 12, 9], "exp")
+    whole, parts = (Trainer(program, loss="detection") for program in (exponential(decoded=True), maps))
+    assert whole.evaluate(data) == pytest.approx(parts.evaluate(data), rel=1e-5)
+    for trainer in (whole, parts):
+        geometry = trainer.model.detection.probe.geometry()
+        assert not geometry.reaches
+        np.testing.assert_allclose(geometry.defaults[5], [12 - 6, 4 - 4.5, 12 + 6, 4 + 4.5], atol=1e-5)
+
+
+def test_anchors_answer_for_objects_as_yolov5_has_it(data):
+    """Classes of 1 and the box where sides and cell fit, and an objectness as large as the overlap is now"""
+    trainer = Trainer(file("anchored"), loss="detection")
+    boxes = np.array([[[2, 8, 8, 24, 24], [0, 0, 90, 96, 93]]], np.float32)  # no anchor is within a factor of 4 of 96 x 3
+    feed = {"images": data["images"][:1]}
+    (answer,) = trainer.model.detection.answer(feed, boxes, trainer.model.evaluation)
+    geometry = trainer.model.detection.probe.geometry()
+    matched = answer[:, -2] == 1
+    # the centre 16, 16 is a corner of cells: that to its right and below, and those beside it
+    expected = {(8, 20, 20), (8, 12, 20), (8, 20, 12), (16, 24, 24), (16, 8, 24), (16, 24, 8)}
+    places = {(c[0], x, y) for c, (x, y) in zip(geometry.cells[matched], geometry.points[matched].round(3), strict=True)}
+    assert {place for place in places if place[0] < 32} == expected
+    assert (answer[matched, 2] == 1).all() and (answer[matched][:, [0, 1]] == 0).all()
+    np.testing.assert_allclose(answer[matched, 3:7], np.broadcast_to([8, 8, 24, 24], (matched.sum(), 4)))
+    (corners,) = trainer.executor.run(trainer.model.evaluation, feed, [trainer.model.detection.names["corners"]])
+    fit = overlaps(corners[0][matched], np.array([[8, 8, 24, 24]]))[:, 0]
+    np.testing.assert_allclose(answer[matched, -1], fit, atol=1e-6)
+    assert (answer[~matched, :7] == 0).all() and (answer[~matched, -1] == 0).all()
+
+
 def test_anchors_and_strides_are_those_of_the_file():
     program = from_onnx(file("distributed_dynamo"))
     geometry = Probe(program, recognise_head(program), Executor()).geometry()
@@ -134,6 +271,20 @@ def test_default_boxes_are_those_of_the_file():
     program = from_onnx(file("anchored"))
     geometry = Probe(program, recognise_head(program), Executor()).geometry()
     np.testing.assert_allclose(geometry.defaults[0], [4 - 6, 4 - 6, 4 + 6, 4 + 6], atol=1e-4)
+
+
+def test_cells_are_those_of_the_file():
+    """YOLOX's numbers of 0 are a box as large as a cell around its upper left corner"""
+    for name in ("cells", "cells_raw_dynamo"):
+        program = from_onnx(file(name))
+        geometry = Probe(program, recognise_head(program), Executor()).geometry()
+        assert geometry.is_centred
+        np.testing.assert_allclose(geometry.points[[0, 1, 144, 188]], [[4, 4], [12, 4], [8, 8], [80, 80]], atol=1e-4)
+        np.testing.assert_allclose(geometry.cells[[0, 144, 188]], [[8, 8], [16, 16], [32, 32]], rtol=1e-5)
+    program = from_onnx(file("anchored"))
+    geometry = Probe(program, recognise_head(program), Executor()).geometry()
+    np.testing.assert_allclose(geometry.cells[[0, 431, 432, 566]], [[8, 8], [8, 8], [16, 16], [32, 32]], rtol=1e-5)
+    assert geometry.reaches
 
 
 def test_a_decoding_that_does_something_else_is_refused():

@@ -29,6 +29,7 @@ from onnxgrad.training.losses.detection import (
     distribution_focal_loss,
     divisor_of,
     focal_loss,
+    masked_l1_loss,
     signed_distances,
     varifocal_loss,
 )
@@ -282,6 +283,16 @@ def test_signed_distances_are_those_by_brute_force(scipy, monkeypatch):
             other = inside != inside[y, x]
             nearest = np.sqrt((rows - y) ** 2 + (columns - x) ** 2)[other].min()
             assert maps[i, k, y, x] == pytest.approx(1 - nearest if inside[y, x] else nearest, rel=1e-6)
+
+
+def test_masked_l1_loss_is_a_mean_over_what_counts_and_0_where_nothing_does():
+    v, t = RNG.normal(0, 1, (2, 1, 3, 4)), RNG.normal(0, 1, (2, 1, 3, 4))
+    for mask in ((RNG.random((2, 1, 3, 4)) < 0.5).astype(np.float64), np.zeros((2, 1, 3, 4))):
+        value, gradient = computed(masked_l1_loss, {"values": v, "targets": t, "mask": mask}, of="values")
+        count = max(mask.sum(), 1)
+        np.testing.assert_allclose(value, (np.abs(v - t) * mask).sum() / count, rtol=1e-12)
+        expected = differences(lambda moved, mask=mask, count=count: (np.abs(moved - t) * mask).sum() / count, v)
+        np.testing.assert_allclose(gradient, expected, atol=1e-8)
 
 
 def test_boundary_loss_is_the_mean_product():
