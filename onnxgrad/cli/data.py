@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 PATHS = ("model", "data", "val", "tokenizer", "adapter", "teacher", "characters", "colours", "noise")
-_CHANGES = ("flip", "crop", "color", "scale", "translate")
+_CHANGES = ("flip", "crop", "color", "scale", "translate", "mosaic")
 _IMAGES = (
     *("image_size", "image_mean", "image_std", "image_order", "image_white", "image_fit", "part", "colours"),
     *_CHANGES,
@@ -91,6 +91,8 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
             color=(settings.get("color") or 0.0) if is_training else 0.0,
             scale=(settings.get("scale") or 0.0) if is_training else 0.0,
             translate=(settings.get("translate") or 0.0) if is_training else 0.0,
+            mosaic=(settings.get("mosaic") or 0.0) if is_training else 0.0,
+            mosaic_epochs=_mosaic_epochs(settings) if is_training else None,
             **of_tables,
         )
     if isinstance(source, Sounds):
@@ -107,6 +109,12 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
     if buffer is not None and callable(source):
         return Shuffled(source, buffer=buffer)
     return path
+
+
+def _mosaic_epochs(settings: dict[str, Any]) -> int | None:
+    """All epochs but the last tenth, which shows images as they will be judged"""
+    epochs = settings.get("epochs")
+    return int(epochs) - int(epochs) // 10 if settings.get("mosaic") and epochs else None
 
 
 def check_skipped(options: dict[str, Any]) -> None:

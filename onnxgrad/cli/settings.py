@@ -126,7 +126,7 @@ _WHOLE = (
 )  # fmt: skip
 _NUMBERS = (
     "image_white", "color", "label_smoothing", "lr", "weight_decay", "clip_norm", "clip_value", "loss_scale", "temperature",
-    "distill", "ema", "dropout", "alpha", "lora_dropout", "scale", "translate", "sound_length", "sound_hop",
+    "distill", "ema", "dropout", "alpha", "lora_dropout", "scale", "translate", "mosaic", "sound_length", "sound_hop",
     "sound_full", "shift",
 )  # fmt: skip
 _SWITCHES = (

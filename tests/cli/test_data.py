@@ -130,6 +130,7 @@ class TestTables:
             (["--lr", "-1"], "the learning rate is a number of at least 0, not -1.0"),
             (["--val", "2"], "--val takes a path, or a share of the data between 0 and 1, not 2"),
             (["--flip"], "--flip is for images"),
+            (["--mosaic", "0.5"], "--mosaic is for images"),
             (["--epochs", "-2"], "epochs is at least 0, not -2"),
             (["--batch-size", "0"], "batch_size is at least 1"),
             (["--class-weights", "heavy"], "--class-weights takes balanced, or a number for each class"),

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from onnxgrad.cli.data import data_named
+from onnxgrad.training.data.changes import Changes
 from tests.cli.command import command
 from tests.training.data.annotated.scenes import KINDS, drawn, write_masks, write_table
 
@@ -174,3 +176,21 @@ def test_a_folder_of_classes_says_its_task(tmp_path):
         "train", MODELS / "labels_sigmoid.onnx", "--data", tmp_path / "train", "--out", tmp_path / "r", "--epochs", "1", *TRAIN
     )
     assert said.startswith("the task is multilabel, as train holds a folder for each of 3 classes; the loss is bce_with_logits")
+
+
+def test_four_pictures_in_one(tmp_path):
+    for part, seed, count in (("train", 0, 16), ("val", 1, 8)):
+        write_masks(tmp_path / part, drawn(seed, count))
+    plain = figures(MODELS / "masks.onnx", tmp_path, "--loss", "cross_entropy", "--metric", "iou")
+    options = ("--lr", "0", "--mosaic", "1", "--epochs", "20")
+    train("masks.onnx", tmp_path, "--val", tmp_path / "val", "--metric", "iou", *options)
+    settings = json.loads((tmp_path / "run" / "settings.json").read_text())
+    assert settings["mosaic"] == 1 and data_named(settings, "val").reading.changes == Changes()
+    assert data_named(settings, "data").reading.changes == Changes(mosaic=1.0, mosaic_epochs=18)
+    rows = [json.loads(line) for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines()]
+    by_epoch = {row["epoch"]: row for row in rows}
+    alone = by_epoch[20]["loss"]  # of the same pictures in another order
+    for epoch in range(1, 20):
+        assert (by_epoch[epoch]["loss"] == pytest.approx(alone, rel=1e-5)) == (epoch > 18)
+    for row in rows:
+        assert row["val_iou"] == pytest.approx(plain["iou"], rel=1e-12)

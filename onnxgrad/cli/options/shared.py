@@ -60,6 +60,13 @@ def add_data(group: Any, validation: bool = True) -> None:
         group.add_argument(
             "--translate", type=float, default=0.0, metavar="X", help="move images in training, by up to X of the size"
         )
+        group.add_argument(
+            "--mosaic",
+            type=float,
+            default=0.0,
+            metavar="PROBABILITY",
+            help="join four images with boxes or masks in training, but for the last tenth of the epochs",
+        )
         group.add_argument("--noise", metavar="FOLDER", help="add a random part of these sounds to sounds in training")
         group.add_argument(
             "--snr", type=float, nargs=2, metavar=("LOW", "HIGH"), help="dB of the sound over that noise (default 0 20)"

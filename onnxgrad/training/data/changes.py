@@ -5,7 +5,8 @@ Tests: tests/training/data/test_changes.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ __all__ = ["Changes", "SoundChanges"]
 
 Array = np.ndarray[Any, Any]
 _SMALLEST_CROP = 0.5
+_MIDDLE = (0.25, 0.75)
+"""Where four pictures meet, as shares of width and height."""
+_SHRUNK = (0.5, 1.0)
+"""The size of one of four pictures, as a share of what it has alone."""
+_LEAST_OF_FOUR = 0.1
 
 
 @dataclass(frozen=True)
@@ -31,9 +37,11 @@ class Changes:
         color: change brightness, contrast and saturation by a factor of up to 1 ± this.
         scale: enlarge or shrink by a factor of up to 1 ± this, about the middle.
         translate: move by up to this share of width and height; what comes in at an edge has the colour of the bars.
+        mosaic: probability that a picture is shown as one of four that meet at a random point (Bochkovskiy et al. 2020).
+        mosaic_epochs: in how many epochs from the first this is done; None for all.
 
     Raises:
-        ArgumentError: if ``color``, ``scale`` or ``translate`` is not between 0 and 1.
+        ArgumentError: if ``color``, ``scale``, ``translate`` or ``mosaic`` is not between 0 and 1, or ``mosaic_epochs`` negative.
 
     Example:
         >>> view = Changes(translate=0.5).view((10, 10), (10, 10), "stretch", np.random.default_rng(0))
@@ -46,14 +54,56 @@ class Changes:
     color: float = 0.0
     scale: float = 0.0
     translate: float = 0.0
+    mosaic: float = 0.0
+    mosaic_epochs: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in (("color", self.color), ("scale", self.scale), ("translate", self.translate)):
             if not 0 <= value < 1:
                 raise ArgumentError(f"{name} is the largest change of a factor or share, from 0 to less than 1, not {value}.")
+        if not 0 <= self.mosaic <= 1:
+            raise ArgumentError(f"mosaic is a probability, from 0 to 1, not {self.mosaic}.")
+        if self.mosaic_epochs is not None and self.mosaic_epochs < 0:
+            raise ArgumentError(f"mosaic_epochs is a number of epochs, at least 0, not {self.mosaic_epochs}.")
 
     def __bool__(self) -> bool:
-        return any((self.flip, self.crop, self.color, self.scale, self.translate))
+        return any((self.flip, self.crop, self.color, self.scale, self.translate, self.mosaic))
+
+    def views(
+        self,
+        row: int,
+        others: Array,
+        picture_size: Callable[[int], tuple[int, int]],
+        size: tuple[int, int],
+        fit: str,
+        epoch: int,
+        rng: np.random.Generator,
+    ) -> list[tuple[int, View]]:
+        """Draw which pictures are shown, and where: the one of this number alone, or with three of the others.
+
+        Args:
+            row: number of the picture.
+            others: numbers of the pictures that it may be shown with.
+            picture_size: gives width and height of the picture of a number.
+            size: height and width of the model's input.
+            fit: see ``view_of``.
+            epoch: its number, from 0.
+            rng: that draws.
+        """
+        is_on = self.mosaic and (self.mosaic_epochs is None or epoch < self.mosaic_epochs)
+        if not is_on or rng.random() >= self.mosaic:
+            return [(row, self.view(picture_size(row), size, fit, rng))]
+        rows = [row, *(int(other) for other in rng.choice(others, 3))]
+        middle = [max(1, round(side * float(rng.uniform(*_MIDDLE)))) for side in size[::-1]]
+        quarters = [int(quarter) for quarter in rng.permutation(4)]
+        alone = [self.view(picture_size(number), size, fit, rng) for number in rows]
+        tiles = []
+        for number, quarter, view in zip(rows, quarters, alone, strict=True):
+            factor = float(rng.uniform(*_SHRUNK))
+            tile = _in_quarter(replace(view, mirrored=alone[0].mirrored), factor, quarter, (middle[0], middle[1]))
+            if tile is not None:
+                tiles.append((number, tile))
+        return tiles
 
     def view(self, picture: tuple[int, int], size: tuple[int, int], fit: str, rng: np.random.Generator) -> View:
         """Draw the part of a picture to show, and whether it is mirrored.
@@ -90,10 +140,35 @@ class Changes:
 
     def line(self) -> str | None:
         """A line that says what is changed, if anything is."""
-        names = ("mirrored", "cropped", "changed in colour", "scaled", "moved")
-        values = (self.flip, self.crop, self.color, self.scale, self.translate)
+        names = ("mirrored", "cropped", "changed in colour", "scaled", "moved", "joined by fours")
+        values = (self.flip, self.crop, self.color, self.scale, self.translate, self.mosaic)
         changes = [name for name, on in zip(names, values, strict=True) if on]
         return f"images are {' and '.join(changes)} at random in training." if changes else None
+
+
+def _in_quarter(view: View, factor: float, quarter: int, middle: tuple[int, int]) -> View | None:
+    """A view made smaller by a factor, with a corner at the middle, and cut at the edges of its quarter of the input
+
+    Quarters are upper left, upper right, lower left and lower right; None where the quarter has no pixels.
+    """
+    window, place = [0.0] * 4, [0] * 4
+    for axis, is_after in ((0, quarter % 2 == 1), (1, quarter > 1)):
+        side = max(1, round(view.place[2 + axis] * factor))
+        scale = side / view.window[2 + axis]
+        begin, end = (middle[axis], view.size[1 - axis]) if is_after else (0, middle[axis])
+        first = begin if is_after else end - side
+        low, high = max(first, begin), min(first + side, end)
+        if low >= high:
+            return None
+        window[axis], window[2 + axis] = view.window[axis] + (low - first) / scale, (high - low) / scale
+        place[axis], place[2 + axis] = low, high - low
+    left, top, width, height = window
+    return replace(
+        view,
+        window=(left, top, width, height),
+        place=(place[0], place[1], place[2], place[3]),
+        least_share=_LEAST_OF_FOUR,
+    )
 
 
 def _changed_grey(image: Any, enhance: Any, factor: float) -> Any:

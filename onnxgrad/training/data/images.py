@@ -57,16 +57,20 @@ class Images:
             with, else letterbox with boxes and stretch without.
         part: ``"train"``, ``"val"`` or ``"test"``, of data that holds several; None for ``"train"``, and for validation ``"val"``.
         colours: of masks in colours, red, green and blue by class, or a file of them; None for ``class_dict.csv`` in the folder.
-        flip: mirror half of the images, in training. Boxes and masks follow this and the next four.
+        flip: mirror half of the images, in training. Boxes and masks follow this and the next five.
         crop: show a part of random place, half to all of the area, in training (Szegedy et al. 2015).
         color: change brightness, contrast and saturation by a factor of up to 1 ± this, in training.
         scale: enlarge or shrink by a factor of up to 1 ± this, in training.
         translate: move by up to this share of width and height, in training.
+        mosaic: probability that a picture with boxes or masks is shown, in training, as one of four pictures of the data that meet
+            at a random point, each half as large to as large as alone and cut at its quarter. Boxes of which less than a tenth
+            is left are left out.
+        mosaic_epochs: in how many epochs, from the first, this is done; None for all.
         columns, fill, decimal: of a table: see ``Table``.
 
     Raises:
-        ArgumentError: if ``color``, ``scale`` or ``translate`` is not between 0 and 1, ``white`` not above 0, or there is no such
-            ``fit`` or ``part``.
+        ArgumentError: if ``color``, ``scale``, ``translate`` or ``mosaic`` is not between 0 and 1, ``mosaic_epochs`` negative,
+            ``white`` not above 0, or there is no such ``fit`` or ``part``.
         DataError: if the file of colours cannot be read.
 
     Example:
@@ -92,6 +96,8 @@ class Images:
         color: float = 0.0,
         scale: float = 0.0,
         translate: float = 0.0,
+        mosaic: float = 0.0,
+        mosaic_epochs: int | None = None,
         columns: Mapping[str, Sequence[str]] | None = None,
         fill: str | float | None = None,
         decimal: str | None = None,
@@ -114,7 +120,7 @@ class Images:
             white=white,
             fit=fit,
             colours=read_colours(Path(colours)) if isinstance(colours, (str, Path)) else colours,
-            changes=Changes(flip, crop, color, scale, translate),
+            changes=Changes(flip, crop, color, scale, translate, mosaic, mosaic_epochs),
         )
 
     def with_part(self, part: Literal["train", "val", "test"]) -> Images:
@@ -180,7 +186,7 @@ class Images:
         """A line on numbers beside images that are moved: they may be places in the image"""
         columns = {} if rows.record is None else rows.record.columns
         numbers = [name for name in wanted.targets if isinstance(columns.get(name), NumberColumn) and self._is_real(name, wanted)]
-        if not numbers or not replace(self.reading.changes, color=0.0):
+        if not numbers or not replace(self.reading.changes, color=0.0, mosaic=0.0):
             return []
         return [
             f"the numbers of {numbers[0]!r} stay as they are where images are moved: if they are places, leave these changes out."

@@ -12,10 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from onnxgrad.errors import DataError
+from onnxgrad.training.data.annotated.answers import Regions
 from onnxgrad.training.data.kinds.column import LazyColumn
 from onnxgrad.training.data.kinds.picture import LazyPictures
 from onnxgrad.training.data.kinds.placed import LazyPlaced
-from onnxgrad.training.data.rows import Array, Batch, Columns, Parts, Rows
+from onnxgrad.training.data.rows import Array, Batch, Columns, Parts, Rows, RowSubset
 from onnxgrad.training.data.views import View
 
 __all__ = ["LazyRows", "rows_of"]
@@ -35,12 +39,17 @@ class LazyRows(Rows):
         lazy: by name.
         columns: arrays by name, with an element for each example.
         length: how many examples there are.
+
+    Raises:
+        DataError: if pictures are joined whose answers cannot be.
     """
 
     def __init__(self, lazy: Mapping[str, LazyColumn], columns: Mapping[str, Array], length: int) -> None:
         self.lazy, self.columns, self.length = dict(lazy), dict(columns), length
         for column in self.lazy.values():
             column.beside(self.lazy)
+        self._may_be_joined(np.arange(length))
+        self._check_joined()
         self.settings = [setting for column in self.lazy.values() for setting in column.settings]
         self._pool: ThreadPoolExecutor | None = None
 
@@ -61,11 +70,38 @@ class LazyRows(Rows):
         return self.columns.get(name)
 
     def plain(self) -> LazyRows:
+        return self._copied({name: copy.copy(column.plain()) for name, column in self.lazy.items()})
+
+    def select(self, rows: Array) -> Rows:
+        """The examples of these numbers, of which pictures are shown with one another alone."""
+        copied = self._copied({name: copy.copy(column) for name, column in self.lazy.items()})
+        copied._may_be_joined(rows)
+        return RowSubset(copied, rows)
+
+    def _copied(self, lazy: Mapping[str, LazyColumn]) -> LazyRows:
+        """The same with copies of the columns, which may be changed"""
         rows = copy.copy(self)
-        rows.lazy = {name: copy.copy(column.plain()) for name, column in self.lazy.items()}
+        rows.lazy = dict(lazy)
         for column in rows.lazy.values():
             column.beside(rows.lazy)
         return rows
+
+    def _may_be_joined(self, rows: Array) -> None:
+        """Let pictures be shown with those of these numbers"""
+        for column in self.lazy.values():
+            if isinstance(column, LazyPictures):
+                column.others = rows
+
+    def _check_joined(self) -> None:
+        """Raise DataError if pictures are joined whose answers do not say where they are"""
+        if not any(isinstance(column, LazyPictures) and column.changes.mosaic for column in self.lazy.values()):
+            return
+        others = [*self.columns, *(name for name, column in self.lazy.items() if not _can_be_joined(column))]
+        if others:
+            raise DataError(
+                f"mosaic joins pictures whose answers are boxes or masks, and {others[0]!r} is neither. "
+                "Leave mosaic out (--mosaic)."
+            )
 
     @property
     def content(self) -> str:
@@ -77,7 +113,7 @@ class LazyRows(Rows):
         return next((column for column in self.lazy.values() if isinstance(column, LazyPictures)), None)
 
     def view(self, row: int) -> View | None:
-        return None if self._pictures is None else self._pictures.view(row, None)
+        return None if self._pictures is None else self._pictures.view(row)
 
     def picture(self, row: int) -> Any:
         return None if self._pictures is None else self._pictures.picture(row)
@@ -100,3 +136,8 @@ class LazyRows(Rows):
     def original(self, name: str, row: int) -> Any:
         column = self.lazy.get(name)
         return column.original(row) if isinstance(column, LazyPlaced) else None
+
+
+def _can_be_joined(column: LazyColumn) -> bool:
+    is_placed = isinstance(column, LazyPlaced) and not isinstance(column.answers, Regions)
+    return is_placed or isinstance(column, LazyPictures)

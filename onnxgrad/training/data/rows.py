@@ -247,6 +247,9 @@ class RowSubset(Rows):
     def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
         return self.base.take(self.rows[rows], epoch)
 
+    def select(self, rows: Array) -> Rows:
+        return self.base.select(self.rows[rows])
+
     def column(self, name: str) -> Array | None:
         column = self.base.column(name)
         return None if column is None else column[self.rows]

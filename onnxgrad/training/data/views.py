@@ -5,6 +5,7 @@ Tests: tests/training/data/test_views.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -13,7 +14,7 @@ import numpy as np
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.words import ImageFit
 
-__all__ = ["FITS", "View", "view_of"]
+__all__ = ["FITS", "View", "joined_arrays", "view_of"]
 
 Array = np.ndarray[Any, Any]
 FITS = get_args(ImageFit)
@@ -32,6 +33,7 @@ class View:
         place: left, top, width and height of the rectangle that it is drawn into, in pixels of the input.
         size: height and width of the input.
         mirrored: whether left and right of the input are exchanged.
+        least_share: of the area of a box, that has to be seen.
 
     Example:
         >>> view = view_of((200, 100), (64, 64), "letterbox")
@@ -48,6 +50,15 @@ class View:
     place: tuple[int, int, int, int]
     size: tuple[int, int]
     mirrored: bool = False
+    least_share: float = _LEAST_SHARE
+
+    @property
+    def shown(self) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom of the part of the input that the window is drawn into, after it was mirrored."""
+        left, top, width, height = self.place
+        if self.mirrored:
+            left = self.size[1] - left - width
+        return left, top, left + width, top + height
 
     @property
     def scale(self) -> tuple[float, float]:
@@ -71,15 +82,15 @@ class View:
     def boxes(self, boxes: Array) -> Array:
         """Map boxes [n, 5] of (class, x1, y1, x2, y2) to the input, without those that are hardly seen.
 
-        A box is clipped at the edges of the input and of the picture in it. It is left out where less than a fifth of its area
-        remains, or a side is shorter than one pixel of the input.
+        A box is clipped at the edges of the input and of the picture in it. It is left out where less than ``least_share`` of its
+        area remains, or a side is shorter than one pixel of the input.
         """
         corners = self._corners(self.points(boxes[:, 1:].reshape(-1, 2, 2)))
         low, high = self._visible()
         clipped = np.concatenate([np.clip(corners[:, :2], low, high), np.clip(corners[:, 2:], low, high)], axis=1)
         sides = clipped[:, 2:] - clipped[:, :2]
         areas = np.prod(corners[:, 2:] - corners[:, :2], axis=1)
-        kept = (sides >= _LEAST_SIDE).all(axis=1) & (sides.prod(axis=1) >= _LEAST_SHARE * areas)
+        kept = (sides >= _LEAST_SIDE).all(axis=1) & (sides.prod(axis=1) >= self.least_share * areas)
         return np.asarray(np.concatenate([boxes[:, :1], clipped], axis=1)[kept])
 
     def boxes_back(self, boxes: Array) -> Array:
@@ -89,7 +100,7 @@ class View:
         return np.concatenate([boxes[:, :1], np.clip(corners, 0, limits)], axis=1)
 
     def shows(self, points: Array) -> bool:
-        """Return whether a fifth of the rectangle around these points [n, 2] of the picture, at least, is in the input."""
+        """Return whether ``least_share`` of the rectangle around these points [n, 2] of the picture, at least, is in the input."""
         around = np.concatenate([[0.0], points.min(axis=0), points.max(axis=0)])
         return len(self.boxes(around[None])) == 1
 
@@ -126,11 +137,8 @@ class View:
     def _visible(self) -> tuple[Array, Array]:
         """The corners of the part of the input that shows the picture"""
         edges = self._corners(self.points(np.array([[[0.0, 0.0], self.picture]], np.float64)))[0]
-        left, top, width, height = self.place
-        if self.mirrored:
-            left = self.size[1] - left - width
-        low = np.maximum(edges[:2], [left, top])
-        return low, np.maximum(low, np.minimum(edges[2:], [left + width, top + height]))
+        low = np.maximum(edges[:2], self.shown[:2])
+        return low, np.maximum(low, np.minimum(edges[2:], self.shown[2:]))
 
     @staticmethod
     def _corners(points: Array) -> Array:
@@ -170,6 +178,23 @@ def view_of(
     return View(picture, window, place, size, mirrored)
 
 
+def joined_arrays(arrays: Sequence[Array], views: Sequence[View], axis: int = -2) -> Array:
+    """Join arrays over the whole input into one: of each, what its view shows there; around these, the first array.
+
+    Args:
+        arrays: of one shape.
+        views: of each array, whose parts of the input do not overlap.
+        axis: of the height, counted from the end; the next one is the width.
+    """
+    whole = np.array(arrays[0])
+    for array, view in zip(arrays[1:], views[1:], strict=True):
+        left, top, right, bottom = view.shown
+        # seen as [rows, columns, ...], which are the same memory
+        target, source = (np.moveaxis(each, (axis, axis + 1), (0, 1)) for each in (whole, array))
+        target[top:bottom, left:right] = source[top:bottom, left:right]
+    return whole
+
+
 def _padded(image: Any, window: tuple[float, float, float, float], fill: Any) -> tuple[Any, tuple[float, float, float, float]]:
     """The part of a picture that a window shows, on a ground that holds the whole window, and the window in it"""
     from PIL import Image
@@ -177,6 +202,7 @@ def _padded(image: Any, window: tuple[float, float, float, float], fill: Any) ->
     left, top = int(np.floor(window[0])), int(np.floor(window[1]))
     right, bottom = int(np.ceil(window[2])), int(np.ceil(window[3]))
     ground = Image.new(image.mode, (right - left, bottom - top), fill)
-    seen = image.crop((max(left, 0), max(top, 0), min(right, image.size[0]), min(bottom, image.size[1])))
-    ground.paste(seen, (max(left, 0) - left, max(top, 0) - top))
+    part = (max(left, 0), max(top, 0), min(right, image.size[0]), min(bottom, image.size[1]))
+    if part[0] < part[2] and part[1] < part[3]:
+        ground.paste(image.crop(part), (part[0] - left, part[1] - top))
     return ground, (window[0] - left, window[1] - top, window[2] - left, window[3] - top)

@@ -105,3 +105,12 @@ def test_whole_pictures_of_the_right_size_are_not_touched():
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (7, 9, 3), np.uint8))
     view = View((9, 7), (0.0, 0.0, 9.0, 7.0), (0, 0, 9, 7), (7, 9))
     assert view.image(picture, 0, 2) is picture
+
+
+def test_a_window_beyond_the_picture_shows_what_is_around_it():
+    from PIL import Image
+
+    for window in ((0.0, 12.0, 9.0, 7.0), (-30.0, 0.0, 9.0, 7.0), (9.0, 7.0, 9.0, 7.0)):
+        view = view_of((9, 7), (7, 9), window=window)
+        assert (np.asarray(view.image(Image.new("L", (9, 7), 255), 3, 2)) == 3).all()
+        assert len(view.boxes(np.array([[0, 0, 0, 9, 7.0]]))) == 0

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from onnxgrad.errors import DataError
-from onnxgrad.training.data.views import View
+from onnxgrad.training.data.views import View, joined_arrays
 
 __all__ = ["IGNORED", "Answers", "Boxes", "Listing", "Masks", "Regions", "numbered"]
 
@@ -34,6 +34,10 @@ class Answers(Protocol):
 
     def moved(self, row: int, view: View) -> Array:
         """Return the answer in pixels of the model's input."""
+        ...
+
+    def joined(self, views: Sequence[tuple[int, View]]) -> Array:
+        """Return the answer of an input that shows several pictures, by their numbers, each in a part of its own."""
         ...
 
     def stacked(self, values: Sequence[Array]) -> Array:
@@ -118,6 +122,11 @@ class Boxes:
         crowds = self.left_out(row, view.picture) * [-1, 1, 1, 1, 1] - [2, 0, 0, 0, 0]
         return view.boxes(np.concatenate([self.original(row, view.picture), crowds])).astype(np.float32)
 
+    def joined(self, views: Sequence[tuple[int, View]]) -> Array:
+        """The boxes that are seen of several pictures, as ``moved`` gives them."""
+        boxes = np.concatenate([self.moved(row, view) for row, view in views])
+        return boxes[np.argsort(boxes[:, 0] < 0, kind="stable")]
+
     def stacked(self, values: Sequence[Array]) -> Array:
         """Float32 [batch, boxes, 5], filled up with rows of class -1 and zeros; at least one box long."""
         return _padded(values, 5)
@@ -173,6 +182,16 @@ class Regions:
                 corners = np.concatenate([region, np.repeat(region[-1:], self.corners - len(region), axis=0)])
                 rows.append([self.UNREADABLE if left_out else 0.0, *view.points(corners).ravel()])
         return np.array(rows, np.float32).reshape(-1, 1 + 2 * self.corners)
+
+    def joined(self, views: Sequence[tuple[int, View]]) -> Array:
+        """Those of one picture, as ``moved`` gives them.
+
+        Raises:
+            DataError: of several, which would have to be cut.
+        """
+        if len(views) > 1:
+            raise DataError("regions of text are not cut, so pictures that hold them are not joined. Leave mosaic out (--mosaic).")
+        return self.moved(*views[0])
 
     def stacked(self, values: Sequence[Array]) -> Array:
         """Float32 [batch, regions, 1 + 2 * corners], filled up with rows of class -1 and zeros."""
@@ -238,16 +257,27 @@ class Masks:
 
     def moved(self, row: int, view: View) -> Array:
         """Int64 [height, width] or float32 [channels, height, width]; what lies around the picture is -1, in channels 0."""
+        return self.joined([(row, view)])
+
+    def joined(self, views: Sequence[tuple[int, View]]) -> Array:
+        """The mask of an input that shows several pictures, as ``moved`` gives it."""
+        from PIL import Image
+
+        layers = joined_arrays([self._drawn(row, view) for row, view in views], [view for _, view in views])
+        if self.size is not None and self.size != views[0][1].size:
+            images = [Image.fromarray(layer).resize(self.size[::-1], Image.Resampling.NEAREST) for layer in layers]
+            layers = np.stack([np.asarray(image) for image in images])
+        return layers.astype(np.float32) if self.channels else layers[0].astype(np.int64)
+
+    def _drawn(self, row: int, view: View) -> Array:
+        """The layers of a picture's mask over the whole input, int32 [layers, height, width]"""
         from PIL import Image
 
         mask = self.original(row, view.picture)
         layers = mask[None] if mask.ndim == 2 else mask
         fill = 0 if self.channels else IGNORED
-        drawn = [view.image(Image.fromarray(layer.astype(np.int32)), fill, Image.Resampling.NEAREST) for layer in layers]
-        if self.size is not None and self.size != view.size:
-            drawn = [layer.resize(self.size[::-1], Image.Resampling.NEAREST) for layer in drawn]
-        stacked = np.stack([np.asarray(layer) for layer in drawn])
-        return stacked.astype(np.float32) if self.channels else stacked[0].astype(np.int64)
+        images = [view.image(Image.fromarray(layer.astype(np.int32)), fill, Image.Resampling.NEAREST) for layer in layers]
+        return np.stack([np.asarray(image) for image in images])
 
     def stacked(self, values: Sequence[Array]) -> Array:
         return np.stack(values)

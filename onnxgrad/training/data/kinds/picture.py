@@ -21,7 +21,7 @@ from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Readi
 from onnxgrad.training.data.picture_files import SUFFIXES, size_of
 from onnxgrad.training.data.preparing import AROUND, Preparation, preparation_of
 from onnxgrad.training.data.rows import Batch
-from onnxgrad.training.data.views import FITS, View, view_of
+from onnxgrad.training.data.views import FITS, View, joined_arrays, view_of
 
 if TYPE_CHECKING:
     from onnxgrad.training.data.spec import DataSpec
@@ -146,7 +146,11 @@ def pictures_of(
 
 
 class LazyPictures(LazyColumn):
-    """Pictures of which ``image`` opens one by its number, prepared as a model takes them; ``where`` is for messages."""
+    """Pictures of which ``image`` opens one by its number, prepared as a model takes them; ``where`` is for messages.
+
+    Attributes:
+        others: numbers of the pictures that one may be shown with; the rows that read the column say them.
+    """
 
     def __init__(
         self,
@@ -160,23 +164,41 @@ class LazyPictures(LazyColumn):
         v = wanted.variables.get(name)
         self.image, self.name, self.where, self.changes, self.white = image, name, where, reading.changes, column.white
         self.how = column.preparation(np.float32 if v is None else v.dtype.numpy)
+        self.others: Array = np.zeros(0, np.int64)
 
     def example(self, row: int, epoch: tuple[int, int] | None) -> Batch:
-        image = self.picture(row)
-        view, rng = self._drawn(image.size, row, epoch)
-        image = view.image(image, self.how.ground(image.mode), BILINEAR)
-        return {self.name: self.how.array(image if rng is None else self.changes.colored(image, rng))}
+        pictures: dict[int, Any] = {}
 
-    def view(self, row: int, epoch: tuple[int, int] | None) -> View:
-        """Where a picture lies in the input, in an epoch; None for no random changes."""
-        return self._drawn(self.picture_size(row), row, epoch)[0]
+        def opened_size(number: int) -> tuple[int, int]:
+            pictures[number] = self.picture(number) if number not in pictures else pictures[number]
+            width, height = pictures[number].size
+            return width, height
 
-    def _drawn(self, picture: tuple[int, int], row: int, epoch: tuple[int, int] | None) -> tuple[View, np.random.Generator | None]:
-        """The view of a picture of this width and height, and the generator that goes on to draw its colours"""
+        views, rng = self._drawn(row, epoch, opened_size)
+        arrays = []
+        for number, view in views:
+            image = view.image(pictures[number], self.how.ground(pictures[number].mode), BILINEAR)
+            arrays.append(self.how.array(image if rng is None else self.changes.colored(image, rng)))
+        axis = -2 if self.how.layout == "CHW" else -3
+        return {self.name: joined_arrays(arrays, [view for _, view in views], axis) if len(arrays) > 1 else arrays[0]}
+
+    def view(self, row: int) -> View:
+        """Where a picture lies in the input without random changes."""
+        return view_of(self.picture_size(row), self.how.size, self.how.fit)
+
+    def views(self, row: int, epoch: tuple[int, int] | None) -> list[tuple[int, View]]:
+        """The numbers of the pictures that an example shows in an epoch, None for no random changes, and where they lie."""
+        return self._drawn(row, epoch, self.picture_size)[0]
+
+    def _drawn(
+        self, row: int, epoch: tuple[int, int] | None, picture_size: Callable[[int], tuple[int, int]]
+    ) -> tuple[list[tuple[int, View]], np.random.Generator | None]:
+        """What an example shows, and the generator that goes on to draw its colours"""
+        size, fit = self.how.size, self.how.fit
         if epoch is None or not self.changes:
-            return view_of(picture, self.how.size, self.how.fit), None
+            return [(row, view_of(picture_size(row), size, fit))], None
         rng = np.random.default_rng([*epoch, row])
-        return self.changes.view(picture, self.how.size, self.how.fit, rng), rng
+        return self.changes.views(row, self.others, picture_size, size, fit, epoch[1], rng), rng
 
     def picture(self, row: int) -> Any:
         """The picture as its file has it, of mode L, RGB or F."""

@@ -111,7 +111,7 @@ class LazyPlaced(LazyColumn):
     def example(self, row: int, epoch: tuple[int, int] | None) -> Batch:
         if self.pictures is None:
             raise DataError(f"the column {self.name!r} has places in pictures, and the data has no pictures. Add their paths.")
-        return {self.name: self.answers.moved(row, self.pictures.view(row, epoch))}
+        return {self.name: self.answers.joined(self.pictures.views(row, epoch))}
 
     def stacked(self, values: Sequence[Array]) -> Array:
         return self.answers.stacked(values)
