@@ -41,8 +41,8 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: S
     parts = opened.parts() if isinstance(opened, Rows) and trainer.model.reads else None
     evaluation = _Evaluation(trainer, scope, parts)
     batches = (opened if parts is None else parts.rows).batches(batch_size, shuffle=False)
-    # Metrics of all examples together, and of examples in parts, need all outputs, so every rank computes them.
-    for batch in batches if evaluation.whole or parts is not None else trainer.ranks.shard(batches):
+    # Examples in parts are joined from outputs that lie in several batches, so every rank computes them all.
+    for batch in batches if parts is not None else trainer.ranks.shard(batches):
         evaluation.add(batch)
     return evaluation.row()
 
@@ -101,15 +101,18 @@ class _Evaluation:
         measured: Row = {}
         if self.parts is not None and means.count:
             measured = self._measure_joined(self.parts)
-        elif not self.whole:
+        elif self.parts is None:
             means = self.trainer.ranks.reduce_means(means, [*model.loss_names, *(label for label, _ in model.metrics)])
+            for metric in self.whole.values():
+                metric.take(self.trainer.ranks.gathered_arrays(metric.state()))
         if means.count == 0:
             raise DataError("there is nothing to evaluate: the data has no batch.")
         return {**model.with_loss({**means.now(), **measured}), **{name: metric.value() for name, metric in self.whole.items()}}
 
     def _measure_joined(self, parts: Parts) -> Row:
         """Metrics of whole examples, whose outputs are joined from those of their parts"""
-        model, measured = self.model, Row()
+        model = self.model
+        measured: Row = {}
         y, target = np.concatenate(self._outputs_of_parts), np.concatenate(self._targets_of_parts)
         _measure(model, [parts.joined(y)], {model.terms[0].target: target[parts.firsts]}, measured, {})
         for metric in self.whole.values():

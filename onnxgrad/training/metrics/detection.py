@@ -5,6 +5,7 @@ Tests: tests/training/metrics/test_detection.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,44 @@ class AveragePrecision:
             self._right.setdefault(kind, []).append(right)
             self._wrong.setdefault(kind, []).append(~right & (within < _LEAST[:, None]))
             self._objects[kind] = self._objects.get(kind, 0) + len(objects)
+
+    def state(self) -> dict[str, Array]:
+        """Give what was added as arrays by name, which ``merge`` takes: of each class its objects, scores and matches."""
+        kinds = sorted(self._objects)
+        scores = [np.concatenate(self._scores[kind]) for kind in kinds]
+        right, wrong = ([np.concatenate(parts[kind], axis=1) for kind in kinds] for parts in (self._right, self._wrong))
+        none = np.zeros((len(_THRESHOLDS), 0), bool)
+        return {
+            "kinds": np.array(kinds, np.int64),
+            "objects": np.array([self._objects[kind] for kind in kinds], np.int64),
+            "counts": np.array([len(each) for each in scores], np.int64),
+            "scores": np.concatenate([np.zeros(0), *scores]),
+            "right": np.concatenate([none, *right], axis=1),
+            "wrong": np.concatenate([none, *wrong], axis=1),
+        }
+
+    def merge(self, state: Mapping[str, Array]) -> None:
+        """Add what another one has collected, as if its pictures had been added here.
+
+        Args:
+            state: of the other one.
+
+        Example:
+            >>> metric, other = AveragePrecision(), AveragePrecision()
+            >>> other.add(np.array([[0, 0.9, 0, 0, 10, 10]]), np.array([[0, 0, 0, 10, 10]]))
+            >>> metric.merge(other.state())
+            >>> round(metric.value(), 3)
+            1.0
+        """
+        ends = np.cumsum(state["counts"])
+        for kind, objects, count, end in zip(
+            state["kinds"].tolist(), state["objects"].tolist(), state["counts"], ends, strict=True
+        ):
+            of_kind = slice(int(end - count), int(end))
+            self._scores.setdefault(kind, []).append(state["scores"][of_kind])
+            self._right.setdefault(kind, []).append(state["right"][:, of_kind])
+            self._wrong.setdefault(kind, []).append(state["wrong"][:, of_kind])
+            self._objects[kind] = self._objects.get(kind, 0) + objects
 
     def of_classes(self, threshold: float | None = None) -> dict[int, float]:
         """Return the average precision of each class that has objects.

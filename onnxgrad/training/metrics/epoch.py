@@ -6,7 +6,7 @@ Tests: tests/training/metrics/test_epoch.py, tests/training/test_characters.py, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class EpochMetric:
         self.totals: dict[str, Any] = {}
         self.scores: list[Array] = []
         self.targets: list[Array] = []
-        self.precision = AveragePrecision()
+        self.pictures: list[AveragePrecision] = []
 
     def add(self, y: Any, target: Any) -> None:
         """Count a batch: scores with classes along axis 1, or a single score, and their targets; of ``map`` and ``map50`` for each
@@ -69,8 +69,9 @@ class EpochMetric:
         if self.events is not None:
             raise DataError(f"{self.name} counts events in sounds, which the data does not hold. Give sounds, or leave it out.")
         if self.name in ("map", "map50"):
+            self.pictures.append(AveragePrecision())
             for detections, objects in zip(y, target, strict=True):
-                self.precision.add(detections, objects)
+                self.pictures[-1].add(detections, objects)
             return
         y = np.asarray(y, np.float64)
         if self.name in ("mrr", "spearman") or self.nearest:
@@ -97,6 +98,48 @@ class EpochMetric:
         else:
             self.add(parts.joined(np.asarray(y)), np.asarray(target)[parts.firsts])
 
+    def state(self) -> dict[str, Array]:
+        """Give what ``add`` has counted or kept as arrays by name, which ``take`` takes."""
+        arrays = {f"totals/{key}": np.asarray(total) for key, total in self.totals.items()}
+        for number, (scores, targets) in enumerate(zip(self.scores, self.targets, strict=True)):
+            arrays[f"scores/{number}"] = scores
+            # no file of numpy's knows the types of ml_dtypes
+            arrays[f"targets/{number}"] = targets.astype(np.float64) if targets.dtype.kind == "V" else targets
+        for number, pictures in enumerate(self.pictures):
+            arrays.update({f"pictures/{number}/{key}": array for key, array in pictures.state().items()})
+        return arrays
+
+    def take(self, states: Sequence[Mapping[str, Array]]) -> None:
+        """Replace what was added by what several have added in turns: the first one the first batch, the next one the next.
+
+        Args:
+            states: of each, in their order.
+
+        Example:
+            >>> metric, other = EpochMetric("f1"), EpochMetric("f1")
+            >>> metric.add(np.array([[2.0, 1], [0, 3]]), np.array([0, 1]))
+            >>> other.add(np.array([[1.0, 2]]), np.array([0]))
+            >>> metric.take([metric.state(), other.state()])
+            >>> round(metric.value(), 4)
+            0.6667
+        """
+        self.totals, self.scores, self.targets, self.pictures = {}, [], [], []
+        for state in states:
+            for key in (name for name in state if name.startswith("totals/")):
+                name = key.removeprefix("totals/")
+                self.totals[name] = self.totals.get(name, 0) + state[key]
+        batches = {int(name.split("/")[1]) for state in states for name in state if not name.startswith("totals/")}
+        for number in sorted(batches):
+            for state in states:
+                if f"scores/{number}" in state:
+                    self.scores.append(state[f"scores/{number}"])
+                    self.targets.append(state[f"targets/{number}"])
+                of_pictures = f"pictures/{number}/"
+                pictures = {key.removeprefix(of_pictures): state[key] for key in state if key.startswith(of_pictures)}
+                if pictures:
+                    self.pictures.append(AveragePrecision())
+                    self.pictures[-1].merge(pictures)
+
     def value(self) -> float:
         """The metric of all that was added.
 
@@ -117,10 +160,16 @@ class EpochMetric:
         return self.events.misses()
 
     def _map(self) -> float:
-        return self.precision.value()
+        return self._of_pictures().value()
 
     def _map50(self) -> float:
-        return self.precision.value(0.5)
+        return self._of_pictures().value(0.5)
+
+    def _of_pictures(self) -> AveragePrecision:
+        whole = AveragePrecision()
+        for pictures in self.pictures:
+            whole.merge(pictures.state())
+        return whole
 
     # Counts ------------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ Tests: tests/distributed/test_trainer.py.
 
 from __future__ import annotations
 
+import io
 import itertools
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -331,8 +332,15 @@ class Ranks:
 
     # Evaluation and files --------------------------------------------------------------------------------------------
 
+    @property
+    def _are_together(self) -> bool:
+        """Whether others evaluate with this rank, as they do not where a callback asks for it."""
+        return self.are_many and not self.step.is_alone
+
     def shard(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Every so many-th batch, as a whole, so that its means are what one process finds."""
+        """Every so many-th batch, as a whole, so that its means are what one process finds; all of them on a rank that is alone."""
+        if not self._are_together:
+            return batches
         return (batch for number, batch in enumerate(batches) if number % self.transport.world_size == self.transport.rank)
 
     @contextmanager
@@ -353,7 +361,7 @@ class Ranks:
 
     def reduce_means(self, means: Means, names: Sequence[str]) -> Means:
         """Means of these names over what all ranks have seen, of which some may have seen nothing."""
-        if not self.are_many:
+        if not self._are_together:
             return means
         totals = [means.totals.get(name, 0.0) for name in names]
         weights = [means.weights.get(name, means.count) if name in means.totals else 0.0 for name in names]
@@ -362,6 +370,21 @@ class Ranks:
         *sums, count = table.tolist()
         totals, weights = sums[: len(names)], sums[len(names) :]
         return Means(dict(zip(names, totals, strict=True)), round(count), dict(zip(names, weights, strict=True)))
+
+    def gathered_arrays(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, np.ndarray[Any, Any]]]:
+        """The arrays of all ranks, in the order of ranks, which may have other names, shapes and dtypes on each."""
+        if not self._are_together:
+            return [dict(arrays)]
+        file = io.BytesIO()
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+        own = np.frombuffer(file.getvalue(), np.uint8)
+        gathered = []
+        for rank, size in enumerate(gathered_sizes(self.transport, len(own))):
+            buffer = own.copy() if rank == self.transport.rank else np.empty(size, np.uint8)
+            self.transport.broadcast_(buffer, rank)
+            with np.load(io.BytesIO(buffer.tobytes()), allow_pickle=False) as loaded:
+                gathered.append({name: loaded[name] for name in loaded.files})
+        return gathered
 
     def folder(self, out: str | Path | RunFolder | None, keep: int) -> AbstractContextManager[RunFolder | None]:
         """The folder of a run, which rank 0 alone writes to."""
