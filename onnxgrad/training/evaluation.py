@@ -109,7 +109,8 @@ class _Evaluation:
 
     def _measure_joined(self, parts: Parts) -> Row:
         """Metrics of whole examples, whose outputs are joined from those of their parts"""
-        model, measured = self.model, Row()
+        model = self.model
+        measured: Row = {}
         y, target = np.concatenate(self._outputs_of_parts), np.concatenate(self._targets_of_parts)
         _measure(model, [parts.joined(y)], {model.terms[0].target: target[parts.firsts]}, measured, {})
         for metric in self.whole.values():
