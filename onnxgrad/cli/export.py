@@ -9,6 +9,7 @@ from pathlib import Path
 from onnxgrad.cli.common import print_json
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.core.graph.contract import Lowering
+from onnxgrad.core.interop.model_file import files_read_by
 from onnxgrad.core.interop.required_operators import required_operators
 from onnxgrad.core.step.split import files_of
 from onnxgrad.errors import ArgumentError
@@ -49,9 +50,12 @@ def run(options: argparse.Namespace) -> int:
             written.append(str(Path(options.adapters).with_suffix(".onnx")))
     if options.split:
         manifest = trainer.save_training_step(options.training_step, options.lowering, split=True, batch_norm=options.batch_norm)
-        written += [str(Path(options.training_step).with_name(name)) for name in files_of(manifest)]
+        described = Path(manifest["values"]).with_suffix(".json").name
+        written += [str(Path(options.training_step).with_name(name)) for name in (*files_of(manifest), described)]
     elif options.training_step:
         written += _write_step(trainer, Path(options.training_step), options.lowering, options.required_operators)
+    written, others = _with_weights(written)
+    notes += others
     if options.json:
         result = {"checkpoint": str(path), "step": trainer.step_number, "epoch": trainer.epoch, "written": written}
         print_json({**result, "notes": notes} if notes else result)
@@ -60,6 +64,19 @@ def run(options: argparse.Namespace) -> int:
             print(f"note: {line}")
         print(f"{path} (step {trainer.step_number}): wrote {', '.join(written)}")
     return 0
+
+
+def _with_weights(paths: list[str]) -> tuple[list[str], list[str]]:
+    """Each file with that of its weights, if it has one of its own, and notes on those that it reads of the model's"""
+    files, notes = [], []
+    for path in paths:
+        files.append(path)
+        for name in files_read_by(path) if Path(path).suffix == ".onnx" else ():
+            if name == f"{Path(path).name}.data":
+                files.append(f"{path}.data")
+            else:
+                notes.append(f"{path} reads {name}, which lies beside it already. Copy both.")
+    return files, notes
 
 
 def _write_step(trainer: Trainer, path: Path, lowering: Lowering | None, operators: str | None) -> list[str]:
