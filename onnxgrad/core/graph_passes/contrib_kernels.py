@@ -1,6 +1,9 @@
 """Operators of onnxruntime in forms that its CPU provider has kernels for, in a graph that it is to run; files keep them.
 
 GroupQueryAttention that normalises queries and keys, which files for GPUs hold, runs behind the normalisations that it stands for.
+MatMulNBits with ``accuracy_level`` 4 reads its scales while the session opens, and gives zeros where they are not stored there as
+numbers: where they are computed or fed, and where onnxruntime puts a Cast before them, as it does to operators in 16 bits between
+others. It runs with level 0, which does not round its other operand to 8 bits.
 
 Tests: tests/core/graph_passes/test_contrib_kernels.py.
 """
@@ -20,7 +23,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 
-__all__ = ["CONTRIB_KERNELS", "emit_foreign"]
+__all__ = ["CONTRIB_KERNELS", "emit_foreign", "loses_scales"]
 
 Q_NORM, K_NORM = 14, 15
 """Operands of GroupQueryAttention."""
@@ -60,7 +63,23 @@ def _form_of(op: Operator) -> Any:
         return None
     if op.type == "GroupQueryAttention" and _operand(op, Q_NORM) is not None and _operand(op, K_NORM) is not None:
         return _normalised_before
+    if loses_scales(op):
+        return _unrounded
     return _gated if op.type == "GatedAdd" and _operand(op, 3) is not None else None
+
+
+def loses_scales(op: Operator) -> bool:
+    """Whether the CPU provider would give zeros for a MatMulNBits."""
+    if (op.domain, op.type) != (CONTRIB_DOMAIN, "MatMulNBits") or op.attrs.get("accuracy_level") != 4:
+        return False
+    x, stored = _operand(op, 0), [_operand(op, index) for index in (2, 3)]
+    narrow = x is not None and isinstance(x.type, TensorType) and x.dtype.name in ("float16", "bfloat16")
+    return narrow or any(v is not None and (v.value is None or v.persistable) for v in stored)
+
+
+def _unrounded(build: Any, op: Operator) -> list[Variable | None] | None:
+    """MatMulNBits that does not round its other operand"""
+    return emit_foreign(build, op, op.inputs, {**op.attrs, "accuracy_level": 0})
 
 
 def _operand(op: Operator, index: int) -> Variable | None:

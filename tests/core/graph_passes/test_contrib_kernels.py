@@ -180,3 +180,72 @@ def test_a_gate_that_is_a_projection():
     (found,) = og.Executor().run(program, feed, program.outputs)
     x, y, g, w = (feed[n].astype(np.float64) for n in "xygw")
     np.testing.assert_allclose(found.astype(np.float64), x + y / (1 + np.exp(-(g @ w))), atol=0.02)
+
+
+LEVELS = RNG.integers(0, 256, (48, 2, 16), dtype=np.uint8)
+SCALES = RNG.uniform(0.01, 0.1, 96).astype(np.float16)
+ZEROS = RNG.integers(0, 256, (48, 1), dtype=np.uint8)
+
+
+def product(dtype, scales="stored", zeros="stored"):
+    """x between two identities and a MatMulNBits of level 4, what is fed, and the product of the dequantised weight in float64"""
+    as_type = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}[dtype]
+    feed = {"x": numbers(5, 64).astype(as_type)}
+    held = [numpy_helper.from_array(LEVELS, "levels")]
+    for name, size in (("before", 64), ("after", 48)):
+        raw = np.eye(size).astype(as_type)
+        held.append(helper.make_tensor(name, TYPES[dtype], raw.shape, raw.tobytes(), raw=True))
+    nodes = [helper.make_node("MatMul", ["x", "before"], ["a"])]
+    if scales == "cast":
+        held.append(numpy_helper.from_array(SCALES, "narrow"))
+        nodes.append(helper.make_node("Cast", ["narrow"], ["scales"], to=TYPES[dtype]))
+    elif scales == "fed":
+        feed["scales"] = SCALES.astype(as_type)
+    else:
+        raw = SCALES.astype(as_type)
+        held.append(helper.make_tensor("scales", TYPES[dtype], raw.shape, raw.tobytes(), raw=True))
+    if zeros == "fed":
+        feed["zeros"] = ZEROS
+    else:
+        held.append(numpy_helper.from_array(ZEROS, "zeros"))
+    attrs = {"K": 64, "N": 48, "bits": 4, "block_size": 32, "accuracy_level": 4}
+    nodes += [
+        helper.make_node("MatMulNBits", ["a", "levels", "scales", "zeros"], ["b"], domain=MS, **attrs),
+        helper.make_node("MatMul", ["b", "after"], ["y"]),
+    ]
+    infos = [helper.make_tensor_value_info(n, TYPES[dtype] if n != "zeros" else TensorProto.UINT8, v.shape) for n, v in feed.items()]
+    y = helper.make_tensor_value_info("y", TYPES[dtype], [5, 48])
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid(MS, 1)]
+    model = helper.make_model(helper.make_graph(nodes, "g", infos, [y], held), opset_imports=imports, ir_version=10)
+    level, zero = (np.stack([v & 15, v >> 4], -1).reshape(48, -1).astype(float) for v in (LEVELS, ZEROS))
+    at = np.arange(64) // 32
+    exact = SCALES.astype(as_type).astype(np.float64).reshape(48, 2)
+    return model, feed, feed["x"].astype(np.float64) @ ((level - zero[:, at]) * exact[:, at]).T
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scales", "zeros"),
+    [
+        ("float32", "fed", "stored"), ("float32", "cast", "stored"), ("float32", "stored", "fed"), ("float16", "stored", "stored"),
+        ("float16", "fed", "stored"), ("bfloat16", "stored", "stored"),
+    ],
+)  # fmt: skip
+def test_a_coarse_product_whose_scales_are_not_stored_is_no_zero(dtype, scales, zeros):
+    """onnxruntime's CPU provider gives zeros for accuracy_level 4 there, which training took for the file's values"""
+    model, feed, wanted = product(dtype, scales, zeros)
+    program = og.from_onnx(model)
+    (y,) = og.Executor().run(program, feed, program.outputs)
+    tolerance = {"float32": 1e-5, "float16": 1e-3, "bfloat16": 1e-2}[dtype]
+    np.testing.assert_allclose(y.astype(np.float64), wanted, atol=tolerance * abs(wanted).max())
+    kept = next(n for n in og.to_onnx(program).graph.node if n.op_type == "MatMulNBits")
+    assert {a.name: a.i for a in kept.attribute}["accuracy_level"] == 4
+
+
+def test_a_coarse_product_that_onnxruntime_computes_keeps_its_level():
+    """Where scales are stored in float32 it rounds to 8 bits, as the file says"""
+    model, feed, wanted = product("float32")
+    program = og.from_onnx(model)
+    (y,) = og.Executor().run(program, feed, program.outputs)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(y, session.run(None, feed)[0])
+    assert 1e-4 < abs(y - wanted).max() / abs(wanted).max() < 0.02
