@@ -26,6 +26,7 @@ from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import split_statistics
+from onnxgrad.core.runtime.agreement import first_difference
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.state.inputs import GivenByName
@@ -229,6 +230,7 @@ class Trainer(TrainingSteps):
         self.interrupt = Interrupt(self.ranks.are_many)
         self.gradient_norms: Any = None
         self._norms: Variable | None = None
+        self._is_compared = False
         self.step_weights: dict[str, float] = {}
         """What the loss and the metrics of the last step count, where these are not its examples."""
         if detection is not None and detection.column not in self.record.columns and detection.classes is not None:
@@ -525,6 +527,7 @@ class Trainer(TrainingSteps):
         if not self.ranks.has_agreed:
             self.ranks.agree(trainer_subjects(self))
         self.ranks.feed(batch)  # type: ignore[arg-type]
+        self._compare_with_file(feed)
         watched = [v for v in (self._loss_weight, self._norms) if v is not None]
         fetches = [self._step_loss, *self._reads, *watched]
         self.ranks.begin(self.executor, feed, fetches)
@@ -539,6 +542,24 @@ class Trainer(TrainingSteps):
         for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts) if any(doubts) else ():
             warnings.warn(text, stacklevel=3)
         return row
+
+    def _compare_with_file(self, feed: dict[str, Any]) -> None:
+        """Before the first step, let one row go through what is trained and through the file, if it has operators of onnxruntime
+
+        Raises:
+            TrainingError: naming the first tensor that differs.
+        """
+        if self._is_compared or self.ranks.are_many:
+            return
+        self._is_compared = True
+        row = self.model.derived.short_row(feed)
+        found = first_difference(self.program, self.inference, [v.name for v in self.outputs], row, self.executor)
+        if found is not None:
+            raise TrainingError(
+                f"the training step does not compute what the file does: {found.name!r} differs by {found.share:.0%}, at "
+                f"{found.operator}. onnxruntime gives other numbers for an operator before it among those of the step. Write its "
+                "operators out, by expand='com.microsoft' (--expand com.microsoft), and report this."
+            )
 
     def _advance(self, feed: dict[str, Any], fetches: list[Variable], examples: int) -> tuple[Row, list[Any]]:
         """A step, whose values and counters are stored together when it ends; gives its row, and what the loss reads"""

@@ -26,6 +26,7 @@ __all__ = ["DerivedInputs", "read_by_loss"]
 Array = np.ndarray[Any, Any]
 TOKENS, EMBEDDED, MASK, POSITIONS, PAST = "input_ids", "inputs_embeds", "attention_mask", "position_ids", "past"
 IGNORED = -100
+_SHORT = 16
 """The label of what does not count."""
 
 
@@ -114,6 +115,18 @@ class DerivedInputs:
         if self._windowed and MASK in arrays and arrays[MASK].ndim == 2 and (np.diff(arrays[MASK], axis=1) <= 0).all():
             arrays[MASK] = np.ones_like(arrays[MASK])
         return arrays
+
+    def short_row(self, feed: Batch) -> Batch:
+        """The first example of a completed batch, of a text its first 16 tokens, with an empty cache."""
+        tokens = feed.get(self._source)
+        rows, steps = (None, None) if tokens is None or tokens.ndim != self._source_rank else tokens.shape[:2]
+        row: Batch = {}
+        for name, array in feed.items():
+            if steps is not None and name in self._made and self._made[name] is not _labels:
+                continue
+            part = array[:1] if getattr(array, "ndim", 0) and rows in (None, len(array)) else array
+            row[name] = part[:, :_SHORT] if steps is not None and part.ndim > 1 and part.shape[1] == steps else part
+        return self.complete(row)
 
 
 def read_by_loss(inputs: Sequence[Variable], loss: Variable) -> tuple[list[Variable], list[str]]:
