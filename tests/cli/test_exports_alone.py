@@ -124,7 +124,7 @@ class TestMessages:
         program, loss = stepped(path)
         home = path.parent if where == "beside the model" else tmp_path / "steps"
         getattr(og, save)(program, home / "step", [loss])
-        models = [file for file in home.glob("step*.onnx")]
+        models = list(home.glob("step*.onnx"))
         named = [file.parent / name for file in models for name in model_file.files_read_by(file)]
         assert all(file.name in {f"{m.name}.data" for m in models} for file in named)
         assert opened_alone([*models, *named], tmp_path / "empty")
@@ -132,7 +132,7 @@ class TestMessages:
     def test_a_message_that_cannot_hold_the_files_is_refused(self, path, monkeypatch):
         program, loss = stepped(path)
         monkeypatch.setattr(model_file, "_LARGEST_MESSAGE", 100)
-        with pytest.raises(ExternalDataError, match="more than a message holds. Write files: save_onnx, or save_training_step"):
+        with pytest.raises(ExternalDataError, match=r"more than a message holds. Write files: save_onnx, or save_training_step"):
             og.to_training_step(program, [loss])
 
 

@@ -78,8 +78,9 @@ def save_training_step(
 ) -> Manifest:
     """Write one training step as ``<path>.onnx``, its manifest ``<path>.json`` and the first values ``<path>.bin``.
 
-    Constants that lay in files beside the model that was loaded go to ``<path>.onnx.data``. The model holds no values of state: a caller reads them from the .bin file, where each begins at the ``offset`` and has the number of
-    ``bytes`` that the manifest gives, row by row and with the lowest byte first.
+    Constants that lay in files beside the model that was loaded go to ``<path>.onnx.data``. The model holds no values of state:
+    a caller reads them from the .bin file, where each begins at the ``offset`` and has the number of ``bytes`` that the manifest
+    gives, row by row and with the lowest byte first.
 
     Args:
         program, fetch, scope, lowering: as for ``to_training_step``.

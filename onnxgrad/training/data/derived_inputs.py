@@ -21,7 +21,7 @@ from onnxgrad.core.state.inputs import COLUMN, as_array
 from onnxgrad.errors import DataError
 from onnxgrad.training.data.rows import Batch
 
-__all__ = ["DerivedInputs", "read_by_loss"]
+__all__ = ["DerivedInputs", "advice_on_missing", "read_by_loss"]
 
 Array = np.ndarray[Any, Any]
 TOKENS, EMBEDDED, MASK, POSITIONS, PAST = "input_ids", "inputs_embeds", "attention_mask", "position_ids", "past"
@@ -134,6 +134,16 @@ def read_by_loss(inputs: Sequence[Variable], loss: Variable) -> tuple[list[Varia
     operators = needed_operators(list(loss.block.program.global_block().ops), [loss])
     read = {v for op in operators for v in op.operands()} | {loss}
     return [v for v in inputs if v in read], [v.name for v in inputs if v not in read]
+
+
+def advice_on_missing(name: str) -> str:
+    """Say what to do about an input that the data lacks."""
+    if name == EMBEDDED:
+        return (
+            "Rename or add it: this part of a model takes rows of its table of embeddings, which is in another file; run that file "
+            "on the tokens, and give what it gives beside labels, [rows, steps]"
+        )
+    return "Rename or add it"
 
 
 def _together(names: Sequence[str]) -> str:

@@ -56,7 +56,15 @@ def attention(packed=False, rotary=False, past=None, normalises=True, dtype="flo
     present = [] if past is None else ["present0", "present1"]
     outputs += [helper.make_tensor_value_info(n, TYPES[dtype], [batch, KV, seen, SIZE]) for n in present]
     node = helper.make_node(
-        "GroupQueryAttention", names, ["y", *present], "attention", domain=MS, num_heads=HEADS, kv_num_heads=KV, do_rotary=int(rotary), **epsilons
+        "GroupQueryAttention",
+        names,
+        ["y", *present],
+        "attention",
+        domain=MS,
+        num_heads=HEADS,
+        kv_num_heads=KV,
+        do_rotary=int(rotary),
+        **epsilons,
     )
     imports = [helper.make_opsetid("", 21), helper.make_opsetid(MS, 1)]
     graph = helper.make_graph([node], "g", inputs, outputs, held)
@@ -164,7 +172,9 @@ def test_sixteen_bits(dtype):
     program = og.from_onnx(model)
     (y,) = og.Executor().run(program, feed, program.outputs)
     assert str(y.dtype) == dtype
-    np.testing.assert_allclose(y.astype(np.float32), expected(feed, CASES["rotary"]), rtol=0, atol=0.02 if dtype == "bfloat16" else 2e-3)
+    np.testing.assert_allclose(
+        y.astype(np.float32), expected(feed, CASES["rotary"]), rtol=0, atol=0.02 if dtype == "bfloat16" else 2e-3
+    )
 
 
 def test_a_gate_that_is_a_projection():
@@ -213,7 +223,9 @@ def product(dtype, scales="stored", zeros="stored"):
         helper.make_node("MatMulNBits", ["a", "levels", "scales", "zeros"], ["b"], domain=MS, **attrs),
         helper.make_node("MatMul", ["b", "after"], ["y"]),
     ]
-    infos = [helper.make_tensor_value_info(n, TYPES[dtype] if n != "zeros" else TensorProto.UINT8, v.shape) for n, v in feed.items()]
+    infos = [
+        helper.make_tensor_value_info(n, TYPES[dtype] if n != "zeros" else TensorProto.UINT8, v.shape) for n, v in feed.items()
+    ]
     y = helper.make_tensor_value_info("y", TYPES[dtype], [5, 48])
     imports = [helper.make_opsetid("", 21), helper.make_opsetid(MS, 1)]
     model = helper.make_model(helper.make_graph(nodes, "g", infos, [y], held), opset_imports=imports, ir_version=10)
