@@ -1,6 +1,10 @@
 """Files of language models that hold a part of one: without a head, with the head of the last word, with rows in place of tokens."""
 
+import re
+from pathlib import Path
+
 import numpy as np
+import onnx
 import pytest
 from onnx import numpy_helper
 from onnx.parser import parse_model
@@ -8,6 +12,9 @@ from onnx.parser import parse_model
 import onnxgrad as og
 from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.training import Trainer
+from tests.cli.command import command
+
+LLAMA = Path(__file__).parents[1] / "data" / "llm_models" / "llama-int4.onnx"
 
 RNG = np.random.default_rng(5)
 HEADER = '<ir_version: 8, opset_import: ["": 17]> f (int64[N, S] input_ids) => '
@@ -80,3 +87,31 @@ def test_positions_of_padded_text():
     derived = Trainer(part(), loss="causal_lm").model.derived
     found = derived.complete({"inputs_embeds": np.zeros((2, 3, 8), np.float32), "attention_mask": mask})["position_ids"]
     np.testing.assert_array_equal(found, np.stack([[[0, 0, 1], [0, 1, 1]]] * 3))
+
+
+def saved(tmp_path, program):
+    path = tmp_path / "part.onnx"
+    og.save_onnx(program, path)
+    return path
+
+
+def test_info_says_what_a_part_is_and_which_inputs_follow(tmp_path):
+    headless = program(HEADER + "(float[N, S, 8] hidden_states) { h = Gather(table, input_ids) hidden_states = MatMul(h, w) }",
+                       table=(30, 8), w=(8, 8))  # fmt: skip
+    said = command("info", saved(tmp_path, headless))
+    assert "the head is left out (exclude_lm_head)" in said and "causal_lm" not in said
+    said = command("info", saved(tmp_path, part()))
+    assert "attention_mask: int64[N, T]; 1 for each position of inputs_embeds, unless the data has it" in said
+    assert "position_ids: int64[3, N, S]; counted from attention_mask, three times, as those of text are" in said
+    assert "inputs_embeds are rows of a table of embeddings" in said
+    said = command("info", LLAMA)
+    assert "; an empty cache, by the rows of input_ids, unless the data has it" in said and "causal_lm" in said
+
+
+def test_check_judges_a_file_in_sixteen_bits(tmp_path):
+    """Differences vanished in the kernels of onnxruntime, which stayed in 16 bits, and right gradients were called wrong"""
+    from tests.core.runtime.test_agreement import halved
+
+    onnx.save(halved(), tmp_path / "half.onnx")
+    said = command("check", tmp_path / "half.onnx")
+    assert re.search(r"numerical check: (\d+) of \1 right, 0 wrong, 0 cannot be resolved", said)

@@ -21,7 +21,7 @@ from onnxgrad.core.state.inputs import COLUMN, as_array
 from onnxgrad.errors import DataError
 from onnxgrad.training.data.rows import Batch
 
-__all__ = ["DerivedInputs", "advice_on_missing", "read_by_loss"]
+__all__ = ["EMBEDDED", "TOKENS", "DerivedInputs", "advice_on_missing", "read_by_loss"]
 
 Array = np.ndarray[Any, Any]
 TOKENS, EMBEDDED, MASK, POSITIONS, PAST = "input_ids", "inputs_embeds", "attention_mask", "position_ids", "past"
@@ -39,6 +39,7 @@ class DerivedInputs:
 
     Attributes:
         names: of the inputs that follow from others.
+        follows: for each of these that the model has, what it is and from which input it follows.
         read: names of columns that are looked at where the data has them.
         remarks: a line on each kind of them.
 
@@ -54,6 +55,7 @@ class DerivedInputs:
         self._made: dict[str, Callable[[Batch], Array]] = {}
         self._windowed = False
         self._source, self._source_rank = TOKENS, 2
+        self.follows: dict[str, str] = {}
         self.remarks: list[str] = []
         inputs = {v.name: v for v in program.inputs}
         tokens, embedded = inputs.get(TOKENS), inputs.get(EMBEDDED)
@@ -68,18 +70,22 @@ class DerivedInputs:
         if past:
             self.remarks.append(f"{_together([v.name for v in past])} are fed as an empty cache unless the data has them.")
         self._made.update((v.name, _empty(v)) for v in past)
+        self.follows.update((v.name, f"an empty cache, by the rows of {self._source}") for v in past)
         if mask is not None and mask.rank == 2:
             self.remarks.append(f"{MASK} is 1 everywhere unless the data has it.")
             self._made[MASK] = _ones
+            self.follows[MASK] = f"1 for each position of {self._source}"
         if positions is not None and positions.rank == 2:
             self.remarks.append(f"{POSITIONS} count what {MASK} lets through unless the data has them.")
             self._made[POSITIONS] = _positions
+            self.follows[POSITIONS] = f"counted from {self._source if mask is None else MASK}"
         elif positions is not None and positions.rank == 3 and positions.dims is not None and positions.dims[0] == 3:
             self.remarks.append(
                 f"{POSITIONS} in time, height and width are those of text: each counts what {MASK} lets through, unless the data "
                 "has them."
             )
             self._made[POSITIONS] = _positions_of_text
+            self.follows[POSITIONS] = f"counted from {self._source if mask is None else MASK}, three times, as those of text are"
         self._windowed = any(op.attrs.get("sliding_window_cache") for v in past for op in _readers(v))
         if self._windowed:
             self.remarks.append(f"{MASK} hides no padding on the right, which a window cache does not take and no word sees.")
