@@ -15,6 +15,7 @@ from onnxgrad.core.step.split import files_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import write_whole
 from onnxgrad.training.surgery.adapters import ADAPTER
+from onnxgrad.training.surgery.peft import CONFIG, TENSORS, save_peft
 from onnxgrad.training.trainer import Trainer
 
 
@@ -29,8 +30,10 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("--batch-norm is for --split, which cuts a batch into parts.")
     if options.observe and not options.inference:
         raise ArgumentError("--observe is for --inference, whose scales it sets.")
-    if not (options.inference or options.merged or options.training_step or options.adapters):
-        raise ArgumentError("say what to write: --inference, --merged, --training-step or --adapters.")
+    if options.peft_base and not options.peft:
+        raise ArgumentError("--peft-base is for --peft FOLDER. Name the folder.")
+    if not (options.inference or options.merged or options.training_step or options.adapters or options.peft):
+        raise ArgumentError("say what to write: --inference, --merged, --training-step, --adapters or --peft.")
     if options.requantise and not options.merged:
         raise ArgumentError("--requantise is for --merged FILE.onnx. Name the file.")
     trainer = make_trainer(read_settings(options.folder), options.folder)
@@ -48,6 +51,9 @@ def run(options: argparse.Namespace) -> int:
         written.append(options.adapters)
         if Path(options.adapters).suffix == ADAPTER:
             written.append(str(Path(options.adapters).with_suffix(".onnx")))
+    if options.peft:
+        save_peft(trainer.inference, options.peft, base=options.peft_base, scope=trainer.averaged())
+        written += [str(Path(options.peft) / name) for name in (CONFIG, TENSORS)]
     if options.split:
         manifest = trainer.save_training_step(options.training_step, options.lowering, split=True, batch_norm=options.batch_norm)
         described = Path(manifest["values"]).with_suffix(".json").name

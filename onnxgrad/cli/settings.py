@@ -39,6 +39,7 @@ from onnxgrad.training.surgery.activations import argmax_before
 from onnxgrad.training.surgery.batch_norm import MODES, has_statistics, insert_batch_norm
 from onnxgrad.training.surgery.heads import insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora
+from onnxgrad.training.surgery.peft import load_peft
 from onnxgrad.training.surgery.ties import tie, untie
 from onnxgrad.training.tasks import held_by, plan_task, task_line
 from onnxgrad.training.trainer import Trainer
@@ -110,7 +111,7 @@ _TEXTS = (
     "model", "expand", "device", "precision", "amp", "memory", "data", "image_size", "image_order", "tokenizer", "fill",
     "image_fit", "part", "colours", "task",
     "decimal", "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
-    "quantized", "frozen", "qat", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
+    "quantized", "frozen", "qat", "adapter", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
 )  # fmt: skip
 _WHOLE = (
     "threads", "memory_budget", "buffer", "max_length", "batch_size", "warmup", "accumulate", "lora", "head", "epochs",
@@ -211,6 +212,9 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         insert_dropout(program, settings["dropout_after"], settings["dropout"])
     if settings["lora"] is not None:
         adapters = add_lora(program, settings["lora_layers"], rank=settings["lora"], seed=settings["seed"])
+        chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
+    elif settings.get("adapter") is not None:
+        adapters = load_peft(program, settings["adapter"])
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
     stages = settings.get("pipeline") or 1
     precision = settings.get("precision") or "f32"

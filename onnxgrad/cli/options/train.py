@@ -232,6 +232,11 @@ def _add_choice(group: Any) -> None:
         "output layer (default: '*')",
     )
     group.add_argument(
+        "--adapter",
+        metavar="FOLDER",
+        help="begin with the adapters of a folder that PEFT wrote (adapter_config.json), in place of --lora and --on",
+    )
+    group.add_argument(
         "--classes",
         nargs="+",
         dest="detector_classes",

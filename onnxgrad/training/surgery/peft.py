@@ -30,7 +30,7 @@ from onnxgrad.internal.tensor_file import read_tensors, write_tensors
 from onnxgrad.training.surgery.lora import Branch, add_lora, branches_of
 from onnxgrad.training.surgery.lora_targets import KEY, PACKED, LoraTarget, chosen_targets
 
-__all__ = ["CONFIG", "load_peft", "save_peft"]
+__all__ = ["CONFIG", "TENSORS", "load_peft", "save_peft"]
 
 CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 _PREFIX = "base_model.model."
@@ -121,7 +121,9 @@ def _read(folder: Path) -> list[_Adapter]:
     modules = sorted({name.rpartition(".lora_")[0] for name in arrays if ".lora_" in name})
     strange = [n for n in arrays if not re.fullmatch(r".*\.lora_[AB]\.weight", n)]
     if strange or not modules:
-        raise ModelError(f"{str(folder / TENSORS)!r} holds {strange[0] if strange else 'no adapter'!r}, which is no LoRA of a matrix.")
+        raise ModelError(
+            f"{str(folder / TENSORS)!r} holds {strange[0] if strange else 'no adapter'!r}, which is no LoRA of a matrix."
+        )
     adapters = []
     for full in modules:
         a, b = (arrays.get(f"{full}.lora_{label}.weight") for label in "AB")
@@ -197,9 +199,7 @@ def _placed(adapter: _Adapter, targets: Sequence[LoraTarget]) -> list[tuple[int,
             if sum(widths) != columns:
                 return []
             cuts = np.cumsum([0, *widths])
-            return [
-                (p, -1, adapter._replace(b=adapter.b[cuts[i] : cuts[i + 1]])) for i, p in enumerate(places) if p is not None
-            ]
+            return [(p, -1, adapter._replace(b=adapter.b[cuts[i] : cuts[i + 1]])) for i, p in enumerate(places) if p is not None]
     return []
 
 
@@ -219,7 +219,9 @@ def _add(program: Program, target: LoraTarget, parts: dict[int, _Adapter]) -> li
         at += len(adapter.a)
     names = add_lora(program, [escape(target.name)], rank=rank, alpha=scale * rank)
     if len(names) != 2:
-        raise ModelError(f"{target.name!r} is the weight of {len(names) // 2} layers, which one adapter cannot tell apart. Untie it.")
+        raise ModelError(
+            f"{target.name!r} is the weight of {len(names) // 2} layers, which one adapter cannot tell apart. Untie it."
+        )
     for name, value in zip(names, (a, b), strict=True):
         p = program.global_block().vars[name]
         assert isinstance(p, Parameter)
@@ -306,7 +308,9 @@ def _is_packing(base: str | None) -> bool:
 def _taken_apart(program: Program, branch: Branch, scope: Scope) -> list[_Adapter]:
     """The adapter of a layer, or of each module that its weight holds"""
     if branch.base.type == "Conv":
-        raise ArgumentError(f"{branch.base}: PEFT's folders are written for MatMul, Gemm and MatMulNBits. Merge the adapters instead.")
+        raise ArgumentError(
+            f"{branch.base}: PEFT's folders are written for MatMul, Gemm and MatMulNBits. Merge the adapters instead."
+        )
     a, b = (np.asarray(v.get_value(scope), np.float64).T for v in (branch.a, branch.b))
     module = _module(branch)
     stem, _, leaf = module.rpartition(".")
@@ -328,7 +332,9 @@ def _widths(program: Program, branch: Branch, leaf: str, columns: int) -> list[i
     heads = next(((op.attrs["num_heads"], op.attrs.get("kv_num_heads") or op.attrs["num_heads"]) for op in readers), (1, 1))
     size, rest = divmod(columns, heads[0] + 2 * heads[1])
     if rest:
-        raise ArgumentError(f"{branch.base}: its {columns} columns are not those of {heads} heads, so q, k and v cannot be told apart.")
+        raise ArgumentError(
+            f"{branch.base}: its {columns} columns are not those of {heads} heads, so q, k and v cannot be told apart."
+        )
     return [heads[0] * size, heads[1] * size, heads[1] * size]
 
 
@@ -353,10 +359,13 @@ def _put_together(adapters: dict[str, _Adapter]) -> dict[str, _Adapter]:
             continue
         parts = [adapters.get(f"{stem}.{part}") for part in PACKED[packed]]
         widths = [None if part is None else len(part.b) for part in parts]
-        if None in widths:
-            if len(widths) != 2:
-                raise ArgumentError(f"{name!r} needs adapters of {', '.join(PACKED[packed])}. Train them all, or leave all out.")
+        if len(widths) == 2:
             widths = [len(adapter.b)] * 2
+        elif widths[0] is not None and widths[1:] != [None, None]:
+            key = widths[1] or widths[2]
+            widths = [widths[0], key, key]
+        else:
+            raise ArgumentError(f"{name!r} needs adapters of q_proj and of k_proj or v_proj. Train them too, or leave all out.")
         rank = sum(len(part.a) for part in parts if part is not None)
         a, b = np.zeros((rank, adapter.a.shape[1])), np.zeros((sum(w or 0 for w in widths), rank))
         row = column = 0
