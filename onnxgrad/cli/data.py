@@ -19,7 +19,7 @@ from onnxgrad.training.data.text import Text
 
 __all__ = ["PATHS", "data_named", "judged_settings", "opened_inputs", "resolve_paths"]
 
-PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters", "colours")
+PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters", "colours", "adapter")
 _CHANGES = ("flip", "crop", "color", "scale", "translate")
 _IMAGES = (
     *("image_size", "image_mean", "image_std", "image_order", "image_white", "image_fit", "part", "colours"),

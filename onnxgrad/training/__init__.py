@@ -15,10 +15,10 @@ from onnxgrad.training.run.loggers import MLflow, TensorBoard
 from onnxgrad.training.run.rate_finder import find_learning_rate
 from onnxgrad.training.run.schedules import Planned
 from onnxgrad.training.surgery.adapters import load_adapters, save_adapters
-from onnxgrad.training.surgery.peft import load_peft, save_peft
 from onnxgrad.training.surgery.batch_norm import fold_batch_norm, insert_batch_norm
 from onnxgrad.training.surgery.heads import cut_at, insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora, merge_lora
+from onnxgrad.training.surgery.peft import load_peft, save_peft
 from onnxgrad.training.surgery.ties import find_ties, tie, untie
 from onnxgrad.training.trainer import Trainer
 
@@ -45,15 +45,15 @@ __all__ = [
     "insert_batch_norm",
     "insert_dropout",
     "load_adapters",
-    "load_peft",
     "load_checkpoint",
+    "load_peft",
     "merge_lora",
     "plot_history",
     "quantize",
     "replace_head",
     "save_adapters",
-    "save_peft",
     "save_checkpoint",
+    "save_peft",
     "tie",
     "train_quantized",
     "untie",

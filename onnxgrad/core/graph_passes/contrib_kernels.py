@@ -107,7 +107,7 @@ def _normalised_before(build: Any, op: Operator) -> list[Variable | None] | None
     return emit_foreign(build, op, [q, k, v, *rest], attrs)
 
 
-def _normalised(build: Any, x: Variable, weight: Variable | None, heads: int, epsilon: float) -> Variable:
+def _normalised(build: Any, x: Variable | None, weight: Variable | None, heads: int, epsilon: float) -> Variable:
     """x / sqrt(mean(x^2) + epsilon) * weight in each head, the root in float32"""
     apart = build.Reshape(x, [0, 0, heads, -1])
     narrow = apart.dtype.name in ("float16", "bfloat16")

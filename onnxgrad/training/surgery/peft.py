@@ -70,6 +70,9 @@ def load_peft(program: Program, folder: str | Path) -> list[str]:
     Raises:
         UnknownName: if a module has no layer of its name and shape; the message names the nearest.
         ModelError: if the files cannot be read, or hold what is no LoRA.
+
+    Example:
+        >>> names = load_peft(program, "adapter/")  # doctest: +SKIP
     """
     adapters = _read(Path(folder))
     targets = [t for t in chosen_targets(program, "*") if t.op.type != "Conv"]
@@ -262,6 +265,9 @@ def save_peft(
 
     Raises:
         ArgumentError: if the program has no branches, or one beside a Conv, or two beside one layer.
+
+    Example:
+        >>> modules = save_peft(program, "adapter/", base="Qwen/Qwen2.5-0.5B-Instruct")  # doctest: +SKIP
     """
     adapters: dict[str, _Adapter] = {}
     for branch in branches_of(program):

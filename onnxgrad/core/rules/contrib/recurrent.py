@@ -41,11 +41,12 @@ def linear_attention(op: Builder, node: ContribNode) -> Any:
 
 def _repeated(op: Builder, node: ContribNode, index: int, heads: int, kv_heads: int) -> Any:
     """Queries or keys with each head as often as heads of values share it; keys may have as many heads as values already"""
-    x, widths = node.input(index), [node.input(i).dims[2] if node.rank(i) == 3 else None for i in range(2)]
-    if not all(isinstance(width, int) for width in widths) or kv_heads % heads or widths[0] % heads:
+    x, width = node.input(index), node.input(0).dims[2] if node.rank(0) == node.rank(1) == 3 else None
+    own = x.dims[2]
+    if not isinstance(width, int) or not isinstance(own, int) or kv_heads % heads or width % heads:
         raise node.refusal("more heads of values than of queries, of widths that are not known or no multiples, are not written")
-    size = widths[0] // heads
-    if widths[index] == kv_heads * size:
+    size = width // heads
+    if own == kv_heads * size:
         return x
     apart = op.Unsqueeze(op.Reshape(x, [0, 0, heads, size]), [3])
     shape = op.Concat(op.Shape(apart, start=0, end=3), [kv_heads // heads, size], axis=0)
