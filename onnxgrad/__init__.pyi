@@ -1,5 +1,9 @@
 """What ``onnxgrad`` offers. The package reads this file: a name is imported from its home when it is first asked for."""
 
+from math import e as e, inf as inf, nan as nan, pi as pi
+
+from numpy import newaxis as newaxis
+
 from onnxgrad import (
     amp as amp,
     autograd as autograd,
@@ -10,6 +14,7 @@ from onnxgrad import (
     fft as fft,
     fluid as fluid,
     func as func,
+    geometric as geometric,
     incubate as incubate,
     io as io,
     jit as jit,
@@ -25,6 +30,13 @@ from onnxgrad import (
     training as training,
     utils as utils,
 )
+from onnxgrad.amp import (
+    get_autocast_cpu_dtype as get_autocast_cpu_dtype,
+    get_autocast_dtype as get_autocast_dtype,
+    get_autocast_gpu_dtype as get_autocast_gpu_dtype,
+    is_autocast_enabled as is_autocast_enabled,
+)
+from onnxgrad.amp.device_autocast import autocast as autocast
 from onnxgrad.autograd import (
     enable_grad as enable_grad,
     grad as grad,
@@ -73,17 +85,28 @@ from onnxgrad.dtypes import (
     DType as DType,
     bfloat16 as bfloat16,
     bool as bool,
+    double as double,
     dtype as dtype,
+    float as float,
     float16 as float16,
     float32 as float32,
     float64 as float64,
+    half as half,
     int8 as int8,
     int16 as int16,
     int32 as int32,
     int64 as int64,
     uint8 as uint8,
+    uint32 as uint32,
+    uint64 as uint64,
 )
-from onnxgrad.eager.creation import is_tensor as is_tensor, to_tensor as to_tensor
+from onnxgrad.eager.creation import (
+    as_tensor as as_tensor,
+    asarray as asarray,
+    from_numpy as from_numpy,
+    is_tensor as is_tensor,
+    to_tensor as to_tensor,
+)
 from onnxgrad.eager.tensor import Tensor as Tensor
 from onnxgrad.func import value_and_grad as value_and_grad
 from onnxgrad.internal import state as state
@@ -92,8 +115,17 @@ from onnxgrad.internal.state import (
     disable_static as disable_static,
     enable_static as enable_static,
     in_dynamic_mode as in_dynamic_mode,
+    manual_seed as manual_seed,
     seed as seed,
     straight_through as straight_through,
+)
+from onnxgrad.nn.functional import (
+    adaptive_avg_pool1d as adaptive_avg_pool1d,
+    conv1d as conv1d,
+    conv2d as conv2d,
+    conv3d as conv3d,
+    group_norm as group_norm,
+    layer_norm as layer_norm,
 )
 from onnxgrad.nn.summary import summary as summary
 from onnxgrad.tensor import *  # noqa: F403

@@ -172,6 +172,8 @@ def dtype_of(value: str | DType | np.dtype[Any] | type[Any]) -> DType:
 
 
 float16, float32, float64, bfloat16 = (dtype_of(name) for name in ("float16", "float32", "float64", "bfloat16"))
-int8, int16, int32, int64, uint8 = (dtype_of(name) for name in ("int8", "int16", "int32", "int64", "uint8"))
+int8, int16, int32, int64 = (dtype_of(name) for name in ("int8", "int16", "int32", "int64"))
+uint8, uint32, uint64 = (dtype_of(name) for name in ("uint8", "uint32", "uint64"))
 bool = dtype_of("bool")
+half, float, double = float16, float32, float64
 dtype = DType

@@ -24,6 +24,7 @@ from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_flag, as_function, as_int, as_number, checked, wrong_kind
+from onnxgrad.internal.refusals import absence_hooks
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ComposeDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedBatchSampler",
@@ -723,3 +724,6 @@ class DataLoader:
 
 
 _END = object()
+
+
+globals().update(absence_hooks(__name__))

@@ -27,12 +27,16 @@ from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.summary import tensors_in
 from onnxgrad.static.input import InputSpec, data
 from onnxgrad.tensor.creation import assign
 
-__all__ = ["InputSpec", "TranslatedLayer", "ignore_module", "load", "not_to_static", "save", "to_static"]
+__all__ = [
+    "InputSpec", "TranslatedLayer", "enable_to_static", "ignore_module", "load", "not_to_static", "save", "set_code_level",
+    "set_verbosity", "to_static",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:
@@ -154,6 +158,35 @@ def ignore_module(modules: Sequence[object]) -> None:
     """
 
 
+@checked
+def enable_to_static(enable_to_static_bool: bool) -> None:
+    """Nothing: what ``to_static`` decorates runs as it is written, and is traced when it is saved.
+
+    Args:
+        enable_to_static_bool: of no effect.
+    """
+
+
+@checked
+def set_code_level(level: int = 100, also_to_stdout: bool = False) -> None:
+    """Nothing: functions are traced, and their source is not changed.
+
+    Args:
+        level: of no effect.
+        also_to_stdout: of no effect.
+    """
+
+
+@checked
+def set_verbosity(level: int = 0, also_to_stdout: bool = False) -> None:
+    """Nothing: functions are traced, and their source is not changed.
+
+    Args:
+        level: of no effect.
+        also_to_stdout: of no effect.
+    """
+
+
 def traced(function: Any, input_spec: Sequence[Any] | None) -> tuple[Program, list[Variable]]:
     """A program that computes a function or Layer, with its own scope, which holds the weights; and its outputs.
 
@@ -252,7 +285,7 @@ class TranslatedLayer(Layer):
         super().__init__()
         self._program = program
         for parameter in program.parameters:
-            own = EagerParameter(parameter.get_value(), parameter.name, parameter.trainable)
+            own = EagerParameter(parameter.get_value(), parameter.trainable, name=parameter.name)
             self._parameters[parameter.name.replace(".", "_")] = own
         operators, outputs = program.global_block().ops, program.outputs
         self._defaults = [v for v in program.global_block().inputs if v.default is not None and not v.persistable]
@@ -278,3 +311,6 @@ class TranslatedLayer(Layer):
         own = [parameter for parameter in self._parameters.values() if parameter is not None]
         outputs = [wrap(node) for node in record_call(self._signature, tuple(x._node for x in [*args, *own]))]
         return outputs[0] if len(outputs) == 1 else outputs
+
+
+globals().update(absence_hooks(__name__))

@@ -1,6 +1,6 @@
 """paddle.linalg: linear algebra under the names it has there."""
 
-from onnxgrad.internal.refusals import REFUSED, refusals
+from onnxgrad.internal.refusals import REFUSED, absence_hooks, refusals
 from onnxgrad.tensor.creation import diagonal
 from onnxgrad.tensor.linalg import (
     cdist,
@@ -42,3 +42,6 @@ def __dir__() -> list[str]:
 
 
 globals().update(refusals("paddle.linalg", REFUSED["paddle.linalg"]))
+
+
+globals().update(absence_hooks(__name__))

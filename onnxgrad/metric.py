@@ -15,6 +15,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import leaf
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import as_int, as_text, as_word, wrong_kind
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.static.metric import accuracy, area_under
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.search import argsort
@@ -244,3 +245,6 @@ class Auc(Metric):
     def accumulate(self) -> float:
         negative, positive = (leaf(row, "float64") for row in self._counts)
         return float(area_under(LayerHelper("auc", positive).op, [positive, negative], "ROC"))
+
+
+globals().update(absence_hooks(__name__))

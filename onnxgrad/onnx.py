@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.jit import save
 from onnxgrad.nn.layer import Layer
 from onnxgrad.static.input import InputSpec
@@ -34,3 +35,6 @@ def export(
         opset_version: accepted for compatibility; the file has the opset that its operators need.
     """
     save(layer, path, input_spec, **configs)
+
+
+globals().update(absence_hooks(__name__))

@@ -545,7 +545,172 @@ def static_asked(paddle):
     return cases
 
 
+# Printing ------------------------------------------------------------------------------------------------------------
+
+
+def eager_printing(paddle):
+    """What str() of a tensor gives, by its values and element type."""
+    rng = np.random.default_rng(0)
+    normal = rng.normal(size=60)
+    values = {
+        "halves": [1.5, 2, 3], "whole": [1.0, 2, 300], "wide": [0.1, 1e-5, 100.25], "tiny": [1e-9, 1], "large": [1e8, 1.5],
+        "larger": [12345678.0], "negative": [-1.5, 2.25], "whole negative": [-1.0, 2], "not finite": [np.nan, 1.0, np.inf, -np.inf],
+        "not finite halves": [np.nan, 1.5, np.inf], "one": 1.5, "one whole": 2.0, "normal": normal[:6].reshape(2, 3),
+        "three axes": normal[:8].reshape(2, 2, 2), "line": normal[:30], "whole line": np.arange(30.0),
+        "long": np.arange(1200.0), "long matrix": np.arange(2000.0).reshape(20, 100), "long normal": np.tile(normal, 40).reshape(6, 4, 100),
+        "no rows": np.zeros((0, 3)), "no columns": np.zeros((2, 0)), "empty rows": np.zeros((2, 2, 0)), "row": normal[:8].reshape(1, 8),
+    }  # fmt: skip
+    integers = {"few": [1, -20, 3], "none negative": [7, 12, 3], "one": 3, "long": range(1200), "line": range(60)}
+    cases = {}
+    for name, value in values.items():
+        cases[f"float32 / {name}"] = lambda v=value: str(paddle.to_tensor(np.array(v, np.float32)))
+    for dtype in ("float64", "float16", "bfloat16"):
+        cases[f"{dtype} / normal"] = lambda t=dtype: str(paddle.to_tensor(normal[:6].astype("float32").reshape(3, 2)).astype(t))
+    for name, value in integers.items():
+        cases[f"int64 / {name}"] = lambda v=value: str(paddle.to_tensor(np.array(v)))
+    cases["bool"] = lambda: str(paddle.to_tensor([[True, False], [False, False]]))
+    cases["with gradient"] = lambda: str(paddle.to_tensor([1.0, 2.5], stop_gradient=False) * 2)
+    cases["parameter"] = lambda: str(
+        paddle.create_parameter([2, 2], "float32", default_initializer=paddle.nn.initializer.Constant(0.5))
+    )
+    return cases
+
+
+def layer_printing(paddle):
+    """What str() of each layer gives."""
+    nn = paddle.nn
+    cases = {}
+    for name in sorted(dir(nn)):
+        kind = getattr(nn, name)
+        if isinstance(kind, type) and issubclass(kind, nn.Layer) and kind is not nn.Layer and kind.__name__ == name:
+            cases[name] = lambda name=name: str(_layer(nn, name))
+    cases["nested"] = lambda: str(nn.Sequential(("a", nn.Linear(2, 3)), ("b", nn.Sequential(nn.ReLU(), nn.Dropout(0.2)))))
+    cases["list"] = lambda: str(nn.LayerList([nn.Conv2D(3, 4, 3, padding=1), nn.BatchNorm2D(4)]))
+    with_options = {
+        "conv": lambda: nn.Conv2D(4, 6, [3, 5], stride=2, padding=[1, 2], dilation=2, groups=2, bias_attr=False),
+        "conv same": lambda: nn.Conv2D(4, 6, 3, padding="SAME", data_format="NHWC"),
+        "conv reflect": lambda: nn.Conv1D(4, 6, 3, 2, 1, padding_mode="reflect"),
+        "transposed": lambda: nn.Conv2DTranspose(4, 6, 3, stride=2, padding=1, output_padding=1, groups=2, dilation=2),
+        "lstm": lambda: nn.LSTM(2, 3, num_layers=2, direction="bidirect", dropout=0.5, time_major=True),
+        "gru": lambda: nn.GRU(2, 3, direction="bidirect"),
+        "rnn": lambda: nn.SimpleRNN(2, 3, activation="relu"),
+        "cell": lambda: nn.SimpleRNNCell(2, 3, activation="relu"),
+        "pool": lambda: nn.MaxPool2D(2, 2, 1, ceil_mode=True, return_mask=True),
+        "adaptive": lambda: nn.AdaptiveMaxPool2D(1, return_mask=True),
+        "embedding": lambda: nn.Embedding(5, 3, padding_idx=1, sparse=True),
+        "batch norm": lambda: nn.BatchNorm2D(3, data_format="NHWC", name="x"),
+        "pad": lambda: nn.Pad2D([1, 2, 3, 4], mode="reflect", name="p"),
+        "zero pad": lambda: nn.ZeroPad2D([1, 2, 3, 4]),
+        "upsample": lambda: nn.Upsample(scale_factor=2, mode="bilinear"),
+        "bilinear": lambda: nn.UpsamplingBilinear2D(scale_factor=2),
+        "dropout": lambda: nn.Dropout(0.3, axis=0),
+        "unpool": lambda: nn.MaxUnPool2D(2, output_size=[3, 3]),
+        "product": lambda: nn.Bilinear(2, 3, 4, name="b"),
+        "windows": lambda: nn.Unfold(2, strides=3),
+        "lp": lambda: nn.LPPool2D(2, 2, 3),
+        "group norm": lambda: nn.GroupNorm(2, 4),
+    }
+    cases.update({name: lambda make=make: str(make()) for name, make in with_options.items()})
+    return cases
+
+
+# Names of 3.3 -------------------------------------------------------------------------------------------------------
+
+
+def eager_spellings(paddle):
+    """Functions and layers under the names that 3.3 has for torch's authors, and messages of graphs: shape, type, values, gradient."""
+    rng = np.random.default_rng(11)
+    matrix, other = rng.normal(size=(3, 4)).astype("float32"), rng.uniform(0.5, 2.0, (3, 4)).astype("float32")
+    rows, columns = np.array([[0, 2], [1, 1], [3, 0]]), rng.normal(size=(3, 2)).astype("float32")
+    images = rng.normal(size=(2, 3, 4, 5)).astype("float32")
+    right = np.array([[0, 2, -1, -1], [3, -1, 1, 0], [-1, 0, 1, 2]])
+    sources, targets = np.array([0, 1, 2, 0, 2]), np.array([1, 1, 0, 3, 1])
+    edges = rng.normal(size=(5, 4)).astype("float32")
+
+    def case(compute, *arrays):
+        def run():
+            tensors = [paddle.to_tensor(array, stop_gradient=array.dtype.kind != "f") for array in arrays]
+            result = compute(*tensors)
+            leaves = [tensor for tensor in tensors if not tensor.stop_gradient]
+            record = {"shape": list(result.shape), "values": _numbers(result.astype("float64").numpy())}
+            if leaves and result.dtype == leaves[0].dtype:
+                (result * result).sum().backward()
+                record["gradients"] = [number for leaf in leaves if leaf.grad is not None for number in _numbers(leaf.grad.numpy())]
+            return record
+
+        return run
+
+    cases = {}
+    nn, functional, tensor = paddle.nn, paddle.nn.functional, paddle.to_tensor
+    of_one = {
+        "clamp": lambda x: paddle.clamp(x, -0.5, 0.5),
+        "softmax": lambda x: paddle.softmax(x, 0),
+        "swapdims": lambda x: paddle.swapdims(x, 0, 1),
+        "swapdims as a list": lambda x: paddle.swapdims(x, [1, 0]),
+        "narrow": lambda x: paddle.narrow(x, 1, 1, 2),
+        "msort": paddle.msort,
+        "argwhere": lambda x: paddle.argwhere(x > 0),
+        "method clamp": lambda x: x.clamp(min=0.1),
+        "method long": lambda x: x.long(),
+        "method double": lambda x: x.double(),
+        "method repeat": lambda x: x.repeat(2, 1),
+        "method new_full": lambda x: x.new_full([2, 2], 3.0),
+        "method split_with_sizes": lambda x: x.split_with_sizes([1, 3], 1)[1],
+        "logsigmoid": functional.logsigmoid,
+        "SiLU": lambda x: nn.SiLU()(x),
+    }
+    cases.update({name: case(compute, matrix) for name, compute in of_one.items()})
+    of_two = {
+        "cat": lambda x, y: paddle.cat([x, y], 1), "concatenate": lambda x, y: paddle.concatenate([x, y]), "div": paddle.div,
+        "div floor": lambda x, y: paddle.div(x, y, rounding_mode="floor"),
+        "div trunc": lambda x, y: paddle.div(x, y, rounding_mode="trunc"), "true_divide": paddle.true_divide, "mul": paddle.mul,
+        "sub": paddle.sub, "sub alpha": lambda x, y: paddle.sub(x, y, alpha=2), "eq": paddle.eq, "ne": paddle.ne, "lt": paddle.lt,
+        "le": paddle.le, "gt": paddle.gt, "ge": paddle.ge, "greater": paddle.greater,
+        "method type_as": lambda x, y: x.type_as(y.astype("int32")), "ger": lambda x, y: paddle.ger(x[0], y[1]),
+    }  # fmt: skip
+    cases.update({name: case(compute, matrix, other) for name, compute in of_two.items()})
+    cases["scatter_add"] = case(lambda x, i, s: paddle.scatter_add(x, 1, i, s), matrix, rows, columns)
+    for reduce, includes in itertools.product(("sum", "prod", "mean", "amax", "amin"), (True, False)):
+        cases[f"scatter_reduce {reduce} {includes}"] = case(
+            lambda x, i, s, r=reduce, own=includes: paddle.scatter_reduce(x, 1, i, s, r, include_self=own), matrix, rows, columns
+        )
+    cases["take_along_dim"] = case(lambda x, i: paddle.take_along_dim(x, i, 1), matrix, rows)
+    cases["range"] = case(lambda: paddle.range(0, 1, 0.25))
+    cases["broadcast_shapes"] = lambda: list(paddle.broadcast_shapes([2, 1], [3], [5, 1, 1]))
+    for reduction in ("mean", "sum", "none"):
+        cases[f"multi_label_margin_loss {reduction}"] = case(
+            lambda x, i, r=reduction: functional.multi_label_margin_loss(x, i, r), matrix, right
+        )
+    for kind in ("ConstantPad2D", "ReflectionPad2D", "ReplicationPad2D", "CircularPad2D", "ReflectionPad2d"):
+        arguments = ([1, 2, 1, 0], 0.5) if kind[0:2] == "Co" else ([1, 2, 1, 0],)
+        cases[kind] = case(lambda x, k=kind, a=arguments: getattr(nn, k)(*a)(x), images)
+    for name, kind in itertools.product(("sum", "mean", "max", "min"), ("segment", "incubate segment")):
+        home = paddle.incubate if kind.startswith("incubate") else paddle.geometric
+        cases[f"{kind}_{name}"] = case(lambda x, h=home, n=name: getattr(h, f"segment_{n}")(x, tensor(np.array([0, 0, 2]))), matrix)
+    for reduce in ("sum", "mean", "max", "min"):
+        cases[f"send_u_recv {reduce}"] = case(
+            lambda x, r=reduce: paddle.geometric.send_u_recv(x, tensor(sources), tensor(targets), r, out_size=4), matrix
+        )
+        cases[f"graph_send_recv {reduce}"] = case(
+            lambda x, r=reduce: paddle.incubate.graph_send_recv(x, tensor(sources), tensor(targets), r, 4), matrix
+        )
+        for message in ("add", "sub", "mul", "div"):
+            cases[f"send_ue_recv {message} {reduce}"] = case(
+                lambda x, y, m=message, r=reduce: paddle.geometric.send_ue_recv(x, y, tensor(sources), tensor(targets), m, r, 4),
+                matrix,
+                edges,
+            )
+    for message in ("add", "sub", "mul", "div"):
+        cases[f"send_uv {message}"] = case(
+            lambda x, y, m=message: paddle.geometric.send_uv(x, y, tensor(sources[:3]), tensor(np.array([2, 1, 1])), m),
+            matrix,
+            other,
+        )
+    return cases
+
+
 SECTIONS = [
     eager_options, static_options, eager_groups, eager_resumed, eager_state_names, eager_tables, static_tables, static_averages,
-    layer_names, eager_default_types, static_default_types, static_asked,
+    layer_names, eager_default_types, static_default_types, static_asked, eager_spellings,
+    eager_printing, layer_printing,
 ]  # fmt: skip

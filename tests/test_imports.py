@@ -37,7 +37,7 @@ FLOORS = """
     eager
     autograd
     tensor
-    linalg  fft
+    linalg  fft  geometric
     optimizer
     distributed
     regularizer  nn

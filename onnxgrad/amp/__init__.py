@@ -1,14 +1,26 @@
 """Mixed precision: programs and eager tensors that compute in 16 bits where that is safe."""
 
-from onnxgrad.amp.auto_cast import amp_guard, auto_cast, autocast, decorate, is_bfloat16_supported, is_float16_supported
+from onnxgrad.amp.auto_cast import (
+    amp_guard,
+    auto_cast,
+    autocast,
+    decorate,
+    get_autocast_cpu_dtype,
+    get_autocast_dtype,
+    get_autocast_gpu_dtype,
+    is_autocast_enabled,
+    is_bfloat16_supported,
+    is_float16_supported,
+)
 from onnxgrad.amp.grad_scaler import AmpScaler, GradScaler
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists
-from onnxgrad.internal.refusals import says_why_absent
+from onnxgrad.internal.refusals import absence_hooks
 
 __all__ = [
     "AmpScaler", "AutoMixedPrecisionLists", "GradScaler", "amp_guard", "auto_cast", "autocast", "decorate",
-    "is_bfloat16_supported", "is_float16_supported", "to_mixed_precision",
+    "get_autocast_cpu_dtype", "get_autocast_dtype", "get_autocast_gpu_dtype", "is_autocast_enabled", "is_bfloat16_supported",
+    "is_float16_supported", "to_mixed_precision",
 ]  # fmt: skip
 
 
@@ -16,4 +28,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-globals().update(__getattr__=says_why_absent(__name__))
+globals().update(absence_hooks(__name__))

@@ -17,7 +17,10 @@ from onnxgrad.errors import ArgumentError, NotOffered, ProviderError
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_flag, checked
 
-__all__ = ["amp_guard", "auto_cast", "autocast", "decorate", "is_bfloat16_supported", "is_float16_supported"]
+__all__ = [
+    "amp_guard", "auto_cast", "autocast", "decorate", "get_autocast_cpu_dtype", "get_autocast_dtype", "get_autocast_gpu_dtype",
+    "is_autocast_enabled", "is_bfloat16_supported", "is_float16_supported",
+]  # fmt: skip
 
 Models = TypeVar("Models")
 Optimizers = TypeVar("Optimizers")
@@ -113,6 +116,33 @@ class auto_cast(_Switch):  # noqa: N801
 _TAKES_ANY = ("Cast", "CastLike", "Identity", "Shape", "Size")
 _HALF = AutoMixedPrecisionLists().gray_list | AutoMixedPrecisionLists().black_list
 amp_guard = autocast = auto_cast
+
+
+@checked
+def is_autocast_enabled(device_type: str | None = None) -> bool:
+    """Whether operators are computed in float16 where that is safe.
+
+    Args:
+        device_type: accepted for compatibility.
+    """
+    return state.current.autocast is not None
+
+
+@checked
+def get_autocast_dtype(device_type: str | None = None) -> str:
+    """The element type that ``auto_cast`` computes in.
+
+    Args:
+        device_type: accepted for compatibility.
+
+    Example:
+        >>> paddle.get_autocast_dtype()
+        'float16'
+    """
+    return "float16"
+
+
+get_autocast_cpu_dtype = get_autocast_gpu_dtype = get_autocast_dtype
 
 
 @overload

@@ -49,8 +49,8 @@ def backward(
         >>> paddle.autograd.backward([paddle.matmul(x, y), paddle.matmul(x, y)], [seed, None])
         >>> x.grad
         Tensor(shape=[2, 2], dtype=float32, place=Place(cpu), stop_gradient=False,
-        [[12., 18.],
-         [17., 25.]])
+               [[12., 18.],
+                [17., 25.]])
     """
     targets = _tensors(tensors, "tensors", "backward")
     if len(set(targets)) < len(targets):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from onnxgrad.compat.names import NAMES
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import UnknownName
-from onnxgrad.internal.refusals import maps_to, reason
+from onnxgrad.internal.refusals import maps_to, why_absent
 
 __all__ = ["Entry", "counts", "entries", "state_of", "table"]
 
@@ -54,7 +54,7 @@ def state_of(name: str) -> Entry:
     if value is not _ABSENT:
         because = _refusal(value)
         return Entry(name, "done" if because is None else "refused", because or "")
-    target, because = maps_to(name), reason(name)
+    target, because = maps_to(name), why_absent(name)
     if target is not None:
         return Entry(name, "maps to", target)
     return Entry(name, "missing" if because is None else "refused", because or "")
@@ -67,10 +67,22 @@ def _find(name: str) -> Any:
         return getattr(Program(), last, _ABSENT)
     value: Any = importlib.import_module("onnxgrad")
     for part in name.split(".")[1:]:
-        value = getattr(value, part, _ABSENT)
+        home, value = value, getattr(value, part, _ABSENT)
+        if value is _ABSENT:
+            value = _submodule(home, part)
         if value is _ABSENT:
             return value
     return value
+
+
+def _submodule(home: Any, name: str) -> Any:
+    """The module of that name in a package, which it has as an attribute once it is imported"""
+    if not getattr(home, "__path__", None):
+        return _ABSENT
+    try:
+        return importlib.import_module(f"{home.__name__}.{name}")
+    except ImportError:
+        return _ABSENT
 
 
 def _refusal(value: Any) -> str | None:

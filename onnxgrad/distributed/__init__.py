@@ -7,11 +7,14 @@ them exchange gradients. Names of Paddle stand beside: ``init_parallel_env``, ``
 
 from onnxgrad.distributed import fleet
 from onnxgrad.distributed.environment import (
+    ParallelEnv,
     all_reduce,
     barrier,
     broadcast,
     init,
     init as init_parallel_env,
+    is_available,
+    is_initialized,
     rank,
     rank as get_rank,
     using,
@@ -25,13 +28,14 @@ from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.distributed.sharded import ShardedStep
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Alone, LocalTransport, PointToPoint, ReduceOp, Transport, run_local
-from onnxgrad.internal.refusals import says_why_absent
+from onnxgrad.internal.refusals import absence_hooks
 
 __all__ = [
     "Alone",
     "DataParallel",
     "DistributedBatchSampler",
     "LocalTransport",
+    "ParallelEnv",
     "Part",
     "PipelineStep",
     "PointToPoint",
@@ -48,6 +52,8 @@ __all__ = [
     "get_world_size",
     "init",
     "init_parallel_env",
+    "is_available",
+    "is_initialized",
     "rank",
     "run_local",
     "using",
@@ -59,4 +65,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-globals().update(__getattr__=says_why_absent(__name__))
+globals().update(absence_hooks(__name__))

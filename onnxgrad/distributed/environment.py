@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor
 
 __all__ = [
+    "ParallelEnv",
     "all_reduce",
     "barrier",
     "broadcast",
     "current",
     "fail",
     "init",
+    "is_available",
+    "is_initialized",
     "is_started_by_mpi",
     "rank",
     "share_of_cores",
@@ -131,6 +134,44 @@ def rank() -> int:
 def world_size() -> int:
     """How many processes there are."""
     return current().world_size
+
+
+def is_available() -> bool:
+    """Whether ranks can be used: True."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether this process has joined others."""
+    return not isinstance(current(), Alone)
+
+
+class ParallelEnv:
+    """What a rank knows of its job.
+
+    Example:
+        >>> paddle.distributed.ParallelEnv().world_size
+        1
+    """
+
+    @property
+    def rank(self) -> int:
+        """The number of this process, from 0."""
+        return rank()
+
+    @property
+    def world_size(self) -> int:
+        """How many processes there are."""
+        return world_size()
+
+    @property
+    def device_id(self) -> int:
+        """0: each rank sees one device."""
+        return 0
+
+    local_rank = rank
+    nranks = world_size
+    dev_id = device_id
 
 
 def barrier() -> None:

@@ -13,6 +13,7 @@ from onnxgrad.distributed.exchange import distribute
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.refusals import absence_hooks
 
 if TYPE_CHECKING:
     from onnxgrad.optimizer.optimizer import Optimizer
@@ -103,3 +104,6 @@ def distributed_optimizer(optimizer: AnyOptimizer, strategy: Strategy | None = N
         >>> optimizer = paddle.distributed.fleet.distributed_optimizer(paddle.optimizer.SGD(0.1))
     """
     return cast(AnyOptimizer, _Distributed(optimizer, strategy or (_CHOSEN[0] if _CHOSEN else Strategy())))
+
+
+globals().update(absence_hooks(__name__))

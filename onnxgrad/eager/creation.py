@@ -21,7 +21,7 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import checked
 
-__all__ = ["is_tensor", "to_tensor"]
+__all__ = ["as_tensor", "asarray", "from_numpy", "is_tensor", "to_tensor"]
 
 
 @checked
@@ -46,7 +46,7 @@ def to_tensor(data: Given, dtype: DTypeLike | None = None, place: Place | None =
     Example:
         >>> paddle.to_tensor([1, 2, 3])
         Tensor(shape=[3], dtype=int64, place=Place(cpu), stop_gradient=True,
-        [1, 2, 3])
+               [1, 2, 3])
     """
     if place is not None and getattr(place, "device", str(place)) != "cpu":
         raise ProviderError(f"eager tensors are computed on the CPU; {place!r} is not offered. Use static programs there.")
@@ -61,6 +61,61 @@ def to_tensor(data: Given, dtype: DTypeLike | None = None, place: Place | None =
         tensor.stop_gradient = stop_gradient
         return tensor
     return leaf(array, dtype, stop_gradient)
+
+
+@checked
+def as_tensor(
+    data: Given, dtype: DTypeLike | None = None, device: Place | None = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
+    """``to_tensor`` with the arguments that torch has.
+
+    Args:
+        data: as of ``to_tensor``.
+        dtype: element type.
+        device: ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: accepted for compatibility.
+
+    Example:
+        >>> paddle.as_tensor([1, 2]).tolist()
+        [1, 2]
+    """
+    return to_tensor(data, dtype, device, stop_gradient=not requires_grad)
+
+
+@checked
+def asarray(
+    obj: Given,
+    dtype: DTypeLike | None = None,
+    device: Place | None = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``to_tensor`` with the arguments that torch has.
+
+    Args:
+        obj: as of ``to_tensor``.
+        dtype: element type.
+        device: ``CPUPlace()`` or None.
+        copy: False is refused: values are always copied.
+        requires_grad: True to compute gradients with respect to it.
+
+    Raises:
+        ArgumentError: if ``copy`` is False.
+    """
+    if copy is False:
+        raise ArgumentError("asarray: tensors own their values, so copy=False is not offered. Leave it out.")
+    return to_tensor(obj, dtype, device, stop_gradient=not requires_grad)
+
+
+@checked
+def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor with the value of an array, which is copied.
+
+    Args:
+        ndarray: numbers of any shape.
+    """
+    return to_tensor(ndarray)
 
 
 def _array(data: Any, is_typeless: bool) -> Any:

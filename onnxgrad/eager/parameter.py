@@ -8,6 +8,8 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.state.inputs import Given
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal import state
@@ -16,7 +18,12 @@ __all__ = ["EagerParameter"]
 
 
 class EagerParameter(Tensor):
-    """A tensor that training changes; ``stop_gradient`` is False unless ``trainable`` is.
+    """A tensor that training changes: ``paddle.nn.Parameter``.
+
+    Args:
+        data: numbers, an array or a Tensor, which is copied.
+        requires_grad: False to keep it as it is.
+        name: by default a counted one.
 
     Attributes:
         updates: how many an optimizer has made.
@@ -25,15 +32,20 @@ class EagerParameter(Tensor):
     is_distributed = False
     __slots__ = ("do_model_average", "need_clip", "optimize_attr", "regularizer", "updates")
 
-    def __init__(self, value: Any, name: str, trainable: bool = True) -> None:
-        super().__init__(value, stop_gradient=not trainable)
-        self.name = name
+    def __init__(self, data: Given | Variable, requires_grad: bool = True, *, name: str | None = None) -> None:
+        super().__init__(data, stop_gradient=not requires_grad)
+        self.name = state.generate_name("_eager_param_base") if name is None else name
         self.persistable = True
         self.optimize_attr: dict[str, Any] = {"learning_rate": 1.0}
         self.regularizer: Any = None
         self.need_clip = True
         self.do_model_average = True
         self.updates = 0
+
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{super().__repr__()}"
+
+    __str__ = __repr__
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         copy = super().__deepcopy__(memo)

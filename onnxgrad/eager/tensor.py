@@ -22,6 +22,7 @@ from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.eager.entering import enter
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import HookHandle, Meta, TapeNode, kind_of_array
+from onnxgrad.eager.printing import INDENT, format_array
 from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError, UnsupportedGradient
 from onnxgrad.internal import state
@@ -70,8 +71,8 @@ class Tensor(Variable):
         >>> (x * x).backward()
         >>> x.grad
         Tensor(shape=[2, 2], dtype=float32, place=Place(cpu), stop_gradient=False,
-        [[2., 4.],
-         [6., 8.]])
+               [[2., 4.],
+                [6., 8.]])
     """
 
     __slots__ = ("_node",)
@@ -200,6 +201,36 @@ class Tensor(Variable):
             self._replace(TapeNode(kind_of_array(node.kind.array), node.array, stop=False))
         else:
             node.stop = False
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are computed with respect to it: the opposite of ``stop_gradient``."""
+        return not self.stop_gradient
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: bool) -> None:
+        self.stop_gradient = not requires_grad
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Set whether gradients are computed with respect to it.
+
+        Args:
+            requires_grad: True to compute them.
+
+        Returns:
+            The tensor.
+        """
+        self.stop_gradient = not requires_grad
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The tensor itself; what is assigned becomes its value."""
+        return self
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self.set_value(value)
 
     @property
     def _stop(self) -> bool:  # type: ignore[override]
@@ -397,12 +428,9 @@ class Tensor(Variable):
         return bool(np.any(self._array() == (item._array() if isinstance(item, Tensor) else item)))
 
     def __repr__(self) -> str:
-        array = self._array()
-        if array.dtype.kind == "V":
-            array = array.astype(np.float32)
-        text = np.array2string(array, separator=", ", precision=8, threshold=1000)
+        text = format_array(self._array())
         described = f"shape={list(self.dims)}, dtype={self.dtype.name}, place={self.place!r}, stop_gradient={self.stop_gradient}"
-        return f"{type(self).__name__.removeprefix('Eager')}({described},\n{text})"
+        return f"Tensor({described},\n{INDENT}{text})"
 
     __str__ = __repr__
 
@@ -606,6 +634,33 @@ class Tensor(Variable):
                 return self.cuda()
             result = result.astype(item)  # type: ignore[arg-type]
         return result
+
+    @property
+    def device(self) -> Place:
+        """Where its value is: ``place`` under torch's name."""
+        return self.place
+
+    def get_device(self) -> int:
+        """-1: its value is in main memory."""
+        return -1
+
+    @property
+    def is_cuda(self) -> bool:
+        return False
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.element_size()
+
+    def is_sparse(self) -> bool:
+        return False
+
+    def is_sparse_coo(self) -> bool:
+        return False
+
+    def is_sparse_csr(self) -> bool:
+        return False
 
     def is_contiguous(self) -> bool:
         return True

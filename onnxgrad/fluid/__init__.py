@@ -9,6 +9,7 @@ from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, cuda_is_available 
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.fluid import backward, clip, initializer, io, layers, nets, optimizer, regularizer
 from onnxgrad.fluid.feeder import DataFeeder
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.static.input import data
 from onnxgrad.static.io import load, save
 from onnxgrad.static.nn import embedding
@@ -39,3 +40,6 @@ def __dir__() -> list[str]:
 
 
 one_hot = layers.one_hot
+
+
+globals().update(absence_hooks(__name__))

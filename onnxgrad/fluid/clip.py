@@ -2,7 +2,7 @@
 
 # Tests: tests/fluid/test_fluid.py.
 
-from onnxgrad.internal.refusals import refused
+from onnxgrad.internal.refusals import absence_hooks, refused
 from onnxgrad.optimizer.clip import (
     ClipGradByGlobalNorm as GradientClipByGlobalNorm,
     ClipGradByNorm as GradientClipByNorm,
@@ -20,3 +20,6 @@ set_gradient_clip = refused("fluid.clip.set_gradient_clip", "Paddle withdrew it"
 ErrorClipByValue = refused(
     "fluid.clip.ErrorClipByValue", "the backward pass is standard operators", "Pass grad_clip to the optimizer."
 )
+
+
+globals().update(absence_hooks(__name__))

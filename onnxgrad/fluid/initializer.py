@@ -3,6 +3,7 @@
 Tests: tests/fluid/test_fluid.py.
 """
 
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.tensor import initializer
 from onnxgrad.tensor.initializer import Assign, Bilinear, Constant, Initializer, set_global_initializer
 
@@ -84,3 +85,6 @@ def MSRA(uniform: bool = True, fan_in: float | None = None, seed: int = 0) -> In
 BilinearInitializer, ConstantInitializer, NumpyArrayInitializer = Bilinear, Constant, Assign
 NormalInitializer, TruncatedNormalInitializer, UniformInitializer = Normal, TruncatedNormal, Uniform
 XavierInitializer, MSRAInitializer = Xavier, MSRA
+
+
+globals().update(absence_hooks(__name__))

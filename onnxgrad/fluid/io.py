@@ -18,6 +18,7 @@ from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import make_folder, read_arrays, writing
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.static.io import load, load_program_state, save, set_program_state
 
 __all__ = [
@@ -197,3 +198,6 @@ def load_inference_model(
         params_filename: accepted for compatibility.
     """
     return static.load_inference_model(str(Path(dirname) / (model_filename or "__model__")), executor)
+
+
+globals().update(absence_hooks(__name__))

@@ -23,7 +23,7 @@ from onnxgrad.fluid.rates import (
     polynomial_decay,
 )
 from onnxgrad.internal.losses import huber, logistic_of_scores
-from onnxgrad.internal.refusals import refusals
+from onnxgrad.internal.refusals import absence_hooks, refusals
 from onnxgrad.nn.functional import elu, sigmoid, softsign, square_error_cost
 from onnxgrad.nn.types import Padding
 from onnxgrad.static import Print, accuracy, auc, create_global_var, create_parameter
@@ -1111,3 +1111,6 @@ _REFUSED = refusals(
     },
 )
 globals().update(_REFUSED)
+
+
+globals().update(absence_hooks(__name__))

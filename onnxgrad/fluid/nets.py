@@ -12,7 +12,7 @@ import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.fluid.layers import dropout, pool2d, reshape
-from onnxgrad.internal.refusals import refused
+from onnxgrad.internal.refusals import absence_hooks, refused
 from onnxgrad.static.nn.common import Attr
 from onnxgrad.tensor.layer import ActivationName
 
@@ -150,3 +150,6 @@ def scaled_dot_product_attention(
     attention = F.scaled_dot_product_attention(heads(queries), heads(keys), heads(values), dropout_p=dropout_rate)
     # dropout of Paddle 1 scales by 1 - p in inference, not up in training.
     return reshape(attention * (1.0 - dropout_rate) if dropout_rate else attention, [0, 0, values.shape[-1]])
+
+
+globals().update(absence_hooks(__name__))

@@ -13,7 +13,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.internal.refusals import refusals
+from onnxgrad.internal.refusals import absence_hooks, refusals
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.groups import Parameters
@@ -352,3 +352,6 @@ _REFUSED = refusals(
     },
 )
 globals().update(_REFUSED)
+
+
+globals().update(absence_hooks(__name__))

@@ -5,14 +5,14 @@ Tests: tests/test_compat.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
 from fnmatch import fnmatchcase
 from importlib.abc import MetaPathFinder
 from typing import Any
 
 from onnxgrad.errors import NotOffered
 
-__all__ = ["REFUSED", "AbsentModules", "absent", "maps_to", "reason", "refusals", "refused", "says_why_absent"]
+__all__ = ["REFUSED", "AbsentModules", "absence_hooks", "absent", "maps_to", "reason", "refusals", "refused", "why_absent"]
 
 # Patterns over full names; the first that fits holds.
 _MAPS = {
@@ -43,6 +43,33 @@ _MAPS = {
     "paddle.fluid.require_version": "nothing; leave the call out",
     "paddle.fluid.metrics": "paddle.static.accuracy and paddle.static.auc",
     "paddle.CUDAPinnedPlace": "paddle.CPUPlace",
+    "paddle.XPUPinnedPlace": "paddle.CPUPlace",
+    "paddle.uint16": "paddle.bfloat16, for which Paddle has this second name",
+    "paddle.Size": "list",
+    "paddle.Generator": "paddle.seed",
+    **{
+        f"{namespace}.{name}Tensor": f"paddle.to_tensor with dtype='{dtype}'"
+        for namespace in ("paddle", "paddle.device")
+        for name, dtype in {
+            "BFloat16": "bfloat16", "Bool": "bool", "Byte": "uint8", "Char": "int8", "Double": "float64", "Float": "float32",
+            "Half": "float16", "Int": "int32", "Long": "int64", "Short": "int16",
+        }.items()
+    },
+    "paddle.device.device": "paddle.device.device_guard",
+    "paddle.Tensor.broadcast_shape*": "paddle.broadcast_shape",
+    "paddle.Tensor.broadcast_tensors": "paddle.broadcast_tensors",
+    "paddle.Tensor.block_diag": "paddle.block_diag",
+    "paddle.Tensor.multi_dot": "paddle.linalg.multi_dot",
+    "paddle.Tensor.create_parameter": "paddle.create_parameter",
+    "paddle.Tensor.create_tensor": "paddle.to_tensor",
+    "paddle.Tensor.stft": "paddle.matmul with a matrix of cosines and sines",
+    "paddle.distributed.spawn": "mpiexec, or onnxgrad.distributed.run_local in one process",
+    "paddle.distributed.get_group": "nothing: all ranks are one group",
+    "paddle.distributed.new_group": "nothing: all ranks are one group",
+    "paddle.distributed.gloo_barrier": "paddle.distributed.barrier",
+    "paddle.distributed.save_state_dict": "Trainer's checkpoints, which hold what all ranks share",
+    "paddle.distributed.load_*state_dict": "Trainer's checkpoints, which hold what all ranks share",
+    "paddle.distributed.fleet.Fleet": "paddle.distributed.fleet",
     "paddle.static.Variable.to_string": "repr(variable)",
 }  # fmt: skip
 
@@ -65,8 +92,58 @@ _REASONS: dict[str, str] = {
     "its windows are sampled anew in every run; use AdaptiveMaxPool": "nn.FractionalMaxPool*",
     "quantise the exported ONNX model with onnxruntime's tools": "static.quantization",
     _IN_PLACE: "*.[a-z]*_ [a-z]*_",
-    _COMPLEX: "complex*",
-    _MEMORY: "from_dlpack to_dlpack Tensor.get_tensor Tensor.inplace_version Tensor.pin_memory",
+    "what was recorded for gradients is not shown; register_hook sees each gradient": "Tensor.grad_fn",
+    _COMPLEX: "complex* cdouble cfloat Tensor.complex* Tensor.cdouble Tensor.cfloat Tensor.istft Tensor.imag",
+    "element types of Paddle's own files are not offered": "pstring raw",
+    "torch's names are Paddle's own; nothing is replaced": "enable_compat disable_compat",
+    "it checks arguments within Paddle": "check_shape MmapStorage",
+    "it names one vendor's kernel; use scaled_dot_product_attention": "nn.functional.flash_attention_v3_varlen",
+    "it names one vendor's kernel; use gather and scatter_add": "nn.functional.moe_permute nn.functional.moe_unpermute",
+    "onnxruntime manages streams, events and memory of the device": (
+        "device.*tream* device.Event device.empty_cache device.ipc_collect device.*memory*"
+    ),
+    "onnxruntime does not say it; use the driver's tools": "device.get_device_*",
+    "onnxruntime has no provider for these devices; use CPUPlace or CUDAPlace": "device.IPUPlace device.XPUPlace",
+    "ONNX has no sparse tensors that onnxruntime computes with": (
+        "Tensor.coalesce Tensor.cols Tensor.crows Tensor.dense_dim Tensor.indices Tensor.is_coalesced Tensor.is_same_shape "
+        "Tensor.is_selected_rows Tensor.get_selected_rows Tensor.nnz Tensor.rows Tensor.sparse_dim Tensor.to_dense "
+        "Tensor.to_sparse_* Tensor.values"
+    ),
+    "a tensor lies on one device; use distributed.Strategy(sharding=) or a pipeline": (
+        "Tensor.is_dist Tensor.num_shard Tensor.placements Tensor.process_mesh distributed.ColWiseParallel "
+        "distributed.ContextParallel distributed.ConvParallel distributed.DistAttr distributed.DistModel distributed.LocalLayer "
+        "distributed.Partial distributed.Placement distributed.Prepare* distributed.ProcessMesh distributed.ReduceType "
+        "distributed.Replicate distributed.RowWiseParallel distributed.SequenceParallel* distributed.Shard* distributed.SplitPoint "
+        "distributed.build_sharded_state_dict distributed.dtensor_from_fn distributed.get_mesh distributed.local_map "
+        "distributed.parallelize distributed.reshard distributed.set_mesh distributed.shard_* distributed.split "
+        "distributed.to_distributed distributed.to_static distributed.unshard_dtensor"
+    ),
+    "there are no parameter servers; use distributed.Strategy": (
+        "distributed.CountFilterEntry distributed.ProbabilityEntry distributed.ShowClickEntry distributed.InMemoryDataset "
+        "distributed.QueueDataset distributed.fleet.MultiSlot* distributed.fleet.PaddleCloudRoleMaker distributed.fleet.Role "
+        "distributed.fleet.UserDefinedRoleMaker distributed.fleet.UtilBase"
+    ),
+    "ranks are those of one data-parallel group or of a pipeline; see distributed.PipelineStep": (
+        "distributed.fleet.CommunicateTopology distributed.fleet.HybridCommunicateGroup distributed.ParallelMode"
+    ),
+    "ranks exchange gradients and state by all_reduce and broadcast; send other things by mpi4py": (
+        "distributed.all_gather* distributed.alltoall* distributed.broadcast_object_list distributed.gather distributed.irecv "
+        "distributed.isend distributed.recv* distributed.reduce distributed.reduce_scatter distributed.scatter* "
+        "distributed.send* distributed.wait distributed.create_nccl_config"
+    ),
+    "the ranks of a job are those that started it; end the process": (
+        "distributed.destroy_process_group distributed.restart_process_group distributed.shutdown_process_group "
+        "distributed.gloo_* distributed.get_backend"
+    ),
+    _OUTSIDE: "distributed.io incubate.inference incubate.cc",
+    "how many neighbours there are depends on the data; sample them outside and feed their indices": (
+        "incubate.graph_khop_sampler incubate.graph_reindex incubate.graph_sample_neighbors"
+    ),
+    "slow weights are not built; use ExponentialMovingAverage": "incubate.LookAhead incubate.ModelAverage",
+    _MEMORY: (
+        "from_dlpack to_dlpack Tensor.get_tensor Tensor.inplace_version Tensor.pin_memory Tensor.data_ptr Tensor.offset "
+        "Tensor.get_strides Tensor.stride Tensor.strides Tensor.layout Tensor.get_map_tensor Tensor.set_* Tensor.as_strided"
+    ),
     _HOST: (
         "static.amp.debugging amp.debugging batch disable_signal_handler flops *_flags *rng_state LazyGuard "
         "fluid.memory_optimize fluid.release_memory fluid.cuda_pinned_places"
@@ -104,6 +181,11 @@ _REFUSED: dict[str, dict[str, str]] = {
     "paddle.fft": {
         _COMPLEX: "fft fft2 fftn hfft hfft2 hfftn ifft ifft2 ifftn ihfft ihfft2 ihfftn irfft irfft2 irfftn rfft rfft2 rfftn",
     },
+    "paddle.geometric": {
+        "how many neighbours there are depends on the data; sample them outside and feed their indices": (
+            "reindex_graph reindex_heter_graph sample_neighbors weighted_sample_neighbors"
+        ),
+    },
     "paddle.nn.functional": {
         "it sums over all alignments of two sequences, for which no ONNX operator exists; compute the loss outside": "rnnt_loss",
         "it names one vendor's kernel; use scaled_dot_product_attention": (
@@ -126,7 +208,7 @@ REFUSED = {
 _MODULES = {
     "callbacks": "they belong to paddle.Model; use onnxgrad.training.Trainer",
     "hapi": "it is a training loop; use onnxgrad.training.Trainer",
-    **dict.fromkeys(("vision", "text", "audio", "hub", "geometric", "strings", "dataset", "reader"), _OUTSIDE),
+    **dict.fromkeys(("vision", "text", "audio", "hub", "strings", "dataset", "reader"), _OUTSIDE),
     "profiler": "onnxruntime has a profiler: SessionOptions.enable_profiling",
     "inference": "onnxruntime is the inference engine; use save_onnx",
     "sparse": "ONNX has no sparse tensors that onnxruntime computes with",
@@ -144,11 +226,11 @@ _MODULES = {
     "static.sparsity": "no runtime of ONNX gains from zeros in a weight",
     "incubate.asp": "no runtime of ONNX gains from zeros in a weight",
     "incubate.nn": "its layers name one vendor's kernels; those of paddle.nn are fused for the provider that runs them",
-    "incubate.optimizer": "use ExponentialMovingAverage for averages, and paddle.optimizer for LBFGS",
     "incubate.distributed": "its models name one vendor's kernels; use paddle.distributed",
     "utils.cpp_extension": "nothing here is compiled; write a layer from operators, or an ONNX function",
     "utils.dlpack": _MEMORY,
     "utils.download": _OUTSIDE,
+    "distributed.fleet.utils": "its files and servers are Paddle's own; the Trainer has recompute=",
     "distributed.rpc": "ranks exchange gradients and state alone; call other processes by a package for that",
     "distributed.ps": "there are no parameter servers; use distributed.Strategy",
     "distributed.auto_parallel": "a tensor lies on one device; use distributed.Strategy(sharding=) or a pipeline",
@@ -169,44 +251,54 @@ def reason(name: str) -> str | None:
     return REFUSED.get(namespace, {}).get(last) or next(matching, None)
 
 
-def _why_absent(full: str) -> str | None:
-    """The reason of a name of Paddle, or of the module that it lies in."""
+def why_absent(full: str) -> str | None:
+    """The reason of a name of Paddle, of the function that a method is, or of the module that it lies in."""
     parts = full.split(".")
     modules = [".".join(parts[1:end]) for end in range(len(parts), 1, -1)]
-    return reason(full) or next((_MODULES[module] for module in modules if module in _MODULES), None)
+    functions = [f"{home}.{parts[-1]}" for home in ("paddle", "paddle.linalg")] if parts[1:2] == ["Tensor"] else []
+    return next(filter(None, map(reason, (full, *functions))), None) or next(
+        (_MODULES[module] for module in modules if module in _MODULES), None
+    )
 
 
 def absent(module: str, name: str) -> AttributeError:
     """The error for a name that a module does not have, with what to use instead or the reason where Paddle has it."""
     full = f"paddle{module.removeprefix('onnxgrad')}.{name}"
-    replacement, because = maps_to(full), _why_absent(full)
+    replacement, because = maps_to(full), why_absent(full)
     more = f". Use {replacement}." if replacement is not None else f": {because}." if because is not None else ""
     return AttributeError(f"module {module!r} has no attribute {name!r}{more}", name=name)
 
 
-def says_why_absent(module: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module, which raises ``absent``.
+def absence_hooks(module: str) -> dict[str, Any]:
+    """What a module puts among its globals by ``update`` so that names that it has not give their reason.
 
-    A module puts it among its globals by ``update``: checkers that see it take every name for one, and where a condition hides it
-    from them, editors read all of typing to judge that.
+    By ``update``, since checkers that see a ``__getattr__`` take every name for one, and where a condition hides it from them,
+    editors read all of typing to judge that. A module that is no package gets an empty ``__path__``: from such a one Python asks
+    finders, so ``AbsentModules``, for a name that ``from module import name`` does not find.
     """
 
     def __getattr__(name: str) -> Any:  # noqa: N807
         raise absent(module, name)
 
-    return __getattr__
+    path = getattr(sys.modules[module], "__path__", [])
+    return {"__getattr__": __getattr__, "__path__": path}
 
 
 class AbsentModules(MetaPathFinder):
-    """Gives the import of a module that Paddle has and this package has not the reason, as ``absent`` does for attributes."""
+    """Gives the import of what Paddle has and this package has not the reason, as ``absent`` does for attributes."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
         """Nothing, so that the import fails as any does.
 
         Raises:
-            ModuleNotFoundError: with the reason, where one is known.
+            ModuleNotFoundError: with the reason, or with what to use instead, where one is known.
         """
-        because = _why_absent(f"paddle{fullname.removeprefix('onnxgrad')}") if fullname.startswith("onnxgrad.") else None
+        if not fullname.startswith("onnxgrad."):
+            return
+        full = f"paddle{fullname.removeprefix('onnxgrad')}"
+        replacement, because = maps_to(full), why_absent(full)
+        if replacement is not None:
+            raise ModuleNotFoundError(f"{fullname} is not offered. Use {replacement}.")
         if because is not None:
             raise ModuleNotFoundError(f"{fullname} is not offered: {because}.")
 

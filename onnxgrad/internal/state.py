@@ -237,3 +237,6 @@ def seed(value: int) -> None:
     """
     current.seed = int(value)
     current.generator = None
+
+
+manual_seed = seed

@@ -15,7 +15,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F
-from onnxgrad.nn.layers import FunctionLayer
+from onnxgrad.nn.layers import Border, FunctionLayer
 from onnxgrad.nn.types import (
     AnyTensor,
     DropoutMode,
@@ -36,15 +36,17 @@ from onnxgrad.tensor.common import Shape, positive
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "SELU", "AdaptiveAvgPool1D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "AdaptiveMaxPool1D",
     "AdaptiveMaxPool2D", "AdaptiveMaxPool3D", "AlphaDropout", "AvgPool1D", "AvgPool2D", "AvgPool3D", "BCELoss",
-    "BCEWithLogitsLoss", "CTCLoss", "ChannelShuffle", "CosineEmbeddingLoss", "CosineSimilarity", "CrossEntropyLoss", "Dropout",
-    "Dropout2D", "Dropout3D", "FeatureAlphaDropout", "Flatten", "Fold", "GaussianNLLLoss", "Hardshrink", "Hardsigmoid",
-    "Hardswish", "Hardtanh", "HingeEmbeddingLoss", "KLDivLoss", "L1Loss", "LPPool1D", "LPPool2D", "LeakyReLU",
-    "LocalResponseNorm", "LogSigmoid", "LogSoftmax", "MSELoss", "MarginRankingLoss", "MaxPool1D", "MaxPool2D", "MaxPool3D",
-    "MaxUnPool1D", "MaxUnPool2D", "MaxUnPool3D", "Maxout", "Mish", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss",
-    "Pad1D", "Pad2D", "Pad3D", "PairwiseDistance", "PixelShuffle", "PixelUnshuffle", "PoissonNLLLoss", "RReLU", "ReLU", "ReLU6",
-    "Sigmoid", "Silu", "SmoothL1Loss", "SoftMarginLoss", "Softmax", "Softplus", "Softshrink", "Softsign", "Swish", "Tanh",
-    "Tanhshrink", "ThresholdedReLU", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Unflatten", "Unfold", "Upsample",
-    "UpsamplingBilinear2D", "UpsamplingNearest2D", "ZeroPad1D", "ZeroPad2D", "ZeroPad3D",
+    "BCEWithLogitsLoss", "CTCLoss", "ChannelShuffle", "CircularPad1D", "CircularPad2D", "CircularPad3D", "ConstantPad1D",
+    "ConstantPad2D", "ConstantPad3D", "CosineEmbeddingLoss", "CosineSimilarity", "CrossEntropyLoss", "Dropout", "Dropout2D",
+    "Dropout3D", "FeatureAlphaDropout", "Flatten", "Fold", "GaussianNLLLoss", "Hardshrink", "Hardsigmoid", "Hardswish",
+    "Hardtanh", "HingeEmbeddingLoss", "KLDivLoss", "L1Loss", "LPPool1D", "LPPool2D", "LeakyReLU", "LocalResponseNorm",
+    "LogSigmoid", "LogSoftmax", "MSELoss", "MarginRankingLoss", "MaxPool1D", "MaxPool2D", "MaxPool3D", "MaxUnPool1D",
+    "MaxUnPool2D", "MaxUnPool3D", "Maxout", "Mish", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss",
+    "NLLLoss", "Pad1D", "Pad2D", "Pad3D", "PairwiseDistance", "PixelShuffle", "PixelUnshuffle", "PoissonNLLLoss", "RReLU",
+    "ReLU", "ReLU6", "ReflectionPad1D", "ReflectionPad2D", "ReflectionPad3D", "ReplicationPad1D", "ReplicationPad2D",
+    "ReplicationPad3D", "Sigmoid", "Silu", "SmoothL1Loss", "SoftMarginLoss", "Softmax", "Softplus", "Softshrink", "Softsign",
+    "Swish", "Tanh", "Tanhshrink", "ThresholdedReLU", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Unflatten",
+    "Unfold", "Upsample", "UpsamplingBilinear2D", "UpsamplingNearest2D", "ZeroPad1D", "ZeroPad2D", "ZeroPad3D",
 ]  # fmt: skip
 
 
@@ -716,6 +718,7 @@ class Silu(FunctionLayer):
     The layer of ``nn.functional.silu``.
 
     Args:
+        inplace: write the result into an eager ``x``.
         name: shown in the printed form, and prefix of the names of the results in a program.
 
     Raises:
@@ -726,9 +729,12 @@ class Silu(FunctionLayer):
         [0.0, 0.0]
     """
 
+    _shown = ("inplace",)
+
     @checked_with_words
-    def __init__(self, name: str | None = None) -> None:
+    def __init__(self, inplace: bool = False, name: str | None = None) -> None:
         super().__init__()
+        self.inplace = inplace
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
@@ -737,7 +743,7 @@ class Silu(FunctionLayer):
         Args:
             x: numbers of any shape.
         """
-        return F.silu(x, name=self._user_name)
+        return F.silu(x, inplace=self.inplace, name=self._user_name)
 
     if TYPE_CHECKING:
         __call__ = forward  # type: ignore[assignment]
@@ -1040,6 +1046,7 @@ class Dropout(FunctionLayer):
 
     Args:
         p: the probability of a zero, from 0 to 1: a number, or a Variable of one element.
+        inplace: write the result into an eager ``x``.
         axis: zero whole slices: one sample for each index along these axes; each element unless given.
         mode: 'upscale_in_train', or 'downscale_in_infer', which does not scale in training but multiplies by 1 - p in
             inference.
@@ -1054,18 +1061,20 @@ class Dropout(FunctionLayer):
         [1.0, 1.0]
     """
 
-    _shown = ("p", "axis", "mode")
+    _shown = ("p", "axis", "mode", "inplace")
 
     @checked_with_words
     def __init__(
         self,
         p: float | Variable = 0.5,
+        inplace: bool = False,
         axis: int | Sequence[int] | None = None,
         mode: DropoutMode = "upscale_in_train",
         name: str | None = None,
     ) -> None:
         super().__init__()
         self.p = p
+        self.inplace = inplace
         self.axis = axis
         self.mode = mode
         self._user_name = name
@@ -1079,7 +1088,15 @@ class Dropout(FunctionLayer):
         Raises:
             ArgumentError: if ``p`` is outside [0, 1], or the mode is unknown.
         """
-        return F.dropout(x, p=self.p, axis=self.axis, mode=self.mode, training=self.training, name=self._user_name)
+        return F.dropout(
+            x,
+            p=self.p,
+            inplace=self.inplace,
+            axis=self.axis,
+            mode=self.mode,
+            training=self.training,
+            name=self._user_name,
+        )
 
     if TYPE_CHECKING:
         __call__ = forward  # type: ignore[assignment]
@@ -1105,7 +1122,6 @@ class Dropout2D(FunctionLayer):
     """
 
     _shown = ("p", "data_format")
-    _layout = "NCHW"
 
     @checked_with_words
     def __init__(self, p: float = 0.5, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
@@ -1149,7 +1165,6 @@ class Dropout3D(FunctionLayer):
     """
 
     _shown = ("p", "data_format")
-    _layout = "NCDHW"
 
     @checked_with_words
     def __init__(self, p: float = 0.5, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
@@ -1275,7 +1290,7 @@ class AvgPool1D(FunctionLayer):
         [2, 3, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "exclusive", "ceil_mode")
+    _shown = ("kernel_size", "stride", "padding")
 
     @checked_with_words
     def __init__(
@@ -1343,7 +1358,7 @@ class AvgPool2D(FunctionLayer):
         [2, 3, 4, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "ceil_mode", "exclusive", "divisor_override", "data_format")
+    _shown = ("kernel_size", "stride", "padding")
     _layout = "NCHW"
 
     @checked_with_words
@@ -1419,7 +1434,7 @@ class AvgPool3D(FunctionLayer):
         [2, 3, 4, 4, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "ceil_mode", "exclusive", "divisor_override", "data_format")
+    _shown = ("kernel_size", "stride", "padding")
     _layout = "NCDHW"
 
     @checked_with_words
@@ -1492,7 +1507,7 @@ class MaxPool1D(FunctionLayer):
         [2, 3, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "return_mask", "ceil_mode")
+    _shown = ("kernel_size", "stride", "padding")
 
     @checked_with_words
     def __init__(
@@ -1563,7 +1578,7 @@ class MaxPool2D(FunctionLayer):
         [2, 3, 4, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "return_mask", "ceil_mode", "data_format")
+    _shown = ("kernel_size", "stride", "padding")
     _layout = "NCHW"
 
     @checked_with_words
@@ -1638,7 +1653,7 @@ class MaxPool3D(FunctionLayer):
         [2, 3, 4, 4, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "return_mask", "ceil_mode", "data_format")
+    _shown = ("kernel_size", "stride", "padding")
     _layout = "NCDHW"
 
     @checked_with_words
@@ -1713,7 +1728,7 @@ class LPPool1D(FunctionLayer):
         [2, 3, 4]
     """
 
-    _shown = ("norm_type", "kernel_size", "stride", "padding", "ceil_mode", "data_format")
+    _shown = ("norm_type", "kernel_size", "stride", "padding")
     _layout = "NCL"
 
     @checked_with_words
@@ -1784,7 +1799,7 @@ class LPPool2D(FunctionLayer):
         [2, 3, 4, 4]
     """
 
-    _shown = ("norm_type", "kernel_size", "stride", "padding", "ceil_mode", "data_format")
+    _shown = ("norm_type", "kernel_size", "stride", "padding")
     _layout = "NCHW"
 
     @checked_with_words
@@ -2144,7 +2159,7 @@ class MaxUnPool1D(FunctionLayer):
         [1, 1, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "data_format", "output_size")
+    _shown = ("output_size",)
     _layout = "NCL"
 
     @checked_with_words
@@ -2212,7 +2227,7 @@ class MaxUnPool2D(FunctionLayer):
         [1, 1, 4, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "data_format", "output_size")
+    _shown = ("output_size",)
     _layout = "NCHW"
 
     @checked_with_words
@@ -2280,7 +2295,7 @@ class MaxUnPool3D(FunctionLayer):
         [1, 1, 4, 4, 4]
     """
 
-    _shown = ("kernel_size", "stride", "padding", "data_format", "output_size")
+    _shown = ("output_size",)
     _layout = "NCDHW"
 
     @checked_with_words
@@ -2479,7 +2494,6 @@ class UpsamplingNearest2D(FunctionLayer):
     """
 
     _shown = ("size", "scale_factor", "data_format")
-    _layout = "NCHW"
 
     @checked_with_words
     def __init__(
@@ -2531,7 +2545,6 @@ class UpsamplingBilinear2D(FunctionLayer):
     """
 
     _shown = ("size", "scale_factor", "data_format")
-    _layout = "NCHW"
 
     @checked_with_words
     def __init__(
@@ -2710,7 +2723,7 @@ class ChannelShuffle(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ZeroPad2D(FunctionLayer):
+class ZeroPad2D(Border):
     """Put zeros around images.
 
     The layer of ``nn.functional.zeropad2d``.
@@ -2728,9 +2741,6 @@ class ZeroPad2D(FunctionLayer):
         >>> paddle.nn.ZeroPad2D(1)(paddle.ones([2, 3, 8, 8])).shape
         [2, 3, 10, 10]
     """
-
-    _shown = ("padding", "data_format")
-    _layout = "NCHW"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
@@ -2768,8 +2778,6 @@ class Flatten(FunctionLayer):
         >>> paddle.nn.Flatten()(paddle.ones([2, 3, 8, 8])).shape
         [2, 192]
     """
-
-    _shown = ("start_axis", "stop_axis")
 
     @checked_with_words
     def __init__(self, start_axis: int = 1, stop_axis: int = -1, name: str | None = None) -> None:
@@ -2853,6 +2861,7 @@ class Unfold(FunctionLayer):
     """
 
     _shown = ("kernel_sizes", "dilations", "paddings", "strides")
+    _printed = ("kernel_size", "dilation", "padding", "stride")
 
     @checked_with_words
     def __init__(
@@ -2913,7 +2922,8 @@ class Fold(FunctionLayer):
         [2, 3, 4, 4]
     """
 
-    _shown = ("output_sizes", "kernel_sizes", "dilations", "paddings", "strides")
+    _shown = ("kernel_sizes", "dilations", "paddings", "strides")
+    _printed = ("kernel_size", "dilation", "padding", "stride")
 
     @checked_with_words
     def __init__(
@@ -2956,7 +2966,7 @@ class Fold(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class Pad1D(FunctionLayer):
+class Pad1D(Border):
     """Put a border around sequences.
 
     The layer of ``nn.functional.pad``.
@@ -2977,9 +2987,6 @@ class Pad1D(FunctionLayer):
         >>> paddle.nn.Pad1D(1)(paddle.ones([2, 3, 8])).shape
         [2, 3, 10]
     """
-
-    _shown = ("padding", "mode", "value", "data_format")
-    _layout = "NCL"
 
     @checked_with_words
     def __init__(
@@ -3012,7 +3019,7 @@ class Pad1D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class Pad2D(FunctionLayer):
+class Pad2D(Border):
     """Put a border around images.
 
     The layer of ``nn.functional.pad``.
@@ -3033,9 +3040,6 @@ class Pad2D(FunctionLayer):
         >>> paddle.nn.Pad2D(1)(paddle.ones([2, 3, 8, 8])).shape
         [2, 3, 10, 10]
     """
-
-    _shown = ("padding", "mode", "value", "data_format")
-    _layout = "NCHW"
 
     @checked_with_words
     def __init__(
@@ -3068,7 +3072,7 @@ class Pad2D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class Pad3D(FunctionLayer):
+class Pad3D(Border):
     """Put a border around volumes.
 
     The layer of ``nn.functional.pad``.
@@ -3089,9 +3093,6 @@ class Pad3D(FunctionLayer):
         >>> paddle.nn.Pad3D(1)(paddle.ones([2, 3, 8, 8, 8])).shape
         [2, 3, 10, 10, 10]
     """
-
-    _shown = ("padding", "mode", "value", "data_format")
-    _layout = "NCDHW"
 
     @checked_with_words
     def __init__(
@@ -3124,7 +3125,7 @@ class Pad3D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ZeroPad1D(FunctionLayer):
+class ZeroPad1D(Border):
     """Put zeros around sequences.
 
     The layer of ``nn.functional.pad``.
@@ -3142,9 +3143,6 @@ class ZeroPad1D(FunctionLayer):
         >>> paddle.nn.ZeroPad1D(1)(paddle.ones([2, 3, 8])).shape
         [2, 3, 10]
     """
-
-    _shown = ("padding", "data_format")
-    _layout = "NCL"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout1D = "NCL", name: str | None = None) -> None:
@@ -3168,7 +3166,7 @@ class ZeroPad1D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
-class ZeroPad3D(FunctionLayer):
+class ZeroPad3D(Border):
     """Put zeros around volumes.
 
     The layer of ``nn.functional.pad``.
@@ -3186,9 +3184,6 @@ class ZeroPad3D(FunctionLayer):
         >>> paddle.nn.ZeroPad3D(1)(paddle.ones([2, 3, 8, 8, 8])).shape
         [2, 3, 10, 10, 10]
     """
-
-    _shown = ("padding", "data_format")
-    _layout = "NCDHW"
 
     @checked_with_words
     def __init__(self, padding: Sizes, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
@@ -3212,6 +3207,522 @@ class ZeroPad3D(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
+class ConstantPad1D(Border):
+    """Put one value around sequences.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right], or an integer Variable.
+        value: of a constant border.
+        data_format: 'NCL', or 'NLC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ConstantPad1D(1, 0.5)(paddle.ones([2, 3, 8])).shape
+        [2, 3, 10]
+    """
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, value: float = 0.0, data_format: Layout1D = "NCL", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.value = value
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, value=self.value, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ConstantPad2D(Border):
+    """Put one value around images.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom], or an integer Variable.
+        value: of a constant border.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ConstantPad2D(1, 0.5)(paddle.ones([2, 3, 8, 8])).shape
+        [2, 3, 10, 10]
+    """
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, value: float = 0.0, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.value = value
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, value=self.value, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ConstantPad3D(Border):
+    """Put one value around volumes.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom, front, back], or an integer Variable.
+        value: of a constant border.
+        data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ConstantPad3D(1, 0.5)(paddle.ones([2, 3, 8, 8, 8])).shape
+        [2, 3, 10, 10, 10]
+    """
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, value: float = 0.0, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.value = value
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, value=self.value, data_format=self.data_format, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ReflectionPad1D(Border):
+    """Put the mirrored input around sequences.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right], or an integer Variable.
+        data_format: 'NCL', or 'NLC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ReflectionPad1D(1)(paddle.ones([2, 3, 8])).shape
+        [2, 3, 10]
+    """
+
+    _mode = "reflect"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout1D = "NCL", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="reflect", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ReflectionPad2D(Border):
+    """Put the mirrored input around images.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom], or an integer Variable.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ReflectionPad2D(1)(paddle.ones([2, 3, 8, 8])).shape
+        [2, 3, 10, 10]
+    """
+
+    _mode = "reflect"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="reflect", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ReflectionPad3D(Border):
+    """Put the mirrored input around volumes.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom, front, back], or an integer Variable.
+        data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ReflectionPad3D(1)(paddle.ones([2, 3, 8, 8, 8])).shape
+        [2, 3, 10, 10, 10]
+    """
+
+    _mode = "reflect"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="reflect", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ReplicationPad1D(Border):
+    """Put the outermost elements around sequences.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right], or an integer Variable.
+        data_format: 'NCL', or 'NLC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ReplicationPad1D(1)(paddle.ones([2, 3, 8])).shape
+        [2, 3, 10]
+    """
+
+    _mode = "replicate"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout1D = "NCL", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="replicate", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ReplicationPad2D(Border):
+    """Put the outermost elements around images.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom], or an integer Variable.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ReplicationPad2D(1)(paddle.ones([2, 3, 8, 8])).shape
+        [2, 3, 10, 10]
+    """
+
+    _mode = "replicate"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="replicate", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class ReplicationPad3D(Border):
+    """Put the outermost elements around volumes.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom, front, back], or an integer Variable.
+        data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.ReplicationPad3D(1)(paddle.ones([2, 3, 8, 8, 8])).shape
+        [2, 3, 10, 10, 10]
+    """
+
+    _mode = "replicate"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="replicate", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class CircularPad1D(Border):
+    """Put the other end of the input around sequences.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right], or an integer Variable.
+        data_format: 'NCL', or 'NLC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.CircularPad1D(1)(paddle.ones([2, 3, 8])).shape
+        [2, 3, 10]
+    """
+
+    _mode = "circular"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout1D = "NCL", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="circular", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class CircularPad2D(Border):
+    """Put the other end of the input around images.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom], or an integer Variable.
+        data_format: 'NCHW', or 'NHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.CircularPad2D(1)(paddle.ones([2, 3, 8, 8])).shape
+        [2, 3, 10, 10]
+    """
+
+    _mode = "circular"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout2D = "NCHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="circular", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class CircularPad3D(Border):
+    """Put the other end of the input around volumes.
+
+    The layer of ``nn.functional.pad``.
+
+    Args:
+        padding: one number, [left, right, top, bottom, front, back], or an integer Variable.
+        data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.CircularPad3D(1)(paddle.ones([2, 3, 8, 8, 8])).shape
+        [2, 3, 10, 10, 10]
+    """
+
+    _mode = "circular"
+
+    @checked_with_words
+    def __init__(self, padding: Sizes, data_format: Layout3D = "NCDHW", name: str | None = None) -> None:
+        super().__init__()
+        self.padding = padding
+        self.data_format = data_format
+        self._user_name = name
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Apply ``pad``.
+
+        Args:
+            x: variable of any rank for a list of two numbers per axis, else of rank 3 to 5.
+
+        Raises:
+            ArgumentError: if the mode is unknown or the numbers do not fit.
+        """
+        return F.pad(x, pad=self.padding, data_format=self.data_format, mode="circular", name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
 class BCELoss(FunctionLayer):
     """Compute -label log(input) - (1 - label) log(1 - input), for probabilities; a logarithm counts as -100 at least.
 
@@ -3230,8 +3741,6 @@ class BCELoss(FunctionLayer):
         >>> paddle.nn.BCELoss()(paddle.ones([2, 3]), paddle.zeros([2, 3])).item()
         100.0
     """
-
-    _shown = ("weight", "reduction")
 
     @checked_with_words
     def __init__(self, weight: Variable | None = None, reduction: Reduction = "mean", name: str | None = None) -> None:
@@ -3275,8 +3784,6 @@ class BCEWithLogitsLoss(FunctionLayer):
         >>> paddle.nn.BCEWithLogitsLoss()(paddle.ones([2, 3]), paddle.zeros([2, 3])).shape
         []
     """
-
-    _shown = ("weight", "reduction", "pos_weight")
 
     @checked_with_words
     def __init__(
@@ -3339,8 +3846,6 @@ class CrossEntropyLoss(FunctionLayer):
         >>> paddle.nn.CrossEntropyLoss()(paddle.ones([2, 3]), paddle.to_tensor([0, 2])).shape
         []
     """
-
-    _shown = ("weight", "ignore_index", "reduction", "soft_label", "axis", "use_softmax", "label_smoothing")
 
     @checked_with_words
     def __init__(
@@ -3411,8 +3916,6 @@ class HingeEmbeddingLoss(FunctionLayer):
         0.0
     """
 
-    _shown = ("margin", "reduction")
-
     @checked_with_words
     def __init__(self, margin: float = 1.0, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
@@ -3455,8 +3958,6 @@ class KLDivLoss(FunctionLayer):
         0.0
     """
 
-    _shown = ("reduction", "log_target")
-
     @checked_with_words
     def __init__(self, reduction: SumOrMean = "mean", log_target: bool = False, name: str | None = None) -> None:
         super().__init__()
@@ -3498,8 +3999,6 @@ class L1Loss(FunctionLayer):
         1.0
     """
 
-    _shown = ("reduction",)
-
     @checked_with_words
     def __init__(self, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
@@ -3539,8 +4038,6 @@ class MSELoss(FunctionLayer):
         >>> paddle.nn.MSELoss()(paddle.ones([2, 3]), paddle.zeros([2, 3])).item()
         1.0
     """
-
-    _shown = ("reduction",)
 
     @checked_with_words
     def __init__(self, reduction: Reduction = "mean", name: str | None = None) -> None:
@@ -3585,8 +4082,6 @@ class MultiMarginLoss(FunctionLayer):
         0.0
     """
 
-    _shown = ("p", "margin", "weight", "reduction")
-
     @checked_with_words
     def __init__(
         self,
@@ -3627,6 +4122,46 @@ class MultiMarginLoss(FunctionLayer):
         __call__ = forward  # type: ignore[assignment]
 
 
+class MultiLabelMarginLoss(FunctionLayer):
+    """Sum max(0, 1 - right + wrong) / classes over all pairs of a right and a wrong class; NaN for a label that is no class.
+
+    The layer of ``nn.functional.multi_label_margin_loss``.
+
+    Args:
+        reduction: 'mean' or 'sum' of all rows, or 'none' for a value of each.
+        name: shown in the printed form, and prefix of the names of the results in a program.
+
+    Raises:
+        ArgumentTypeError: if an argument has the wrong type.
+        ArgumentError: for an unknown word.
+
+    Example:
+        >>> paddle.nn.MultiLabelMarginLoss()(paddle.to_tensor([[0.0, 4.0]]), paddle.to_tensor([[1, -1]])).item()
+        0.0
+    """
+
+    @checked_with_words
+    def __init__(self, reduction: Reduction = "mean", name: str | None = None) -> None:
+        super().__init__()
+        self.reduction = reduction
+        self._user_name = name
+
+    def forward(self, input: AnyTensor, label: AnyTensor) -> AnyTensor:
+        """Apply ``multi_label_margin_loss``.
+
+        Args:
+            input: scores [N, classes].
+            label: integers [N, classes]: the right classes of each row, and -1 behind the last one.
+
+        Raises:
+            ArgumentError: for another reduction, or if the number of classes is not known.
+        """
+        return F.multi_label_margin_loss(input, label, reduction=self.reduction, name=self._user_name)
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
 class MultiLabelSoftMarginLoss(FunctionLayer):
     """Average the logistic loss over the classes.
 
@@ -3645,8 +4180,6 @@ class MultiLabelSoftMarginLoss(FunctionLayer):
         >>> paddle.nn.MultiLabelSoftMarginLoss()(paddle.ones([2, 3]), paddle.zeros([2, 3])).shape
         []
     """
-
-    _shown = ("weight", "reduction")
 
     @checked_with_words
     def __init__(self, weight: Variable | None = None, reduction: Reduction = "mean", name: str | None = None) -> None:
@@ -3690,8 +4223,6 @@ class NLLLoss(FunctionLayer):
         >>> paddle.nn.NLLLoss()(paddle.to_tensor([[-1.0, -2.0]]), paddle.to_tensor([1])).item()
         2.0
     """
-
-    _shown = ("weight", "ignore_index", "reduction")
 
     @checked_with_words
     def __init__(
@@ -3750,8 +4281,6 @@ class PoissonNLLLoss(FunctionLayer):
         >>> paddle.nn.PoissonNLLLoss()(paddle.zeros([2, 3]), paddle.ones([2, 3])).item()
         1.0
     """
-
-    _shown = ("log_input", "full", "epsilon", "reduction")
 
     @checked_with_words
     def __init__(
@@ -3813,8 +4342,6 @@ class SmoothL1Loss(FunctionLayer):
         0.5
     """
 
-    _shown = ("reduction", "delta", "is_huber")
-
     @checked_with_words
     def __init__(self, reduction: Reduction = "mean", delta: float = 1.0, is_huber: bool = True, name: str | None = None) -> None:
         super().__init__()
@@ -3863,8 +4390,6 @@ class SoftMarginLoss(FunctionLayer):
         >>> paddle.nn.SoftMarginLoss()(paddle.ones([2]), paddle.ones([2])).shape
         []
     """
-
-    _shown = ("reduction",)
 
     @checked_with_words
     def __init__(self, reduction: Reduction = "mean", name: str | None = None) -> None:
@@ -3947,7 +4472,7 @@ class PairwiseDistance(FunctionLayer):
         [2]
     """
 
-    _shown = ("p", "epsilon", "keepdim")
+    _shown = ("p",)
 
     @checked_with_words
     def __init__(self, p: float = 2.0, epsilon: float = 1e-06, keepdim: bool = False, name: str | None = None) -> None:
@@ -3989,8 +4514,6 @@ class CosineEmbeddingLoss(FunctionLayer):
         >>> paddle.nn.CosineEmbeddingLoss()(paddle.ones([2, 3]), paddle.ones([2, 3]), paddle.ones([2])).shape
         []
     """
-
-    _shown = ("margin", "reduction")
 
     @checked_with_words
     def __init__(self, margin: float = 0, reduction: Reduction = "mean", name: str | None = None) -> None:
@@ -4037,8 +4560,6 @@ class GaussianNLLLoss(FunctionLayer):
         >>> paddle.nn.GaussianNLLLoss()(paddle.ones([2]), paddle.zeros([2]), paddle.ones([2])).item()
         0.5
     """
-
-    _shown = ("full", "epsilon", "reduction")
 
     @checked_with_words
     def __init__(self, full: bool = False, epsilon: float = 1e-06, reduction: Reduction = "mean", name: str | None = None) -> None:
@@ -4092,8 +4613,6 @@ class MarginRankingLoss(FunctionLayer):
         1.5
     """
 
-    _shown = ("margin", "reduction")
-
     @checked_with_words
     def __init__(self, margin: float = 0.0, reduction: Reduction = "mean", name: str | None = None) -> None:
         super().__init__()
@@ -4139,8 +4658,6 @@ class TripletMarginLoss(FunctionLayer):
         >>> paddle.nn.TripletMarginLoss()(paddle.ones([2, 3]), paddle.ones([2, 3]), paddle.ones([2, 3])).item()
         1.0
     """
-
-    _shown = ("margin", "p", "epsilon", "swap", "reduction")
 
     @checked_with_words
     def __init__(
@@ -4208,8 +4725,6 @@ class TripletMarginWithDistanceLoss(FunctionLayer):
         1.0
     """
 
-    _shown = ("distance_function", "margin", "swap", "reduction")
-
     @checked_with_words
     def __init__(
         self,
@@ -4270,8 +4785,6 @@ class CTCLoss(FunctionLayer):
         >>> paddle.nn.CTCLoss()(paddle.ones([5, 1, 4]), *(paddle.to_tensor(v) for v in ([[1, 2]], [5], [2]))).shape
         []
     """
-
-    _shown = ("blank", "reduction")
 
     @checked_with_words
     def __init__(self, blank: int = 0, reduction: Reduction = "mean", name: str | None = None) -> None:

@@ -2,6 +2,7 @@
 
 # Tests: tests/typing/test_names.py.
 
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.tensor.initializer import (
     Assign,
     Bilinear,
@@ -31,3 +32,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+globals().update(absence_hooks(__name__))

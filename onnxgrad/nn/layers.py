@@ -5,7 +5,7 @@ Tests: tests/paddle_suite/test_layers.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from onnxgrad.errors import Mismatch
 from onnxgrad.internal.arguments import checked_with_words
@@ -13,7 +13,7 @@ from onnxgrad.nn import functional as F
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.types import AnyTensor
 
-__all__ = ["FunctionLayer", "Identity", "Softmax2D"]
+__all__ = ["Border", "FunctionLayer", "Identity", "Softmax2D"]
 
 Anything = TypeVar("Anything")
 
@@ -23,11 +23,14 @@ class FunctionLayer(Layer):
 
     Example:
         >>> paddle.nn.MaxPool2D(2, stride=1)
-        MaxPool2D(kernel_size=2, stride=1, padding=0, return_mask=False, ceil_mode=False)
+        MaxPool2D(kernel_size=2, stride=1, padding=0)
     """
 
     _shown: ClassVar[tuple[str, ...]] = ()
     """The options that the printed form names."""
+
+    _printed: ClassVar[tuple[str, ...]] = ()
+    """Their names there, where these are others."""
 
     _layout: ClassVar[str] = ""
     """The usual ``data_format``, which it leaves out."""
@@ -35,12 +38,29 @@ class FunctionLayer(Layer):
     _user_name: str | None
 
     def extra_repr(self) -> str:
-        shown = {option: getattr(self, option) for option in self._shown}
+        names = self._printed or self._shown
+        shown = {name: getattr(self, option) for name, option in zip(names, self._shown, strict=True)}
+        if "scale_factor" in shown:  # or the size
+            del shown["scale_factor" if shown["scale_factor"] is None else "size"]
         if shown.get("data_format") == self._layout:
             del shown["data_format"]
         if self._user_name is not None:
             shown["name"] = self._user_name
         return ", ".join(f"{option}={value}" for option, value in shown.items())
+
+
+class Border(FunctionLayer):
+    """Base of the layers that put a border around their input."""
+
+    _mode: ClassVar[str] = "constant"
+    """What the border holds, where that is no option."""
+
+    def extra_repr(self) -> str:
+        own: Any = self  # the options are those of the kinds
+        padding = [own.padding] * (2 * len(own.data_format) - 4) if isinstance(own.padding, int) else own.padding
+        mode, value = getattr(self, "mode", self._mode), getattr(self, "value", 0.0)
+        named = "" if self._user_name is None else f", name={self._user_name}"
+        return f"padding={padding}, mode={mode}, value={value}, data_format={own.data_format}{named}"
 
 
 class Softmax2D(FunctionLayer):

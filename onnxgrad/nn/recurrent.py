@@ -120,7 +120,9 @@ class _Cell(RNNCellBase):
         return a if self.bias_ih is None else a + self.bias_ih, b if self.bias_hh is None else b + self.bias_hh
 
     def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}"
+        activation = getattr(self, "activation", "tanh")
+        more = "" if activation == "tanh" else f", activation={activation}"
+        return f"{self.input_size}, {self.hidden_size}{more}"
 
 
 class SimpleRNNCell(_Cell):
@@ -500,8 +502,28 @@ class _Recurrent(Layer):
         return concat([gates[at] for at in self.order], 0)
 
     def extra_repr(self) -> str:
-        more = "" if self.num_layers == 1 else f", num_layers={self.num_layers}"
-        return f"{self.input_size}, {self.hidden_size}{more}"
+        options = {"num_layers": (self.num_layers, 1), "time_major": (self.time_major, False), "dropout": (self.dropout, 0)}
+        shown = [f", {name}={value}" for name, (value, usual) in options.items() if value != usual]
+        return f"{self.input_size}, {self.hidden_size}{''.join(shown)}"
+
+    def __repr__(self) -> str:
+        """As a layer of cells prints, whose parameters it holds itself."""
+        lines = [f"{type(self).__name__}({self.extra_repr()}"]
+        names = ("cell",) if self.num_directions == 1 else ("cell_fw", "cell_bw")
+        for layer in range(self.num_layers):
+            size = self.input_size if layer == 0 else self.hidden_size * self.num_directions
+            cell = f"{self.cell.__name__}({size}, {self.hidden_size}{self._cell_options()})"
+            lines += [
+                f"  ({layer}): {'RNN' if self.num_directions == 1 else 'BiRNN'}(",
+                *(f"    ({name}): {cell}" for name in names),
+                "  )",
+            ]
+        return "\n".join([*lines, ")"])
+
+    def _cell_options(self) -> str:
+        """What the printed form of a cell names behind its sizes"""
+        activation = str(self._attributes.get("activations", ["tanh"])[0]).lower()
+        return "" if activation == "tanh" else f", activation={activation}"
 
 
 class SimpleRNN(_Recurrent):

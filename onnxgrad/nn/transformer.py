@@ -234,6 +234,7 @@ class _Block(Layer):
         self.linear2 = Linear(arguments["dim_feedforward"], width, weights[-1], biases[-1])
         for at in range(1, parts + 1):
             self.add_sublayer(f"norm{at}", LayerNorm(width, arguments["layer_norm_eps"]))
+        for at in range(1, parts + 1):
             self.add_sublayer(f"dropout{at}", Dropout(dropout))
         self.activation: Callable[[Any], Any] = getattr(F, arguments["activation"])
 

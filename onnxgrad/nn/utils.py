@@ -11,6 +11,7 @@ from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.weighted import SpectralNorm
 from onnxgrad.tensor.joining import concat
@@ -60,8 +61,8 @@ def weight_norm(layer: AnyLayer, name: str = "weight", dim: int | None = 0) -> A
     sizes = [1 if axis in axes else size for axis, size in enumerate(weight.shape)]
     length = np.sqrt(np.sum(np.square(weight.numpy()), tuple(axes)))
     del layer._parameters[name]
-    layer.add_parameter(f"{name}_g", EagerParameter(length.reshape(-1), f"{weight.name}_g"))
-    layer.add_parameter(f"{name}_v", EagerParameter(weight.numpy(), f"{weight.name}_v"))
+    layer.add_parameter(f"{name}_g", EagerParameter(length.reshape(-1), name=f"{weight.name}_g"))
+    layer.add_parameter(f"{name}_v", EagerParameter(weight.numpy(), name=f"{weight.name}_v"))
 
     def compute(layer: Any, inputs: Any = None) -> None:
         g, v = getattr(layer, f"{name}_g"), getattr(layer, f"{name}_v")
@@ -100,7 +101,7 @@ def remove_weight_norm(layer: AnyLayer, name: str = "weight") -> AnyLayer:
     assert v is not None
     del layer._parameters[f"{name}_g"]
     object.__delattr__(layer, name)
-    layer.add_parameter(name, EagerParameter(value, v.name.removesuffix("_v")))
+    layer.add_parameter(name, EagerParameter(value, name=v.name.removesuffix("_v")))
     return layer
 
 
@@ -247,3 +248,6 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 def _with_gradient(parameters: Tensor | Iterable[Tensor]) -> Sequence[Any]:
     return [p for p in ([parameters] if isinstance(parameters, Tensor) else parameters) if p.grad is not None]
+
+
+globals().update(absence_hooks(__name__))

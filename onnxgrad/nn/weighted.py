@@ -125,6 +125,23 @@ class _Conv(Layer):
         channels = [in_channels, out_channels // groups] if transposed else [out_channels, in_channels // groups]
         self.weight = self.create_parameter([*channels, *kernel], weight_attr, default_initializer=normal)
         self.bias = self.create_parameter([out_channels], bias_attr, is_bias=True)
+        self._channels, self._kernel_size = (in_channels, out_channels), kernel
+
+    def extra_repr(self) -> str:
+        own: Any = self  # the options are those of the kinds
+        axes = len(self._kernel_size)
+        stride, dilation = (numbers(size, axes, type(self).__name__) for size in (own._stride, own._dilation))
+        options = {
+            "stride": (stride, [1] * axes),
+            "padding": (own._padding, 0),
+            "padding_mode": (getattr(self, "_padding_mode", "zeros"), "zeros"),
+            "output_padding": (getattr(self, "_output_padding", 0), 0),
+            "dilation": (dilation, [1] * axes),
+            "groups": (own._groups, 1),
+        }
+        shown = [f"{name}={value}" for name, (value, usual) in options.items() if value != usual]
+        kernel = f"{self._channels[0]}, {self._channels[1]}, kernel_size={self._kernel_size}"
+        return ", ".join([kernel, *shown, f"data_format={own._data_format}"])
 
 
 def _bordered(
@@ -612,7 +629,8 @@ class Embedding(Layer):
         __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
-        return f"{self._num_embeddings}, {self._embedding_dim}, sparse={self._sparse}"
+        padded = "" if self._padding_idx is None else f", padding_idx={self._padding_idx}"
+        return f"{self._num_embeddings}, {self._embedding_dim}{padded}, sparse={self._sparse}, scale_grad_by_freq=False"
 
 
 class Bilinear(Layer):
@@ -647,6 +665,12 @@ class Bilinear(Layer):
         super().__init__()
         self.weight = self.create_parameter([out_features, in1_features, in2_features], weight_attr)
         self.bias = self.create_parameter([1, out_features], bias_attr, is_bias=True)
+        self._features, self._user_name = (in1_features, in2_features, out_features), name
+
+    def extra_repr(self) -> str:
+        first, second, out = self._features
+        named = "" if self._user_name is None else f", name={self._user_name}"
+        return f"in1_features={first}, in2_features={second}, out_features={out}, dtype={self._dtype}{named}"
 
     def forward(self, x1: AnyTensor, x2: AnyTensor) -> AnyTensor:
         """Multiply two rows with the weight.
@@ -805,7 +829,8 @@ class GroupNorm(Layer):
         super().__init__()
         if num_groups < 1 or num_channels % num_groups:
             raise ArgumentError(f"GroupNorm: {num_channels} channels cannot be cut into {num_groups} groups.")
-        self._num_groups, self._epsilon, self._data_format = num_groups, epsilon, data_format
+        self._num_groups, self._num_channels = num_groups, num_channels
+        self._epsilon, self._data_format = epsilon, data_format
         self.weight = self.create_parameter([num_channels], weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter([num_channels], bias_attr, is_bias=True)
 
@@ -824,7 +849,7 @@ class GroupNorm(Layer):
         __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
-        return f"num_groups={self._num_groups}, epsilon={self._epsilon}"
+        return f"num_groups={self._num_groups}, num_channels={self._num_channels}, epsilon={self._epsilon}"
 
 
 def _check_rank(layer: Layer, ranks: tuple[int, ...], input: Variable) -> None:
@@ -850,8 +875,10 @@ class _BatchNorm(Layer):
         bias_attr: BiasAttr,
         data_format: Layout,
         use_global_stats: bool | None,
+        name: str | None,
     ) -> None:
         """Make scale, shift and the running statistics, which start as mean 0 and variance 1."""
+        self._user_name = name
         if str(self._dtype) == "float16":
             self.__dict__["_dtype"] = "float32"  # as in Paddle: squares of float16 overflow
         dtype = np.float64 if str(self._dtype) == "float64" else np.float32
@@ -890,7 +917,9 @@ class _BatchNorm(Layer):
         __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
-        return f"num_features={self._num_features}, momentum={self._momentum}, epsilon={self._epsilon}"
+        layout = "" if self._data_format == "NCHW" else f", data_format={self._data_format}"
+        named = "" if self._user_name is None else f", name={self._user_name}"
+        return f"num_features={self._num_features}, momentum={self._momentum}, epsilon={self._epsilon}{layout}{named}"
 
 
 class BatchNorm1D(_BatchNorm):
@@ -929,7 +958,7 @@ class BatchNorm1D(_BatchNorm):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats)
+        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats, name)
 
 
 class BatchNorm2D(_BatchNorm):
@@ -968,7 +997,7 @@ class BatchNorm2D(_BatchNorm):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats)
+        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats, name)
 
 
 class BatchNorm3D(_BatchNorm):
@@ -1007,7 +1036,7 @@ class BatchNorm3D(_BatchNorm):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats)
+        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats, name)
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -1044,7 +1073,7 @@ class SyncBatchNorm(_BatchNorm):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats)
+        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats, name)
 
     @classmethod
     def convert_sync_batchnorm(cls, layer: AnyLayer) -> AnyLayer:
@@ -1102,7 +1131,7 @@ class BatchNorm(_BatchNorm):
         trainable_statistics: bool = False,
     ) -> None:
         super().__init__()
-        self._make(num_channels, momentum, epsilon, param_attr, bias_attr, data_layout, use_global_stats)
+        self._make(num_channels, momentum, epsilon, param_attr, bias_attr, data_layout, use_global_stats, None)
         self._act = act
         if is_test:
             self.eval()
@@ -1121,6 +1150,9 @@ class BatchNorm(_BatchNorm):
             return y
         activated: AnyTensor = getattr(F, self._act)(y)
         return activated
+
+    def extra_repr(self) -> str:
+        return ""
 
 
 class _InstanceNorm(Layer):

@@ -1,6 +1,6 @@
 """Optimizers, written into the program as standard operators."""
 
-from onnxgrad.internal.refusals import says_why_absent
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.optimizer import lr
 from onnxgrad.optimizer.adam import Adam, Adamax, AdamW, Lamb, NAdam, RAdam
 from onnxgrad.optimizer.adaptive import Adadelta, Adagrad, RMSProp
@@ -18,4 +18,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-globals().update(__getattr__=says_why_absent(__name__))
+globals().update(absence_hooks(__name__))

@@ -8,7 +8,7 @@ from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.openvino import OpenVINOPlace
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.internal.refusals import says_why_absent
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.static import amp, nn
 from onnxgrad.static.input import InputSpec, create_global_var, create_parameter, data
@@ -63,4 +63,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-globals().update(__getattr__=says_why_absent(__name__))
+globals().update(absence_hooks(__name__))

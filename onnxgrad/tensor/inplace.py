@@ -17,7 +17,20 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor import creation, elementwise, indexing, linalg, logic, manipulation, math, random, reduction, search, special
+from onnxgrad.tensor import (
+    creation,
+    elementwise,
+    indexing,
+    linalg,
+    logic,
+    manipulation,
+    math,
+    random,
+    reduction,
+    search,
+    special,
+    spellings,
+)
 from onnxgrad.tensor.common import Number
 from onnxgrad.tensor.layer import in_place_result, require_variables
 
@@ -34,6 +47,7 @@ _FORMS = {
     manipulation: "cast flatten reshape squeeze t transpose unsqueeze",
     indexing: "index_add index_fill index_put masked_fill masked_scatter put_along_axis scatter",
     random: "bernoulli",
+    spellings: "clamp div mul scatter_add sub",
 }
 
 

@@ -70,6 +70,6 @@ def eager_parameter(attr: ParamAttr, shape: list[int], dtype: DTypeLike, default
     """An eager weight with the value that its initializer samples."""
     build = EAGER.global_block().build
     value = (attr.initializer or default).append(build, [int(n) for n in shape], dtype_of(dtype))
-    parameter = EagerParameter(np.asarray(value), name, attr.trainable)
+    parameter = EagerParameter(np.asarray(value), attr.trainable, name=name)
     attr.describe(parameter)
     return parameter

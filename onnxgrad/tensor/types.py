@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from onnxgrad.dtypes import DTypeLike, dtype_of
+from onnxgrad.eager.printing import set_options
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import checked
@@ -97,7 +98,7 @@ def set_printoptions(
     sci_mode: bool | None = None,
     linewidth: int | None = None,
 ) -> None:
-    """How eager tensors and fetched arrays print; None leaves a setting as it is.
+    """How eager tensors print; None leaves a setting as it is.
 
     Args:
         precision: digits after the point.
@@ -106,9 +107,4 @@ def set_printoptions(
         sci_mode: exponents always, or never.
         linewidth: characters in a line.
     """
-    values: dict[str, Any] = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
-    options = {name: value for name, value in values.items() if value is not None}
-    if sci_mode is not None:
-        digits = 8 if precision is None else precision
-        options["formatter"] = {"float": (lambda x: f"{x:.{digits}e}") if sci_mode else (lambda x: f"{x:.{digits}f}")}
-    np.set_printoptions(**options)
+    set_options(precision=precision, threshold=threshold, edgeitems=edgeitems, linewidth=linewidth, sci_mode=sci_mode)

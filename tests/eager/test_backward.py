@@ -28,13 +28,13 @@ class TestDocumentedExample:
         z2 = paddle.matmul(x, y)
         head = "Tensor(shape=[2, 2], dtype=float32, place=Place(cpu), stop_gradient=False,\n"
         assert paddle.autograd.backward([z1, z2], [grad_tensor1, grad_tensor2], True) is None
-        assert str(x.grad) == head + "[[12., 18.],\n [17., 25.]])"
+        assert str(x.grad) == head + "       [[12., 18.],\n        [17., 25.]])"
         x.clear_grad()
         paddle.autograd.backward([z1, z2], [grad_tensor1, None], True)
-        assert str(x.grad) == head + "[[12., 18.],\n [17., 25.]])"
+        assert str(x.grad) == head + "       [[12., 18.],\n        [17., 25.]])"
         x.clear_grad()
         paddle.autograd.backward([z1, z2])
-        assert str(x.grad) == head + "[[10., 14.],\n [10., 14.]])"
+        assert str(x.grad) == head + "       [[10., 14.],\n        [10., 14.]])"
 
 
 class TestBackward:

@@ -79,7 +79,9 @@ class TestMaking:
 class TestReading:
     def test_printed_form(self):
         x = paddle.to_tensor([[12.0, 18.0], [17.0, 25.0]], stop_gradient=False)
-        text = "Tensor(shape=[2, 2], dtype=float32, place=Place(cpu), stop_gradient=False,\n[[12., 18.],\n [17., 25.]])"
+        text = (
+            "Tensor(shape=[2, 2], dtype=float32, place=Place(cpu), stop_gradient=False,\n       [[12., 18.],\n        [17., 25.]])"
+        )
         assert str(x) == repr(x) == text
 
     def test_python_numbers(self):

@@ -12,7 +12,7 @@ from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn.types import Layout, Numbers, Padding, Reduction
 
 CLASSES = {name: getattr(nn, name) for name in nn.__all__ if inspect.isclass(getattr(nn, name))}
-LAYERS = {name: kind for name, kind in CLASSES.items() if issubclass(kind, nn.Layer)}
+LAYERS = {name: kind for name, kind in CLASSES.items() if issubclass(kind, nn.Layer) and kind.__name__ == name}
 CHECKED = {name: kind for name, kind in LAYERS.items() if hasattr(kind.__init__, "__wrapped__")}
 HELD = {"Identity", "Layer", "LayerDict", "LayerList", "ParameterDict", "ParameterList", "RNNCellBase", "Sequential"}
 # Values that fit, where 2 does not.
@@ -133,7 +133,7 @@ def test_kinds_are_read_from_annotations():
 # Written out ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", [name for name, kind in CLASSES.items() if kind.__name__ == name])
 def test_the_source_and_the_arguments_of_each_class_are_found(name):
     kind = CLASSES[name]
     assert inspect.getsource(kind).startswith(f"class {name}")

@@ -24,6 +24,10 @@ OTHERWISE = {
     "static_asked: [mo]* / data": "a minimize that updates nothing is refused",
     "static_asked: [mo]* / frozen parameter": "likewise",
     "static_asked: [mo]* / stopped *": "likewise",
+    "layer_printing: [Ll][Pp]*": "norm_type is an int where it is given as one, and stride is None until it is given",
+    "layer_printing: RReLU": "training is not an option of it",
+    "eager_spellings: div floor": "a rounded quotient has the gradient 0, Paddle's has none",
+    "eager_spellings: div trunc": "likewise",
 }
 
 
@@ -70,6 +74,16 @@ def test_every_optimizer_with_every_option_of_a_parameter_and_of_a_group(section
 @pytest.mark.one_in(12)
 @pytest.mark.parametrize(("section", "name", "wanted"), cases("eager_tables", "static_tables"))
 def test_every_optimizer_on_tables_of_every_width(section, name, wanted):
+    assert_same(computed(section, name), wanted)
+
+
+@pytest.mark.parametrize(("section", "name", "wanted"), cases("eager_printing", "layer_printing"))
+def test_tensors_and_layers_print_as_paddles_do(section, name, wanted):
+    assert computed(section, name) == wanted
+
+
+@pytest.mark.parametrize(("section", "name", "wanted"), cases("eager_spellings"))
+def test_the_names_that_paddle_has_for_authors_of_torch_and_messages_of_graphs(section, name, wanted):
     assert_same(computed(section, name), wanted)
 
 

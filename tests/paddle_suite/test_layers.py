@@ -25,9 +25,18 @@ ARGUMENTS = {
     "Unfold": (2,), "Fold": ([3, 3], 2), "LPPool1D": (2, 2), "LPPool2D": (2, 2),
 }  # fmt: skip
 LOSSES = {
-    "BCELoss", "BCEWithLogitsLoss", "HingeEmbeddingLoss", "KLDivLoss", "L1Loss", "MSELoss", "PoissonNLLLoss", "SmoothL1Loss",
-    "SoftMarginLoss", "MultiLabelSoftMarginLoss",
-}  # fmt: skip
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "HingeEmbeddingLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "PoissonNLLLoss",
+    "SmoothL1Loss",
+    "SoftMarginLoss",
+    "MultiLabelSoftMarginLoss",
+}
+MODES = {"Constant": "constant", "Reflection": "reflect", "Replication": "replicate", "Circular": "circular"}  # fmt: skip
 
 
 def operands(name):
@@ -37,6 +46,8 @@ def operands(name):
         return [paddle.nn.functional.sigmoid(tensor(3, 4)), paddle.to_tensor((RNG.random((3, 4)) > 0.5).astype("float32"))]
     if name in ("CrossEntropyLoss", "NLLLoss", "MultiMarginLoss"):
         return [F.log_softmax(tensor(3, 4)), paddle.to_tensor(np.array([0, 1, 3]))]
+    if name == "MultiLabelMarginLoss":
+        return [tensor(3, 4), paddle.to_tensor(np.array([[0, 2, -1, -1], [3, -1, 1, 0], [-1, 0, 1, 2]]))]
     if name == "CTCLoss":
         return [tensor(6, 2, 4), *(paddle.to_tensor(np.array(v)) for v in ([[1, 2], [3, 0]], [6, 5], [2, 1]))]
     if name in ("CosineSimilarity", "PairwiseDistance"):
@@ -59,7 +70,9 @@ def test_a_layer_gives_what_its_function_gives(name):
         np.testing.assert_array_equal(kind(2)(pooled, at).numpy(), getattr(F, function)(pooled, at, 2).numpy())
         return
     pools = "Pool" in name and name not in ARGUMENTS
-    args = ARGUMENTS.get(name, (2,) if pools or (name.startswith(("Pad", "ZeroPad"))) else ())
+    border = name[:-5] if name[:-5] in MODES else ""
+    args = ARGUMENTS.get(name, (2,) if pools or border or (name.startswith(("Pad", "ZeroPad"))) else ())
+    args = (2, 0.5) if border == "Constant" else args
     given = operands(name)
     layer = kind(*args)
     layer.eval()
@@ -67,6 +80,9 @@ def test_a_layer_gives_what_its_function_gives(name):
     found = layer(*given)
     if "Dropout" in name or name == "RReLU":
         expected = getattr(F, function)(*given, training=False)
+    elif border:
+        layout = {"1D": "NCL", "2D": "NCHW", "3D": "NCDHW"}[name[-2:]]
+        expected = F.pad(given[0], 2, mode=MODES[border], value=0.5 if border == "Constant" else 0.0, data_format=layout)
     elif name.startswith(("Pad", "ZeroPad1", "ZeroPad3")):
         expected = F.pad(given[0], 2, data_format={"1D": "NCL", "2D": "NCHW", "3D": "NCDHW"}[name[-2:]])
     elif name.startswith("Upsampling"):

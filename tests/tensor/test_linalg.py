@@ -116,7 +116,13 @@ def test_unknown_sizes_are_refused_where_steps_are_unrolled():
 
 # Refused functions, methods, operators -------------------------------------------------------------------------------
 
-MODULES = {"paddle": paddle, "paddle.linalg": paddle.linalg, "paddle.fft": paddle.fft, "paddle.nn.functional": F}
+MODULES = {
+    "paddle": paddle,
+    "paddle.linalg": paddle.linalg,
+    "paddle.fft": paddle.fft,
+    "paddle.geometric": paddle.geometric,
+    "paddle.nn.functional": F,
+}
 
 
 @pytest.mark.parametrize("module, reasons", [(MODULES[name], REFUSED[name]) for name in REFUSED], ids=list(REFUSED))

@@ -5,6 +5,7 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import errors
+from onnxgrad.eager.printing import current_options, set_options
 
 
 def test_limits_of_types():
@@ -54,10 +55,12 @@ def test_to_changes_the_element_type_and_refuses_other_places():
         x.to("gpu:0")
 
 
-def test_print_options_are_those_of_numpy():
-    outer = np.get_printoptions()
+def test_print_options_are_those_of_tensors_alone():
+    outer = current_options()
     try:
-        paddle.set_printoptions(precision=2, sci_mode=False)
-        assert "0.33" in str(np.array([1 / 3]))
+        paddle.set_printoptions(precision=2, sci_mode=True)
+        assert str(paddle.to_tensor([1 / 3])).endswith("[3.33e-01])") and str(np.array([1 / 3])) == "[0.33333333]"
+        paddle.set_printoptions(threshold=4, edgeitems=1, sci_mode=False)
+        assert str(paddle.to_tensor([1 / 3, 2.0, 2.0, 2.0, -1.0])).endswith("[ 0.33, ..., -1.  ])")
     finally:
-        np.set_printoptions(**outer)
+        set_options(**vars(outer))

@@ -53,7 +53,7 @@ ALLOWED = {
     "*.set_state_dict(state_dict)": "state",
     "*.attributes_of(*)": "state",
     "*.moved(*)": "state",
-    "autograd.PyLayer.*": "own",
+    "autograd.Function.*": "own",  # PyLayer too, of which it is another name
     "autograd.saved_tensors_hooks.__init__(*)": "own",
     "jit.TranslatedLayer.register_forward_*(hook)": "own",
     "metric.Accuracy.*": "own",

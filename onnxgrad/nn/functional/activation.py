@@ -15,13 +15,13 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
 from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.types import Layout
 from onnxgrad.tensor.common import as_dtype, normal_axis, positive, shape_of, unary
-from onnxgrad.tensor.layer import LayerHelper, open_layer, present_operands
+from onnxgrad.tensor.layer import LayerHelper, in_place_result, open_layer, present_operands
 from onnxgrad.tensor.random import gumbel, sampled
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
-    "log_sigmoid", "log_softmax", "maxout", "mish", "prelu", "relu", "relu6", "rrelu", "selu", "sigmoid", "silu", "softmax",
-    "softplus", "softshrink", "softsign", "swiglu", "swish", "tanh", "tanhshrink", "thresholded_relu",
+    "log_sigmoid", "log_softmax", "logsigmoid", "maxout", "mish", "prelu", "relu", "relu6", "rrelu", "selu", "sigmoid", "silu",
+    "softmax", "softplus", "softshrink", "softsign", "swiglu", "swish", "tanh", "tanhshrink", "thresholded_relu",
 ]  # fmt: skip
 
 
@@ -125,11 +125,13 @@ def hardswish(x: Variable, name: str | None = None) -> Variable:
     return unary("hard_swish", "HardSwish", x, name)
 
 
-def silu(x: Variable, name: str | None = None) -> Variable:
+@checked
+def silu(x: Variable, inplace: bool = False, name: str | None = None) -> Variable:
     """Compute x sigmoid(x). Elfwing et al. 2017.
 
     Args:
         x: numbers of any shape.
+        inplace: write the result into an eager ``x``.
         name: prefix of the names of the results in a program; None to count one.
 
     Example:
@@ -137,7 +139,8 @@ def silu(x: Variable, name: str | None = None) -> Variable:
         (-1, 3)
     """
     layer, op = open_layer("silu", x, name=name)
-    return layer.result("Mul", x, op.Sigmoid(x))
+    result = layer.result("Mul", x, op.Sigmoid(x))
+    return in_place_result("silu", x, result) if inplace else result
 
 
 def swish(x: Variable, name: str | None = None) -> Variable:
@@ -168,6 +171,9 @@ def log_sigmoid(x: Variable, name: str | None = None) -> Variable:
     """
     layer, op = open_layer("logsigmoid", x, name=name)
     return layer.result("Neg", op.Softplus(op.Neg(x)))
+
+
+logsigmoid = log_sigmoid
 
 
 def tanhshrink(x: Variable, name: str | None = None) -> Variable:

@@ -22,12 +22,13 @@ from onnxgrad.nn.types import DropoutMode, Layout, Layout2D, Layout3D, Numbers, 
 from onnxgrad.optimizer.rows import with_sparse_gradient
 from onnxgrad.tensor import linalg
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, present_operands, variables_in
+from onnxgrad.tensor.layer import LayerHelper, in_place_result, is_variable, open_layer, present_operands, variables_in
 from onnxgrad.tensor.random import sampled
 
 __all__ = [
-    "alpha_dropout", "bilinear", "cosine_similarity", "dropout", "dropout2d", "dropout3d", "embedding", "feature_alpha_dropout",
-    "fold", "label_smooth", "linear", "one_hot", "pad", "pairwise_distance", "pdist", "sequence_mask", "unfold", "zeropad2d",
+    "alpha_dropout", "bilinear", "cosine_similarity", "dropout", "dropout1d", "dropout2d", "dropout3d", "embedding",
+    "feature_alpha_dropout", "fold", "label_smooth", "linear", "one_hot", "pad", "pairwise_distance", "pdist", "sequence_mask",
+    "unfold", "zeropad2d",
 ]  # fmt: skip
 
 
@@ -78,6 +79,7 @@ def dropout(
     p: float | Variable = 0.5,
     axis: int | Sequence[int] | None = None,
     training: bool = True,
+    inplace: bool = False,
     mode: DropoutMode = "upscale_in_train",
     name: str | None = None,
 ) -> Variable:
@@ -90,6 +92,7 @@ def dropout(
         p: the probability of a zero, from 0 to 1: a number, or a Variable of one element.
         axis: zero whole slices: one sample for each index along these axes; each element unless given.
         training: False for inference.
+        inplace: write the result into an eager ``x``.
         mode: 'upscale_in_train', or 'downscale_in_infer', which does not scale in training but multiplies by 1 - p in inference.
         name: prefix of the names of the results in a program; None to count one.
 
@@ -100,6 +103,13 @@ def dropout(
         >>> F.dropout(static.data("x", [None, 3]), 0.2).shape
         (-1, 3)
     """
+    result = _dropout(x, p, axis, training, mode, name)
+    return in_place_result("dropout", x, result) if inplace else result
+
+
+def _dropout(
+    x: Variable, p: float | Variable, axis: int | Sequence[int] | None, training: bool, mode: DropoutMode, name: str | None
+) -> Variable:
     layer, op = open_layer("dropout", x, name=name)
     if not is_variable(p) and not 0 <= p <= 1:
         raise ArgumentError(f"dropout: p must lie in [0, 1], not {p}.")
@@ -134,6 +144,26 @@ def _dropped(layer: LayerHelper, x: Variable, ratio: Any, training: bool) -> Var
     if training and y.op is not None:
         attach_training(y.op)
     return y
+
+
+@checked
+def dropout1d(input: Variable, p: float = 0.5, training: bool = True, inplace: bool = False) -> Variable:
+    """Zero whole channels of sequences, as ``dropout`` does elements. Tompson et al. 2014.
+
+    Args:
+        input: floats [N, C, L].
+        p: the probability of a zero, from 0 to 1.
+        training: False for inference.
+        inplace: write the result into an eager ``input``.
+
+    Raises:
+        ArgumentError: if ``p`` is outside [0, 1].
+
+    Example:
+        >>> F.dropout1d(static.data("x", [None, 3, 4])).shape
+        (-1, 3, 4)
+    """
+    return dropout(input, p, [0, 1], training, inplace)
 
 
 @checked

@@ -36,8 +36,9 @@ from onnxgrad.tensor.layer import LayerHelper, open_layer, present_operands
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "ctc_loss", "dice_loss",
     "gaussian_nll_loss", "hinge_embedding_loss", "kl_div", "l1_loss", "log_loss", "margin_ranking_loss", "mse_loss",
-    "multi_label_soft_margin_loss", "multi_margin_loss", "npair_loss", "poisson_nll_loss", "sigmoid_focal_loss",
-    "smooth_l1_loss", "soft_margin_loss", "square_error_cost", "triplet_margin_loss", "triplet_margin_with_distance_loss",
+    "multi_label_margin_loss", "multi_label_soft_margin_loss", "multi_margin_loss", "npair_loss", "poisson_nll_loss",
+    "sigmoid_focal_loss", "smooth_l1_loss", "soft_margin_loss", "square_error_cost", "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
 ]  # fmt: skip
 
 
@@ -684,6 +685,44 @@ def multi_margin_loss(
     powers = op.Relu(excess) if p == 1 else op.Pow(op.Relu(excess), op.constant(float(p), input.dtype))
     counted = op.Where(wrong, powers, op.constant(0.0, input.dtype))
     return reduced(layer, op.Mul(op.ReduceMean(counted, [1], keepdims=0), op.Squeeze(factor, [1])), reduction)
+
+
+@checked
+def multi_label_margin_loss(input: Variable, label: Variable, reduction: Reduction = "mean", name: str | None = None) -> Variable:
+    """Sum max(0, 1 - right + wrong) / classes over all pairs of a right and a wrong class; NaN for a label that is no class.
+
+    Args:
+        input: scores [N, classes].
+        label: integers [N, classes]: the right classes of each row, and -1 behind the last one.
+        reduction: 'mean' or 'sum' of all rows, or 'none' for a value of each.
+        name: prefix of the names of the results in a program; None to count one.
+
+    Raises:
+        ArgumentError: for another reduction, or if the number of classes is not known.
+
+    Example:
+        >>> F.multi_label_margin_loss(static.data("x", [None, 3]), static.data("t", [None, 3], "int64")).shape
+        ()
+    """
+    layer, op = open_loss("multi_label_margin_loss", reduction, input, label, name=name)
+    classes = known_dim(input, 1, "multi_label_margin_loss")
+    label = as_dtype(op, label, "int64")
+    # A label counts if no -1 stands at it or in front.
+    ended = op.CumSum(op.Cast(op.Equal(label, -1), to=7), 1)
+    counts = op.Equal(ended, 0)
+    column, factor = guarded_classes(op, op.Where(counts, label, 0), classes, input.dtype)
+    right = op.GatherElements(input, column, axis=1)
+    is_right = op.ReduceMax(
+        op.Cast(op.And(op.Unsqueeze(counts, [2]), op.Equal(op.Unsqueeze(column, [2]), op.constant(np.arange(classes)))), to=6),
+        [1],
+        keepdims=0,
+    )
+    is_wrong = op.Equal(is_right, 0)
+    excess = op.Relu(op.Add(op.Sub(op.Unsqueeze(input, [1]), op.Unsqueeze(right, [2])), 1.0))
+    pairs = op.And(op.Unsqueeze(counts, [2]), op.Unsqueeze(is_wrong, [1]))
+    counted = op.Where(pairs, excess, op.constant(0.0, input.dtype))
+    sums = op.Div(op.ReduceSum(counted, [1, 2], keepdims=0), float(classes))
+    return reduced(layer, op.Mul(sums, op.ReduceMin(factor, [1], keepdims=0)), reduction)
 
 
 # Others --------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Layers with parameters, branches and loops, for static graphs."""
 
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.static.nn.common import bilinear_tensor_product, embedding, fc, prelu, row_conv
 from onnxgrad.static.nn.control_flow import case, cond, switch_case, while_loop
 from onnxgrad.static.nn.conv import conv2d, conv2d_transpose, conv3d, conv3d_transpose, deform_conv2d
@@ -27,3 +28,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+globals().update(absence_hooks(__name__))

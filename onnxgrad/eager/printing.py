@@ -1,0 +1,121 @@
+"""How eager tensors print: as Paddle prints them, every element to the same width, floats to a fixed number of digits.
+
+Tests: tests/paddle_suite/test_grid.py, tests/tensor/test_remaining.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+__all__ = ["PrintOptions", "current_options", "format_array", "set_options"]
+
+INDENT = " " * 7
+"""In front of each line of values, which stand behind those of ``Tensor(``."""
+
+
+@dataclass(frozen=True)
+class PrintOptions:
+    """How values print.
+
+    Attributes:
+        precision: digits after the point.
+        threshold: elements beyond which the middle is left out.
+        edgeitems: how many are shown at each end then.
+        linewidth: characters in a line.
+        sci_mode: exponents always.
+    """
+
+    precision: int = 8
+    threshold: int = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
+    sci_mode: bool = False
+
+
+_options = PrintOptions()
+
+
+def current_options() -> PrintOptions:
+    """The options in use."""
+    return _options
+
+
+def set_options(**options: Any) -> None:
+    """Change options; None leaves one as it is.
+
+    Args:
+        options: fields of ``PrintOptions``.
+    """
+    global _options
+    _options = replace(_options, **{name: value for name, value in options.items() if value is not None})
+
+
+def format_array(array: np.ndarray[Any, Any]) -> str:
+    """The values of an array as text, without the indent of the first line.
+
+    Args:
+        array: of any shape.
+    """
+    if array.dtype.kind == "V":  # bfloat16
+        array = array.astype(np.float32)
+    if not array.size:
+        return _format_empty(array.shape)
+    is_cut = array.size > _options.threshold
+    texts = [_format_element(value) for value in _shown(array, is_cut).reshape(-1)]
+    has_sign = any(text.startswith("-") for text in texts)
+    width = max(map(len, texts if not has_sign else [_signed(text) for text in texts]))
+
+    def padded(value: Any) -> str:
+        text = _format_element(value)
+        return (_signed(text) if has_sign else text).ljust(width)
+
+    if array.ndim == 0:
+        return _format_element(array[()])
+    return np.array2string(
+        array,
+        separator=", ",
+        prefix=INDENT,
+        threshold=_options.threshold,
+        edgeitems=_options.edgeitems,
+        max_line_width=_options.linewidth,
+        formatter={"all": padded},
+    )
+
+
+def _signed(text: str) -> str:
+    return text if text.startswith("-") else f" {text}"
+
+
+def _format_element(value: Any) -> str:
+    if not isinstance(value, (float, np.floating)):
+        return str(value)
+    if np.isnan(value):
+        return "nan"
+    if np.isinf(value):
+        return "inf." if value > 0 else "-inf."
+    if _options.sci_mode:
+        return f"{value:.{_options.precision}e}"
+    return f"{value:.0f}." if value == np.floor(value) else f"{value:.{_options.precision}f}"
+
+
+def _shown(array: np.ndarray[Any, Any], is_cut: bool) -> np.ndarray[Any, Any]:
+    """The elements that print; of a long axis those at both ends"""
+    if not is_cut:
+        return array
+    for axis, size in enumerate(array.shape):
+        if size > 2 * _options.edgeitems:
+            ends = [*range(_options.edgeitems), *range(size - _options.edgeitems, size)]
+            array = array.take(ends, axis)
+    return array
+
+
+def _format_empty(shape: tuple[int, ...], depth: int = 1) -> str:
+    """Brackets down to the first axis without elements"""
+    if shape[0] == 0:
+        return "[]"
+    inner = _format_empty(shape[1:], depth + 1)
+    between = "," + "\n" * (len(shape) - 1) + INDENT + " " * depth
+    return f"[{between.join([inner] * shape[0])}]"
