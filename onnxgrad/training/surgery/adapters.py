@@ -136,6 +136,8 @@ def _write(path: Path, weights: dict[str, Array]) -> None:
     adapter = onnxruntime.AdapterFormat()
     adapter.set_adapter_version(1)
     adapter.set_model_version(1)
-    adapter.set_parameters({name: value_of(value) for name, value in weights.items()})
+    values = {name: value_of(value) for name, value in weights.items()}  # the adapter refers to their memory until it is written
+    adapter.set_parameters(values)
     with writing(path) as file:
         adapter.export_adapter(file.name)
+    del values
