@@ -66,6 +66,7 @@ from onnxgrad.core.rules.registry import (
     unsupported as unsupported,
 )
 from onnxgrad.core.runtime.executor import Executor as Executor
+from onnxgrad.core.runtime.openvino import OpenVINOPlace as OpenVINOPlace
 from onnxgrad.core.runtime.places import (
     CPUPlace as CPUPlace,
     CUDAPlace as CUDAPlace,

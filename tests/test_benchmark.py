@@ -148,6 +148,63 @@ def test_the_rate_counts_each_step_with_the_feed_it_had():
     assert rate([[3.0, 1.0], [3.0, 1.0]], [20, 60]) == 20.0
 
 
+class Timed:
+    """What a process has measured"""
+
+    start, memory = 1.0, 10.0
+
+    def __init__(self, system, *rounds):
+        self.system, self.seconds = system, [list(each) for each in rounds]
+
+
+def test_each_system_is_compared_with_the_best_form_of_torch_of_its_type():
+    from benchmark_suite.results import results
+    from benchmark_suite.workloads import WORKLOADS
+
+    workers = [
+        Timed("onnxgrad", [3.0, 3.0], [2.0, 3.0]),
+        Timed("onnxgrad openvino bf16", [1.0, 1.5], [1.0, 1.1]),
+        Timed("torch", [4.0, 4.0], [4.0, 4.0]),
+        Timed("torch fused", [2.5, 3.0], [3.0, 3.0]),
+        Timed("torch autocast", [0.5, 0.5], [0.5, 0.5]),
+    ]
+    found = results(workers, WORKLOADS["MLP"](), 0.0)
+    assert {name: row["best"] for name, row in found.items()} == {
+        "onnxgrad": 2.0 / 2.5,
+        "onnxgrad openvino bf16": 2.0,
+        "torch": 4.0 / 2.5,
+        "torch fused": 1.0,
+        "torch autocast": 1.0,
+    }
+    assert {name for name, row in found.items() if row["disturbed"]} == {"onnxgrad"}
+    alone = results(workers[1:3], WORKLOADS["MLP"](), 0.0)
+    assert alone["onnxgrad openvino bf16"]["best"] is None
+
+
+def test_steps_of_feeds_of_other_sizes_are_no_disturbance():
+    from benchmark_suite.results import disturbed
+
+    assert disturbed([[1.0, 4.0, 1.0, 4.0]], 2) is None
+    assert disturbed([[1.0, 4.0, 1.6, 4.0, 1.6, 4.0]], 2) == 1.6
+
+
+def test_the_mean_needs_all_nets(capsys):
+    from benchmark_suite.report import show_mean
+
+    runs = {name: {"systems": {"onnxgrad": {"best": best}}} for name, best in {"A": 1.0, "B": 1.5}.items()}
+    runs["A"]["systems"]["jax"] = {"best": 2.0}
+    show_mean(runs, ("A", "B"))
+    assert capsys.readouterr().out == "mean of 2 over torch's best form: onnxgrad 1.25\n"
+
+
+def test_processes_keep_their_memory_between_steps(monkeypatch):
+    from benchmark_suite import worker
+
+    monkeypatch.setattr(worker.subprocess, "Popen", lambda command, **options: options["env"])
+    environment = worker.start("python", [], 1, "cpu")
+    assert int(environment["MALLOC_MMAP_THRESHOLD_"]) == int(environment["MALLOC_TRIM_THRESHOLD_"]) > 2**30
+
+
 def test_workloads_are_left_out_with_a_reason():
     from benchmark_suite.systems import SYSTEMS
     from benchmark_suite.workloads import WORKLOADS
@@ -166,6 +223,7 @@ def test_workloads_are_left_out_with_a_reason():
         "W10b",
         "BERT",
         "GPT2",
+        "MLP",
         "L256",
         "LSTM2x512",
         "S2",
@@ -173,7 +231,7 @@ def test_workloads_are_left_out_with_a_reason():
         "S4",
     ]
     files = ["S1", "S2", "S3", "S4"]
-    assert without("onnxruntime-training") == ["W2", "W3", "W8", "W10a", "R18", "R50", "MBV2", "UNET", *files]
+    assert without("onnxruntime-training") == ["W2", "W3", "W8", "W10a", "R18", "R50", "MBV2", "UNET", "MBV2b8", "UNETb4", *files]
     assert without("jax") == without("paddle") == files
     assert without("onnxgrad") == without("torch") == []
 

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "onnxgrad"
 FLOORS = """
     errors  internal  internal.late  internal.words  version
     internal.arguments
-    dtypes  internal.refusals  internal.state  internal.files  internal.text_table
+    dtypes  internal.refusals  internal.state  internal.collector  internal.files  internal.text_table
     internal.tensor_file
     core.costs  core.state
     core.ir

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ from onnxgrad.core.ir.types import is_nameless
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, DataError, FileError, ModelError
 from onnxgrad.internal.files import read_arrays
+from onnxgrad.training.data.broken import Broken
 from onnxgrad.training.data.derived_inputs import DerivedInputs
 
 __all__ = [
@@ -28,8 +32,10 @@ __all__ = [
     "load",
     "print_json",
     "print_notes",
+    "say",
     "shape_text",
     "sizes_of",
+    "skipped_line",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -173,9 +179,24 @@ def print_notes(notes: Sequence[object], everything: bool) -> None:
     lines = list(dict.fromkeys(map(str, notes)))
     shown = lines if everything or len(lines) <= _NOTES else lines[: _NOTES - 1]
     for line in shown:
-        print(f"note: {line}")
+        say(f"note: {line}")
     if len(lines) > len(shown):
-        print(f"note: {len(lines) - len(shown)} more on how model and data are understood (--explain)")
+        say(f"note: {len(lines) - len(shown)} more on how model and data are understood (--explain)")
+
+
+def say(line: str) -> None:
+    """Print a line; on a terminal it is broken at spaces, not within words."""
+    if sys.stdout.isatty():
+        width = max(20, get_terminal_size().columns)
+        line = fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    print(line)
+
+
+def skipped_line(broken: Broken, path: Path | None) -> str:
+    """The line on examples that were left out, and the file that lists them."""
+    count = len(broken)
+    listed = "name a file for the list: --skipped FILE.csv" if path is None else f"listed in {path}"
+    return f"left out {count:,} example{'s' if count > 1 else ''} that cannot be read; {listed}"
 
 
 def print_json(value: Any) -> None:

@@ -8,32 +8,46 @@ from typing import Any
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.errors import ArgumentError
-from onnxgrad.training.data import Images, Shuffled, Table, Texts, open_data
+from onnxgrad.training.data import Images, Shuffled, Sounds, Table, Texts, open_data
+from onnxgrad.training.data.kinds.sound import SoundColumn
 from onnxgrad.training.data.kinds.text import TextColumn
 from onnxgrad.training.data.opening import source_at
-from onnxgrad.training.data.record import DataRecord
+from onnxgrad.training.data.record import DataRecord, record_of
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS
 from onnxgrad.training.data.text import Text
+from onnxgrad.training.surgery.streams import unroll
 
-__all__ = ["PATHS", "data_named", "judged_settings", "opened_inputs", "resolve_paths"]
+__all__ = [
+    "PATHS",
+    "check_skipped",
+    "data_named",
+    "judged_settings",
+    "opened_inputs",
+    "resolve_paths",
+    "skipped_file",
+    "unroll_stream",
+]
 
-PATHS = ("model", "data", "val", "tokenizer", "teacher", "characters", "colours", "adapter")
+PATHS = ("model", "data", "val", "tokenizer", "adapter", "teacher", "characters", "colours", "noise")
 _CHANGES = ("flip", "crop", "color", "scale", "translate")
 _IMAGES = (
     *("image_size", "image_mean", "image_std", "image_order", "image_white", "image_fit", "part", "colours"),
     *_CHANGES,
 )
+_SOUND_CHANGES = ("noise", "snr", "shift")
+_SOUNDS = ("sound_rate", "sound_length", "sound_hop", "sound_join", "sound_full", "front", "chunk", "state", *_SOUND_CHANGES)
 _RECORDED = (
     *("image_size", "image_mean", "image_std", "image_order", "image_white", "image_fit", "colours"),
+    *("sound_rate", "sound_length", "sound_hop", "sound_join", "sound_full", "chunk"),
     *("columns", "fill", "max_length"),
 )
 """Settings whose effect is in the record of the data."""
 
 
 def data_named(settings: dict[str, Any], name: str, label: str = "labels", record: DataRecord | None = None) -> Any:
-    """The data that a setting names: a path, ``Images``, ``Table``, ``Text`` or ``Texts`` for a tokenizer, or a share.
+    """The data that a setting names: a path, ``Images``, ``Sounds``, ``Table``, ``Text`` or ``Texts`` for a tokenizer, or a share.
 
     ``record`` says how long texts are where the settings do not.
 
@@ -61,6 +75,7 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
     buffer = settings.get("buffer")
     if isinstance(source, Images):
         is_training = name == "data"
+        _check_sound_options(path, settings)
         return Images(
             path,
             size=_size(settings.get("image_size")),
@@ -78,6 +93,10 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
             translate=(settings.get("translate") or 0.0) if is_training else 0.0,
             **of_tables,
         )
+    if isinstance(source, Sounds):
+        return _sounds(path, settings, name == "data", of_tables)
+    if name == "data":
+        _check_sound_options(path, settings)
     if image_options and name == "data":
         raise ArgumentError(f"--{image_options[0].replace('_', '-')} is for images; {path!r} holds none. Leave it out.")
     if isinstance(source, Table):
@@ -88,6 +107,73 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
     if buffer is not None and callable(source):
         return Shuffled(source, buffer=buffer)
     return path
+
+
+def check_skipped(options: dict[str, Any]) -> None:
+    """Raise ArgumentError if a file is named for examples that are not left out."""
+    if options.get("skipped") and not options.get("skip_broken"):
+        raise ArgumentError("--skipped names the file of what --skip-broken leaves out. Add --skip-broken.")
+
+
+def skipped_file(options: dict[str, Any]) -> Path:
+    """The file that lists what an evaluation or a prediction left out: the one that is named, in the run, or in this folder."""
+    if options.get("skipped"):
+        return Path(options["skipped"])
+    run = Path(options["model"])
+    return run / f"skipped_{options['command']}.csv" if run.is_dir() else Path("skipped.csv")
+
+
+def _check_sound_options(path: Any, settings: dict[str, Any]) -> None:
+    given = [option for option in _SOUNDS if settings.get(option)]
+    if given:
+        raise ArgumentError(f"--{given[0].replace('_', '-')} is for sounds; {path!r} holds none. Leave it out.")
+
+
+def _sounds(path: Any, settings: dict[str, Any], is_training: bool, of_tables: dict[str, Any]) -> Sounds:
+    given = [option for option in _IMAGES if settings.get(option)]
+    if given and is_training:
+        raise ArgumentError(f"--{given[0].replace('_', '-')} is for images; {path!r} holds sounds. Leave it out.")
+    if settings.get("snr") and not settings.get("noise"):
+        raise ArgumentError("--snr says how loud the noise of --noise is. Give that too, or leave it out.")
+    changes: dict[str, Any] = {}
+    if is_training:
+        changes = {"noise": settings.get("noise"), "shift": (settings.get("shift") or 0.0) / 1000}
+        changes.update({"snr": settings["snr"]} if settings.get("snr") else {})
+    return Sounds(
+        path,
+        rate=settings.get("sound_rate"),
+        length=settings.get("sound_length"),
+        hop=settings.get("sound_hop"),
+        join=settings.get("sound_join"),
+        full=settings.get("sound_full"),
+        chunk=settings.get("chunk"),
+        fronts=[(file, _whole(hop[0]) if hop else None) for file, *hop in settings.get("front") or ()],
+        **changes,
+        **of_tables,
+    )
+
+
+def unroll_stream(program: Program, settings: dict[str, Any]) -> list[str]:
+    """Let a model of a stream take all chunks at once, where the settings or the record of the data say that it is one."""
+    columns = record_of(program).columns.values()
+    recorded = next((column for column in columns if isinstance(column, SoundColumn) and column.chunk), None)
+    entries = list(settings.get("state") or (() if recorded is None else recorded.states))
+    wrong = [entry for entry in entries if not all(entry.partition("="))]
+    if wrong:
+        raise ArgumentError(f"--state takes IN=OUT, the input and the output of a state, not {wrong[0]!r}.")
+    if not settings.get("chunk") and recorded is None:
+        if entries:
+            raise ArgumentError("--state goes with --chunk, which says how many samples a chunk has. Give both.")
+        return []
+    rate = settings.get("sound_rate") or (None if recorded is None else recorded.rate)
+    states = {entry.partition("=")[0]: entry.partition("=")[2] for entry in entries}
+    return unroll(program, states or None, rate)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise ArgumentError(f"--front takes FILE.onnx, and the steps from one of its windows to the next, not {text!r}.")
+    return int(text)
 
 
 def _columns(entries: Sequence[str]) -> dict[str, list[str]]:
@@ -115,7 +201,7 @@ def judged_settings(settings: dict[str, Any], options: dict[str, Any], record: D
     known = {name: value for name, value in settings.items() if not (record.columns and name in _RECORDED)}
     unset = dict.fromkeys(_RECORDED)
     said = {name: options[name] for name in (*settings, *_RECORDED, "decimal") if options.get(name) not in (None, [])}
-    return {**unset, **known, **said, **dict.fromkeys(_CHANGES, 0)}
+    return {**unset, **known, **said, **dict.fromkeys(_CHANGES, 0), **dict.fromkeys(_SOUND_CHANGES)}
 
 
 def _has_labels(path: Path, settings: dict[str, Any]) -> bool:
@@ -142,6 +228,14 @@ def resolve_paths(settings: dict[str, Any]) -> None:
             continue
         fraction = _fraction_of(value) if name == "val" else None
         settings[name] = str(Path(value).resolve()) if fraction is None else fraction
+    if settings.get("front"):
+        settings["front"] = [_front_of(entry) for entry in settings["front"]]
+
+
+def _front_of(entry: Sequence[str]) -> list[str]:
+    if not 0 < len(entry) < 3:
+        raise ArgumentError(f"--front takes FILE.onnx, and the steps from one of its windows to the next, not {' '.join(entry)}.")
+    return [str(Path(entry[0]).resolve()), *entry[1:]]
 
 
 def _fraction_of(text: str) -> float | None:

@@ -26,7 +26,20 @@ from onnxgrad.version import __version__
 __all__ = ["main"]
 
 _COMMANDS = (
-    *("info", "check", "view", "explain-image", "explain-text", "grad", "train", "evaluate", "predict", "export", "doctor"),
+    *(
+        "info",
+        "check",
+        "view",
+        "explain-image",
+        "explain-text",
+        "grad",
+        "train",
+        "evaluate",
+        "predict",
+        "generate",
+        "export",
+        "doctor",
+    ),
 )
 
 

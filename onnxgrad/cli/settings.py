@@ -9,18 +9,20 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
 
 from onnxgrad.cli.common import SETTINGS, sizes_of
-from onnxgrad.cli.data import data_named, opened_inputs
+from onnxgrad.cli.data import data_named, opened_inputs, unroll_stream
 from onnxgrad.cli.options.train import LARGE, MANY
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import BATCH
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.runtime.openvino import place_by_name
+from onnxgrad.core.runtime.places import Place
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.internal.files import read_whole
@@ -36,10 +38,12 @@ from onnxgrad.training.losses.distillation import Distillation
 from onnxgrad.training.losses.terms import Term, output_of
 from onnxgrad.training.run.folder import BEST, LAST, RunFolder, write_atomically
 from onnxgrad.training.surgery.activations import argmax_before
+from onnxgrad.training.surgery.adapters import load_adapters
 from onnxgrad.training.surgery.batch_norm import MODES, has_statistics, insert_batch_norm
 from onnxgrad.training.surgery.heads import insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora
-from onnxgrad.training.surgery.peft import load_peft
+from onnxgrad.training.surgery.packing import mask_packed_texts
+from onnxgrad.training.surgery.peft import CONFIG, load_peft
 from onnxgrad.training.surgery.ties import tie, untie
 from onnxgrad.training.tasks import held_by, plan_task, task_line
 from onnxgrad.training.trainer import Trainer
@@ -50,6 +54,7 @@ __all__ = [
     "data_of",
     "loss_terms",
     "make_trainer",
+    "model_path",
     "read_settings",
     "target_columns",
     "write_settings",
@@ -111,23 +116,25 @@ _TEXTS = (
     "model", "expand", "device", "precision", "amp", "memory", "data", "image_size", "image_order", "tokenizer", "fill",
     "image_fit", "part", "colours", "task",
     "decimal", "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
-    "quantized", "frozen", "qat", "adapter", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
+    "noise", "sound_join", "quantized", "frozen", "qat", "adapter", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
 )  # fmt: skip
 _WHOLE = (
     "threads", "memory_budget", "buffer", "max_length", "batch_size", "warmup", "accumulate", "lora", "head", "epochs",
     "patience", "max_steps", "evaluate_every", "checkpoint_every", "keep", "seed", "sharding", "overlap", "pipeline",
-    "micro_batches",
+    "micro_batches", "sound_rate",
 )  # fmt: skip
 _NUMBERS = (
     "image_white", "color", "label_smoothing", "lr", "weight_decay", "clip_norm", "clip_value", "loss_scale", "temperature",
-    "distill", "ema", "dropout", "scale", "translate",
+    "distill", "ema", "dropout", "alpha", "lora_dropout", "scale", "translate", "sound_length", "sound_hop",
+    "sound_full", "shift",
 )  # fmt: skip
 _SWITCHES = (
-    "ignore_record", "recompute", "flip", "crop", "pack", "drop_last", "no_shuffle", "no_report", "curves", "debug",
+    "ignore_record", "skip_broken", "recompute", "flip", "crop", "pack", "rslora", "drop_last", "no_shuffle", "no_report", "curves",
+    "debug",
 )  # fmt: skip
 _LISTS = (
     "columns", "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
-    "detector_classes",
+    "detector_classes", "state",
 )  # fmt: skip
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
     (_TEXTS, _is_text),
@@ -137,7 +144,9 @@ _KINDS: tuple[tuple[tuple[str, ...], Callable[[Any], bool]], ...] = (
     (_LISTS, _list_of(_is_text)),
     (("tie", "rate"), _list_of(_texts_of(2))),
     (("term",), _list_of(_texts_of(4))),
-    (("image_mean", "image_std"), _list_of(_is_number)),
+    (("image_mean", "image_std", "snr"), _list_of(_is_number)),
+    (("chunk",), _list_of(_is_whole)),
+    (("front",), _list_of(_list_of(_is_text))),
     (("val",), lambda value: _is_text(value) or _is_number(value)),
     (("classes",), _are_classes),
 )
@@ -165,7 +174,7 @@ def write_settings(run: RunFolder, settings: dict[str, Any]) -> None:
     write_atomically(run.path / SETTINGS, json.dumps(settings, indent=1).encode())
 
 
-def _model_path(settings: dict[str, Any], folder: str | None) -> Path:
+def model_path(settings: dict[str, Any], folder: str | None) -> Path:
     copied = Path(folder) / MODEL if folder is not None else Path(settings["model"])
     path = copied if copied.is_file() else Path(settings["model"])
     if not path.is_file():
@@ -188,9 +197,32 @@ def checkpoint_of(folder: Path, name: str) -> Path:
     return path
 
 
+def _go_on_from(settings: dict[str, Any], program: Program) -> None:
+    """Set new adapters to those of a file, or of the best checkpoint of another run"""
+    path = Path(settings["adapter"])
+    if (path / CONFIG).is_file():
+        raise ArgumentError(f"--adapter {path}: adapters of PEFT have a rank and layers of their own. Leave --lora and --on out.")
+    if not path.is_dir():
+        load_adapters(program, path)
+        return
+    other = read_settings(str(path))
+    for name, option in (("lora", "--lora"), ("alpha", "--alpha"), ("rslora", "--rslora")):
+        if (other.get(name) or None) != (settings.get(name) or None):
+            raise ArgumentError(
+                f"--adapter {path}: that run has {option} {other.get(name) or 'unset'}, this one {settings.get(name) or 'unset'}: "
+                "the adapters would weigh something else. Give the same."
+            )
+    trainer = make_trainer(other, str(path))
+    trainer.load(checkpoint_of(path, "best"))
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "adapters.safetensors"
+        trainer.save_adapters(file)
+        load_adapters(program, file)
+
+
 def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     """The trainer that the settings describe."""
-    program: Program = from_onnx(_model_path(settings, folder), expand=settings["expand"])
+    program: Program = from_onnx(model_path(settings, folder), expand=settings["expand"])
     set_known_record(settings, program, folder)
     if settings.get("characters") is not None:
         program.metadata[KEY] = _characters(Path(settings["characters"]))
@@ -211,18 +243,36 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     if settings["dropout"]:
         insert_dropout(program, settings["dropout_after"], settings["dropout"])
     if settings["lora"] is not None:
-        adapters = add_lora(program, settings["lora_layers"], rank=settings["lora"], seed=settings["seed"])
+        adapters = add_lora(
+            program,
+            settings["lora_layers"],
+            rank=settings["lora"],
+            alpha=settings.get("alpha"),
+            seed=settings["seed"],
+            dropout=settings.get("lora_dropout") or 0.0,
+            scaling="root" if settings.get("rslora") else "rank",
+        )
+        if settings.get("adapter") is not None and folder is None:  # a checkpoint holds them later
+            _go_on_from(settings, program)
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
     elif settings.get("adapter") is not None:
+        if not (Path(settings["adapter"]) / CONFIG).is_file():
+            raise ArgumentError(
+                f"--adapter {settings['adapter']} goes with the --lora, --on and --alpha that made it. Give them too."
+            )
         adapters = load_peft(program, settings["adapter"])
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
+    if settings.get("pack") and settings.get("tokenizer") is not None:
+        mask_packed_texts(program)
     stages = settings.get("pipeline") or 1
     precision = settings.get("precision") or "f32"
-    place = place_by_name(settings.get("device") or "cpu", "bf16" if precision == "bf16" else "f32")
+    device = settings.get("device") or "cpu"
+    place: Place | Literal["auto"] = "auto" if device == "auto" else place_by_name(device, "bf16" if precision == "bf16" else "f32")
     if settings.get("amp"):
-        if place.device == "cpu":
+        if place == "auto" or place.device == "cpu":
             raise ArgumentError("--amp bf16: onnxruntime's CPU provider does not compute in bfloat16. Give --device cuda:0 too.")
         to_mixed_precision(program, "bfloat16")
+    unroll_stream(program, settings)
     return Trainer(
         program,
         loss="detection" if settings["loss"] == DETECTION else loss_terms(settings),
@@ -276,7 +326,7 @@ def choose_task(settings: dict[str, Any]) -> str | None:
     """
     if settings.get("loss") or settings.get("term"):
         return None
-    program = from_onnx(_model_path(settings, None), expand=settings["expand"])
+    program = from_onnx(model_path(settings, None), expand=settings["expand"])
     if settings["head"] is not None:
         replace_head(program, settings["head_at"], settings["head"])
     data = settings["data"] if settings.get("tokenizer") is None else None
@@ -284,7 +334,8 @@ def choose_task(settings: dict[str, Any]) -> str | None:
     argmax = argmax_before(output)
     scores = output if argmax is None or argmax.inputs[0] is None else argmax.inputs[0]
     held, task = held_by(data, settings["target"]), settings.get("task")
-    if held is None and task is None and isinstance(recognise_head(program), DetectorHead):
+    is_open = held is None or held.kind == "outlines"  # which may be masks
+    if is_open and task is None and isinstance(recognise_head(program), DetectorHead):
         task = "detect"
     plan = plan_task(held, scores, task)
     settings.update(task=plan.task, loss=plan.loss, metric=settings["metric"] or plan.metrics)
@@ -342,7 +393,7 @@ def _batch_norm(
 def _default_mode(settings: dict[str, Any], program: Program) -> Literal["frozen", "train"]:
     if not has_statistics(program):
         return "train"
-    if settings.get("tokenizer") is not None:
+    if settings.get("tokenizer") is not None or settings.get("chunk"):
         return "frozen"
     columns = opened_inputs(settings, program, target_columns(settings))
     many = isinstance(columns, Rows) and len(columns) >= MANY and settings["batch_size"] >= LARGE

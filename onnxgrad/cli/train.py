@@ -9,19 +9,24 @@ import json
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from onnxgrad.cli import quantized_run
-from onnxgrad.cli.common import human, print_notes
-from onnxgrad.cli.data import resolve_paths
+from onnxgrad.cli.common import human, print_notes, say, skipped_line
+from onnxgrad.cli.data import check_skipped, resolve_paths
 from onnxgrad.cli.detector_run import choose_classes
+from onnxgrad.cli.earlier_run import check_folder, take_run
+from onnxgrad.cli.generate import compared, print_answers
 from onnxgrad.cli.options.train import add_arguments
-from onnxgrad.cli.settings import choose_task, data_of, make_trainer, read_settings, write_settings
+from onnxgrad.cli.settings import choose_task, data_of, make_trainer, model_path, read_settings, write_settings
+from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.data.broken import skip_broken
 from onnxgrad.training.data.text import Text
 from onnxgrad.training.report.preview import write_preview
 from onnxgrad.training.report.report import Report
@@ -32,50 +37,67 @@ from onnxgrad.training.run.plan import check_fit_options
 from onnxgrad.training.run.position import epochs_done
 from onnxgrad.training.run.progress import Working
 from onnxgrad.training.run.rate_finder import find_learning_rate
+from onnxgrad.training.surgery.peft import CONFIG
 from onnxgrad.training.trainer import Trainer
 
 _STAGES = {"pipeline", "micro_batches", "cuts"}
 """What may be another with --resume, as ranks may be more or fewer."""
 
 _NOT_SETTINGS = (
-    "command", "config", "explain", "find_lr", "preview", "resume", "json", "log", "more_epochs", "accept_changed_data",
-    "rank_timeout",
+    "command", "compare", "config", "explain", "find_lr", "preview", "resume", "json", "log", "more_epochs", "accept_changed_data",
+    "rank_timeout", "skipped",
 )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     if is_started_by_mpi():
         init(timeout=options.rank_timeout)
-    is_first = rank() == 0
     folder, settings = _settings(options)
+    with TemporaryDirectory(prefix="onnxgrad-") as unkept:
+        return _run(options, folder, settings, unkept)
+
+
+def _run(options: argparse.Namespace, folder: str, settings: dict[str, Any], unkept: str) -> int:
+    """Train, or show what would be trained; ``unkept`` is a folder for files that nobody wants later"""
+    is_first, is_new = rank() == 0, not options.resume
+    is_kept = options.find_lr is None and options.preview is None
+    if is_new and is_kept and is_first:
+        check_folder(folder)
     working = Working("reading the model and writing its gradient", options.json or not is_first)
-    with working, warnings.catch_warnings(record=True) as caught:
+    with working, warnings.catch_warnings(record=True) as caught, skip_broken(bool(settings.get("skip_broken"))) as broken:
         warnings.simplefilter("always", UserWarning)
-        task = None if options.resume else choose_task(settings)
-        if not options.resume:
+        begun = take_run(settings, folder if is_kept else unkept, shared=is_kept) if is_new else None
+        task = choose_task(settings) if is_new else None
+        if is_new:
             choose_classes(settings)
-        if settings.get("qat") and not options.resume:
+        if settings.get("qat") and is_new:
             working.say("evaluating and quantising the model")
             quantized_run.begin(settings, folder)
-        trainer = make_trainer(settings, folder if options.resume else None)
+        trainer = make_trainer(settings, None if is_new else folder)
         names = ("batch_size", "epochs", "patience", "checkpoint_every", "keep", "max_steps", "evaluate_every")
         check_fit_options(trainer, settings["val"], settings.get("monitor"), **{name: settings.get(name) for name in names})
         working.say("reading the data")
         data = trainer.open(data_of(settings, "data", trainer.record), data_of(settings, "val", trainer.record))
-        if settings.get("qat") and not options.resume:
+        if settings.get("qat") and is_new:
             working.say("evaluating the quantised model")
             quantized_run.measured(trainer, data[1], settings, folder)
+    skipped = Path(options.skipped) if options.skipped else Path(folder) / "skipped.csv" if folder is not None else None
+    if options.skipped and is_first:
+        broken.write(Path(options.skipped))
     if not options.json and is_first:
-        if task is not None:
-            print(task)
+        for line in (begun, task):
+            if line is not None:
+                say(line)
         read = [note for source in data if isinstance(source, Text) for note in source.remarks]
         print_notes([*(warning.message for warning in caught), *read, *trainer.remarks], options.explain)
+        if broken:
+            say(skipped_line(broken, skipped))
         count = sum(p.get_value().size for p in trainer.trained)
         plan = trainer.program.memory_plan
         if plan is not None:
             recomputed = f"{plan.recomputed} of {plan.operators} operators are recomputed"
             peak, without = human(plan.peak), human(plan.peak_without)
-            print(f"activations and gradients take about {peak}, {without} without recomputation; {recomputed}")
+            say(f"activations and gradients take about {peak}, {without} without recomputation; {recomputed}")
         print(f"training {count:,} parameters in {len(trainer.trained)} of {len(trainer.program.parameters)} tensors")
     if options.preview is not None:
         shown = write_preview(trainer, data[0], options.preview, settings["batch_size"])
@@ -92,16 +114,26 @@ def run(options: argparse.Namespace) -> int:
         said: set[str] = set()
         warnings.showwarning = lambda message, *_: _say_once(str(message), said) if is_first else None
         report = None if settings.get("no_report") else Report(shlex.join(["onnxgrad", *sys.argv[1:]]))
-        history = _fit(trainer, data, settings, folder, options, report)
+        listed = skipped if settings.get("skip_broken") and not options.skipped else None
+        history = _fit(trainer, data, settings, folder, options, report, lambda: None if listed is None else broken.write(listed))
     if settings.get("qat") and not trainer.interrupt.stops:
         table = quantized_run.finish(trainer, data[1], settings, folder)
         if report is not None:
             report.add("Quantisation", *quantized_run.as_rows(folder))
         print(json.dumps({"event": "quantization", "table": table}) if options.json else table)
+    if options.compare is not None and is_first and not trainer.interrupt.stops:
+        before = from_onnx(model_path(settings, folder if options.resume else None))
+        answers = compared(before, trainer.to_inference(), settings, str(settings["data"]), options.compare)
+        if report is not None:
+            report.add("Answers before and after", *answers)
+        if options.json:
+            print(json.dumps({"event": "answers", "answers": [dict(zip(answers[0], row, strict=True)) for row in answers[1]]}))
+        else:
+            print_answers(*answers)
     if trainer.interrupt.stops and is_first:
         print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
     if not options.json and history and is_first:
-        print(f"the run is in {folder}; write the model with: onnxgrad export {folder} --inference FILE.onnx")
+        say(f"the run is in {folder}; write the model with: onnxgrad export {folder} --inference FILE.onnx")
     return 0
 
 
@@ -145,6 +177,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         if options.more_epochs is not None:
             settings["epochs"] = epochs_done(Path(options.resume) / LAST) + options.more_epochs
         return options.resume, settings
+    check_skipped(vars(options))
     if options.accept_changed_data:
         raise ArgumentError("--accept-changed-data goes with --resume FOLDER. Leave it out for a new run.")
     if options.more_epochs is not None:
@@ -163,6 +196,10 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise ArgumentError(f"--precision {options.precision} is for --device {device}. Leave it out.")
     if options.dropout and not options.dropout_after:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
+    has_own = options.adapter is not None and (Path(options.adapter) / CONFIG).is_file()  # adapters of PEFT
+    for option in ("alpha", "rslora", "lora_dropout", "adapter"):
+        if getattr(options, option) and options.lora is None and not (has_own and option == "adapter"):
+            raise ArgumentError(f"--{option.replace('_', '-')} is for adapters. Give --lora RANK too, or leave it out.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs
     settings["lora_layers"] = [name for text in options.lora_layers for name in text.split(",") if name]
@@ -198,12 +235,34 @@ class _Rows(Callback):
             print(f"{title}  {values}", flush=True)
 
 
+def _choose_place(trainer: Trainer, source: Any, settings: dict[str, Any], as_json: bool) -> None:
+    """Let the first batch choose the device, which the settings of the run then name"""
+    order = {"shuffle": not settings["no_shuffle"], "drop_last": settings["drop_last"], "seed": trainer.seed}
+    batch = next(iter(trainer.ranks.source(source).batches(settings["batch_size"], **order)), None)
+    if batch is None:
+        return  # which fit refuses
+    settings["device"] = trainer.choose_place(batch)
+    if trainer.ranks.is_first:
+        line = trainer.remarks[-1]
+        print(json.dumps({"event": "place", "place": settings["device"], "note": line}) if as_json else line, flush=True)
+
+
 def _fit(
-    trainer: Trainer, data: Sequence[Any], settings: dict[str, Any], folder: str, options: argparse.Namespace, report: Report | None
+    trainer: Trainer,
+    data: Sequence[Any],
+    settings: dict[str, Any],
+    folder: str,
+    options: argparse.Namespace,
+    report: Report | None,
+    list_skipped: Callable[[], None],
 ) -> list[dict[str, Any]]:
     with trainer.ranks.folder(folder, settings["keep"]) as run:
+        if settings.get("device") == "auto":
+            _choose_place(trainer, data[0], settings, options.json)
         if options.resume is None and run is not None and trainer.ranks.is_first:
             write_settings(run, settings)
+        if run is not None and trainer.ranks.is_first:
+            list_skipped()
         return trainer.fit(
             data[0],
             validation=data[1],

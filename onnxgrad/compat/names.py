@@ -104,6 +104,6 @@ _EARLIER: dict[str, list[str]] = {
 """Names of 2.x and 1.x that 3.3.1 does not list, and modules that it has without listing them."""
 
 NAMES: dict[str, list[str]] = {
-    namespace: sorted({*RECORD.get(namespace, ()), *_EARLIER.get(namespace, ())}, key=str.lower)
+    namespace: sorted({*RECORD.get(namespace, ()), *_EARLIER.get(namespace, ())}, key=lambda name: (name.lower(), name))
     for namespace in dict.fromkeys([*RECORD, *_EARLIER])
 }

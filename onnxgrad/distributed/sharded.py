@@ -122,7 +122,7 @@ class ShardedStep:
         self._rates = FollowedRates(program, self._scope)
         self._executor = Executor(place or CPUPlace(), threads=threads, shapes=0)
         self._done = 0
-        self.step: Step = self._executor.step(self.program, self._fetches)
+        self.step: Step = self._executor.step(self.program, self._fetches, self._scope)
         """What this rank runs, as a value that prints well."""
 
     @property

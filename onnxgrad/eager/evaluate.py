@@ -253,6 +253,7 @@ def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
         FeedError: if one is a constant that is no class.
     """
     computed: dict[Variable, FedLabel] = {}
+    inputs = set(writer.block.inputs)
     checked = {op.inputs[1] for op in writer.block.ops if has_labels(op)}
     for op in writer.block.ops:
         scores, label = op.inputs[:2] if len(op.inputs) > 1 else (None, None)
@@ -263,7 +264,7 @@ def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
             # The loss itself need not be computed with its gradient. What does not count is 0 here.
             if _labels_behind(label) not in checked:
                 computed[label] = FedLabel("label", classes, None)
-        elif has_labels(op) and fed_label(op, writer.block.inputs) is None:
+        elif has_labels(op) and fed_label(op, inputs) is None:
             ignored = op.attr("ignore_index")
             if label.value is not None and label.op is None:
                 check_classes(label.value.numpy(), "label", classes, ignored, _LABELS)

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 __all__ = [
     "DETECTION", "EPOCH_METRICS", "BatchMetric", "Compression", "DataPart", "ImageFit", "LoggerName", "LossName", "OptimizerName",
-    "OutputLayout", "Provider", "QuantizedMode", "ScheduleName", "TaskName",
+    "OutputLayout", "Provider", "QuantizedMode", "ScheduleName", "SoundJoin", "TaskName",
 ]  # fmt: skip
 
 LossName: TypeAlias = Literal[
@@ -33,6 +33,9 @@ with the picture in the upper left corner."""
 DataPart: TypeAlias = Literal["train", "val", "test"]
 """Parts of data that holds several."""
 
+SoundJoin: TypeAlias = Literal["mean", "max"]
+"""What stands for the windows of one sound, where it is judged."""
+
 OptimizerName: TypeAlias = Literal[
     "adadelta", "adagrad", "adam", "adamax", "adamw", "asgd", "lamb", "momentum", "nadam", "radam", "rmsprop", "rprop", "sgd"
 ]
@@ -45,10 +48,11 @@ BatchMetric: TypeAlias = Literal["accuracy", "mae", "mse", "top5"]
 """Metrics that are means over examples; ``top`` goes with any number."""
 
 EPOCH_METRICS = (
-    "auc", "average_precision", "cer", "dice", "f1", "iou", "map", "map50", "mean_iou", "mrr", "perplexity", "precision", "r2",
+    "auc", "average_precision", "cer", "dice", "f1", "false_accepts@P", "iou", "map", "map50", "mean_iou", "misses@P", "mrr",
+    "perplexity", "precision", "r2",
     "recall", "recall@K", "rmse", "spearman", "wer:N",
 )  # fmt: skip
-"""Metrics of all examples together; N is the label of the space, K how many neighbours."""
+"""Metrics of all examples together; N is the label of the space, K how many neighbours, P a probability."""
 
 OutputLayout: TypeAlias = Literal["NTC", "TNC", "NCT"]
 """Axes of an output: N batch, T steps, C classes; the first two for ``ctc``, the first and the last for ``cross_entropy``."""

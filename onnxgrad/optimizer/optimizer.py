@@ -24,6 +24,7 @@ from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable, set_va
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
 from onnxgrad.internal.arguments import as_flag, as_int, as_number, as_text, wrong_kind
+from onnxgrad.internal.collector import collector_paused
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.eager import EagerSteps
 from onnxgrad.optimizer.groups import Group, Parameters, as_clip, own_group, read_groups
@@ -276,7 +277,7 @@ class Optimizer(EagerSteps):
         program = params_grads[0][0].block.program
         block = program.global_block()
         before = len(block.ops)
-        with self._changing(params_grads[0][0], startup_program):
+        with collector_paused(), self._changing(params_grads[0][0], startup_program):
             self._startup = startup_program
             op = Builder(block, role=Role.OPTIMIZE, key=f"{type(self).__name__.lower()}")
             pairs = self._clipped(op, float32_gradients(op, sorted(params_grads, key=lambda pair: pair[0].name)))

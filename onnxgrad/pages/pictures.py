@@ -1,4 +1,4 @@
-"""Arrays as pictures in a page: PNG (RFC 2083) of one image, as a data address.
+"""Arrays as pictures in a page, and sounds as waveforms: PNG (RFC 2083) of one image, as a data address.
 
 Tests: tests/training/report/test_report.py.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_picture", "as_pixels", "png"]
+__all__ = ["as_picture", "as_pixels", "as_waveform", "png"]
 
 Array = np.ndarray[Any, Any]
 
@@ -58,3 +58,26 @@ def as_picture(array: Array, largest: int = 112) -> str | None:
     """The address of a picture of one example, as ``as_pixels`` takes it; None where it does not look like one."""
     pixels = as_pixels(array, largest)
     return None if pixels is None else "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
+
+
+def as_waveform(samples: Array, width: int = 224, height: int = 64) -> str:
+    """The address of a picture of a sound: in each column the samples from the lowest to the highest, over all the loudest one.
+
+    Args:
+        samples: of the sound, [samples].
+        width, height: of the picture, in pixels.
+
+    Example:
+        >>> as_waveform(np.zeros(1000))[:22]
+        'data:image/png;base64,'
+    """
+    values = np.nan_to_num(np.asarray(samples, np.float64).reshape(-1))
+    edges = np.linspace(0, len(values), width + 1).astype(int)
+    loudest = float(np.abs(values).max()) if values.size else 0.0
+    pixels = np.full((height, width), 255, np.uint8)
+    for x, (first, last) in enumerate(zip(edges[:-1], np.maximum(edges[1:], edges[:-1] + 1), strict=True)):
+        column = values[first:last] / loudest if loudest else np.zeros(1)
+        if column.size:
+            top, bottom = (round((1 - v) / 2 * (height - 1)) for v in (float(column.max()), float(column.min())))
+            pixels[top : bottom + 1, x] = 40
+    return "data:image/png;base64," + base64.b64encode(png(pixels)).decode()

@@ -96,24 +96,25 @@ function shade(share, hue = "var(--c0)") { return `color-mix(in srgb, ${hue} ${M
 // Rows are layers, columns samples; the logarithm of a value is its colour.
 function heatmap(title, names, columns, steps, aside) {
   const rows = names.map((_, i) => columns.map((column) => column[i]));
-  const all = rows.flat().filter((v) => v > 0).map(Math.log10), low = Math.min(...all), high = Math.max(...all);
-  const label = 150, cell = Math.max(4, Math.min(16, 560 / Math.max(1, steps.length))), tall = 15, wide = label + cell * steps.length + 6;
+  const all = rows.flat().filter((v) => v > 0).map(Math.log10).sort((a, b) => a - b), least = all[0], high = all.at(-1);
+  const low = all[Math.floor(0.02 * all.length)]; // few layers that hardly move take the shades from all others
+  const label = 220, cell = Math.max(4, Math.min(16, 560 / Math.max(1, steps.length))), tall = 15, wide = label + cell * steps.length + 6;
   const svg = make("svg:svg", { viewBox: `0 0 ${wide} ${names.length * tall + 18}`, role: "img", "aria-label": title });
   svg.style.cssText = `max-width:${Math.max(wide * 1.25, 300)}px;min-width:${Math.min(wide, 520)}px`;
   names.forEach((name, r) => {
-    const text = make("svg:text", { x: label - 5, y: r * tall + 11, "text-anchor": "end" }, name.length > 24 ? `…${name.slice(-23)}` : name);
+    const text = make("svg:text", { x: label - 5, y: r * tall + 11, "text-anchor": "end" }, name.length > 36 ? `…${name.slice(-35)}` : name);
     text.append(make("svg:title", {}, name));
     svg.append(text);
     steps.forEach((step, c) => {
       const v = rows[r][c], rect = make("svg:rect", { x: label + c * cell, y: r * tall, width: cell - (cell > 6 ? 1 : 0), height: tall - 1 });
-      rect.style.fill = v > 0 ? shade(high > low ? 0.06 + 0.94 * (Math.log10(v) - low) / (high - low) : 0.5) : "transparent";
+      rect.style.fill = v > 0 ? shade(high > low ? 0.06 + 0.94 * Math.max(0, Math.log10(v) - low) / (high - low) : 0.5) : "transparent";
       rect.addEventListener("pointermove", (event) => point(event, `${name}\nstep ${step.toLocaleString("en")}\n${short(v)}`));
       svg.append(rect);
     });
   });
   svg.addEventListener("pointerleave", hide);
   svg.append(make("svg:text", { x: label, y: names.length * tall + 13 }, `step ${steps[0]}`), make("svg:text", { x: wide - 6, y: names.length * tall + 13, "text-anchor": "end" }, `${steps.at(-1)}`));
-  const range = all.length ? `${short(10 ** low)} (pale) to ${short(10 ** high)} (full)` : "all are 0";
+  const range = all.length ? `${short(10 ** low)}${least < low ? " or less" : ""} (pale) to ${short(10 ** high)} (full)` : "all are 0";
   return make("figure", {}, make("figcaption", {}, title, make("span", { class: "faint" }, ` ${aside}; ${range}`)), make("div", { class: "scroll" }, svg));
 }
 
@@ -156,19 +157,6 @@ if (last) {
 
 for (const { title, head, rows } of data.tables) section(title, table(rows, head));
 
-if (data.samples.length) {
-  const at = data.samples.map((row) => row.step), norm = (list) => Math.hypot(...list.filter((v) => v !== null));
-  const ratios = data.samples.map((row) => { const known = row.update.filter((v) => v !== null).sort((a, b) => a - b); return [row.step, known[known.length >> 1]]; });
-  section("Gradients and updates",
-    make("div", { class: "charts" },
-      chart("gradient norm", [{ name: "all layers", points: data.samples.map((row) => [row.step, norm(row.gradient)]) }], { log: true, aside: "of all layers" }),
-      chart("update ratio", [{ name: "median layer", points: ratios }], { log: true, aside: "norm of the update by norm of the weights, median layer; 0.001 is usual" })),
-    make("h3", {}, "By layer"),
-    make("div", {},
-      heatmap("gradient norm", data.layers, data.samples.map((row) => row.gradient), at, "before clipping"),
-      heatmap("update ratio", data.layers, data.samples.map((row) => row.update), at, "of weights that are 0: blank")));
-}
-
 function confusion({ classes, counts, right, of }) {
   const most = Math.max(1, ...counts.flat());
   const body = counts.map((row, r) => make("tr", {}, make("th", {}, String(classes[r])), ...row.map((n, c) => {
@@ -210,6 +198,19 @@ if (examples?.worst) {
   section("Validation examples", make("p", { class: "faint" }, `of the first ${examples.count.toLocaleString("en")}${examples.said ? `; ${examples.said}` : ""}`),
     make("h3", {}, "Worst"), make("div", { class: "examples" }, ...examples.worst.map(example)),
     make("h3", {}, "Best"), make("div", { class: "examples" }, ...examples.best.map(example)));
+}
+
+if (data.samples.length) {
+  const at = data.samples.map((row) => row.step), norm = (list) => Math.hypot(...list.filter((v) => v !== null));
+  const ratios = data.samples.map((row) => { const known = row.update.filter((v) => v !== null).sort((a, b) => a - b); return [row.step, known[known.length >> 1]]; });
+  section("Gradients and updates",
+    make("div", { class: "charts" },
+      chart("gradient norm", [{ name: "all layers", points: data.samples.map((row) => [row.step, norm(row.gradient)]) }], { log: true, aside: "of all layers" }),
+      chart("update ratio", [{ name: "median layer", points: ratios }], { log: true, aside: "norm of the update by norm of the weights, median layer; 0.001 is usual" })),
+    make("h3", {}, "By layer"),
+    make("div", {},
+      heatmap("gradient norm", data.layers, data.samples.map((row) => row.gradient), at, "before clipping"),
+      heatmap("update ratio", data.layers, data.samples.map((row) => row.update), at, "of weights that are 0: blank")));
 }
 
 {

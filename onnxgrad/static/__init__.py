@@ -20,6 +20,7 @@ from onnxgrad.static.io import (
     load_inference_model,
     load_program_state,
     normalize_program,
+    prune_unread,
     save,
     save_inference_model,
     save_to_file,
@@ -54,8 +55,8 @@ __all__ = [
     "create_parameter", "ctr_metric_bundle", "cuda_places", "data", "default_main_program", "default_startup_program",
     "deserialize_persistables", "deserialize_program", "device_guard", "global_scope", "gradients", "ipu_shard_guard", "load",
     "load_from_file", "load_inference_model", "load_program_state", "name_scope", "nn", "normalize_program", "program_guard",
-    "py_func", "save", "save_inference_model", "save_to_file", "scope_guard", "serialize_persistables", "serialize_program",
-    "set_ipu_shard", "set_program_state", "setitem", "xpu_places",
+    "prune_unread", "py_func", "save", "save_inference_model", "save_to_file", "scope_guard", "serialize_persistables",
+    "serialize_program", "set_ipu_shard", "set_program_state", "setitem", "xpu_places",
 ]  # fmt: skip
 
 

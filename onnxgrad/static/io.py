@@ -17,13 +17,16 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
+from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.interop.program_bytes import parse_program, write_program
 from onnxgrad.core.ir.defaults import default_main_program
+from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable, set_values
+from onnxgrad.core.passes.demand import demand
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError, NotAVariable
 from onnxgrad.internal.arguments import checked
@@ -31,8 +34,8 @@ from onnxgrad.internal.files import make_folder, read_whole, reading, write_whol
 
 __all__ = [
     "deserialize_persistables", "deserialize_program", "load", "load_from_file", "load_inference_model", "load_program_state",
-    "normalize_program", "save", "save_inference_model", "save_to_file", "serialize_persistables", "serialize_program",
-    "set_program_state",
+    "normalize_program", "prune_unread", "save", "save_inference_model", "save_to_file", "serialize_persistables",
+    "serialize_program", "set_program_state",
 ]  # fmt: skip
 
 # Parameters and optimizer state -------------------------------------------------------------------------------------------
@@ -208,12 +211,63 @@ def normalize_program(
         raise ArgumentError(
             f"normalize_program: {useless[0]!r} is not involved in the target_vars calculation. Leave it out of feed_vars."
         )
-    computed = {v for op in block.ops for v in op.outputs}
-    block.vars = {name: v for name, v in block.vars.items() if v in read | fed | computed}
-    block.inputs, block.outputs = [*inputs, *(v for v in block.inputs if v in read - fed and v.default is not None)], outputs
-    block.initializers = [v for v in block.initializers if v in read]
-    copy.parameters = [p for p in copy.parameters if p in read]
+    _hold_only(copy, [*inputs, *(v for v in block.inputs if v in read - fed and v.default is not None)], outputs)
     copy.plan.printers = []
+    return copy
+
+
+def _hold_only(program: Program, inputs: list[Variable], outputs: list[Variable]) -> None:
+    """Let the main block hold these inputs and outputs, and what its operators compute and read"""
+    block = program.global_block()
+    read = {v for op in block.ops for v in op.operands()} | set(outputs)
+    computed = {v for op in block.ops for v in op.outputs}
+    block.vars = {name: v for name, v in block.vars.items() if v in read | set(inputs) | computed}
+    block.inputs, block.outputs = inputs, outputs
+    block.initializers = [v for v in block.initializers if v in read]
+    program.parameters = [p for p in program.parameters if p in read]
+
+
+@checked
+def prune_unread(program: Program, fetch_vars: Variable | Sequence[Variable]) -> Program:
+    """Copy a program so that it computes of each tensor only the positions, rows and channels that ``fetch_vars`` read.
+
+    A selection (``x[:, 0]``, the last position, some channels, one part of a split) moves towards the inputs through operators that
+    compute slice by slice, and a loss over 512 classes or more is computed of the rows whose label counts (``ignore_index``).
+    Values and gradients are those of the program, to rounding. Call it before ``minimize``, so that the backward pass is as small.
+    A ``Trainer`` does this by itself.
+
+    Args:
+        program: without a backward pass. It is not changed.
+        fetch_vars: the loss, and whatever else will be fetched; other results are left out of the copy, new state is not.
+
+    Returns:
+        A program with the inputs of this one, and variables of the same names.
+
+    Raises:
+        NotAVariable: if something else is given as a variable.
+        ArgumentError: if the program has a backward pass, or another program computes ``fetch_vars``.
+
+    Example:
+        >>> x = static.data("x", [None, 128, 16], "float32")
+        >>> y = paddle.tanh(x)[:, 0]
+        >>> pruned = static.prune_unread(static.default_main_program(), y)
+        >>> [op.type for op in pruned.global_block().ops]
+        ['Slice', 'Tanh', 'Squeeze']
+    """
+    fetches = _variables("fetch_vars", fetch_vars)
+    if any(op.role is not Role.FORWARD for op in program.global_block().ops):
+        raise ArgumentError(
+            "prune_unread: the program has a backward pass, which reads what it was written for. Call it before minimize."
+        )
+    copy, copies = program.clone_with_variables()
+    other = next((v.name for v in fetches if v not in copies), None)
+    if other is not None:
+        raise ArgumentError(f"prune_unread: {other!r} is no variable of the program. Give one that it computes.")
+    outputs = [copies[v] for v in fetches]
+    run_program_pass(copy, demand(outputs))
+    block = copy.global_block()
+    block.ops = needed_operators(block.ops, [*outputs, *copy.updates.values()])
+    _hold_only(copy, block.inputs, outputs)
     return copy
 
 

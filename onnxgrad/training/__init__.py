@@ -1,8 +1,9 @@
 """Fine-tuning of model files: the Trainer, its losses, data, checkpoints and history, and choosing what trains."""
 
-from onnxgrad.training.data import Images, Shuffled, Table, Texts
+from onnxgrad.training.data import Images, Shuffled, Sounds, Table, Texts
 from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.text import Text
+from onnxgrad.training.generation import Generator
 from onnxgrad.training.losses.distillation import Distillation
 from onnxgrad.training.losses.terms import Term
 from onnxgrad.training.quantized.calibration import quantize
@@ -18,7 +19,9 @@ from onnxgrad.training.surgery.adapters import load_adapters, save_adapters
 from onnxgrad.training.surgery.batch_norm import fold_batch_norm, insert_batch_norm
 from onnxgrad.training.surgery.heads import cut_at, insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora, merge_lora
+from onnxgrad.training.surgery.packing import mask_packed_texts
 from onnxgrad.training.surgery.peft import load_peft, save_peft
+from onnxgrad.training.surgery.streams import unroll
 from onnxgrad.training.surgery.ties import find_ties, tie, untie
 from onnxgrad.training.trainer import Trainer
 
@@ -26,11 +29,13 @@ __all__ = [
     "Callback",
     "DataRecord",
     "Distillation",
+    "Generator",
     "Images",
     "MLflow",
     "Planned",
     "Report",
     "Shuffled",
+    "Sounds",
     "Table",
     "TensorBoard",
     "Term",
@@ -47,6 +52,7 @@ __all__ = [
     "load_adapters",
     "load_checkpoint",
     "load_peft",
+    "mask_packed_texts",
     "merge_lora",
     "plot_history",
     "quantize",
@@ -56,6 +62,7 @@ __all__ = [
     "save_peft",
     "tie",
     "train_quantized",
+    "unroll",
     "untie",
 ]
 

@@ -1,11 +1,12 @@
 """Loss, metrics and outputs of a model over data, in inference mode.
 
-Tests: tests/training/test_trainer.py.
+Tests: tests/training/test_trainer.py, tests/cli/test_detectors.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,16 +19,17 @@ from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.feed import checked_batch
 from onnxgrad.training.data.opening import open_data
 from onnxgrad.training.data.record import record_of
-from onnxgrad.training.data.rows import Rows, Stream
+from onnxgrad.training.data.rows import Batch, Parts, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.metrics.epoch import epoch_metric
 from onnxgrad.training.run.plan import Means, Row
 from onnxgrad.training.surgery.activations import score_kind
 
 if TYPE_CHECKING:
+    from onnxgrad.training.model import Model
     from onnxgrad.training.trainer import Trainer
 
-__all__ = ["evaluated", "opened_inputs", "predicted"]
+__all__ = ["detected", "evaluated", "opened_inputs", "predicted", "rehearse"]
 
 
 def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: Scope) -> Row:
@@ -36,39 +38,90 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: S
     Each term of the loss, and each metric, is a mean by what it counts; metrics of all examples together are computed at the end.
     ``scope`` is where the weights are.
     """
-    means = Means()
-    model = trainer.model
-    read = model.loss_values()
-    detected = [] if model.detection is None or not model.whole else model.detection.reads
-    fetch = [*(v.name for v in (*read, *model.reads)), *detected]
-    kind = score_kind(model.outputs[0])
-    steps_first = model.layouts[0] == "TNC"
-    whole = {name: epoch_metric(name, kind, steps_first) for name in model.whole}
-    batches = opened.batches(batch_size, shuffle=False)
-    # Metrics of all examples together need all outputs, so every rank computes them.
-    for batch in batches if whole else trainer.ranks.shard(batches):
-        feed = model.feed_of(batch, trainer.executor, scope)
-        values = trainer.executor.run(model.evaluation, feed, fetch, scope=scope)
-        outputs = values[len(read) : len(fetch) - len(detected)]
+    parts = opened.parts() if isinstance(opened, Rows) and trainer.model.reads else None
+    evaluation = _Evaluation(trainer, scope, parts)
+    batches = (opened if parts is None else parts.rows).batches(batch_size, shuffle=False)
+    # Metrics of all examples together, and of examples in parts, need all outputs, so every rank computes them.
+    for batch in batches if evaluation.whole or parts is not None else trainer.ranks.shard(batches):
+        evaluation.add(batch)
+    return evaluation.row()
+
+
+def rehearse(trainer: Trainer, opened: Rows, batch_size: int, batches: int = 2) -> None:
+    """Evaluate the first batches and forget the result, so that what is wrong with validation shows before the first step.
+
+    Raises:
+        DataError: as evaluation does.
+    """
+    evaluation = _Evaluation(trainer, trainer.averaged())
+    for batch in islice(opened.batches(batch_size, shuffle=False), batches):
+        evaluation.add(batch)
+
+
+class _Evaluation:
+    """Loss and metrics of the batches that were added; of examples in parts, metrics are of their joined outputs."""
+
+    def __init__(self, trainer: Trainer, scope: Scope, parts: Parts | None = None) -> None:
+        self.trainer, self.scope, self.model, self.means, self.parts = trainer, scope, trainer.model, Means(), parts
+        model = self.model
+        self._read = model.loss_values()
+        self._detected = [] if model.detection is None or not model.whole else model.detection.reads
+        self._fetch = [*(v.name for v in (*self._read, *model.reads)), *self._detected]
+        kind, steps_first = score_kind(model.outputs[0]), model.layouts[0] == "TNC"
+        self.whole = {name: epoch_metric(name, kind, steps_first) for name in model.whole}
+        self._outputs_of_parts: list[Any] = []
+        self._targets_of_parts: list[Any] = []
+
+    def add(self, batch: Batch) -> None:
+        model, trainer = self.model, self.trainer
+        feed = model.feed_of(batch, trainer.executor, self.scope)
+        values = trainer.executor.run(model.evaluation, feed, self._fetch, scope=self.scope)
+        first = len(self._fetch) - len(self._detected)
+        outputs = values[len(self._read) : first]
         examples = len(next(iter(feed.values())))
-        row, weights = model.loss_parts(dict(zip(read, values, strict=False)), examples)
-        for label, value in model.measure(outputs, feed).items():
-            weights[label] = np.size(value)
-            row[label] = float(np.mean(value)) if weights[label] else 0.0
-        means.add(row, examples, weights)
+        row, weights = model.loss_parts(dict(zip(self._read, values, strict=False)), examples)
+        if self.parts is not None:
+            self._outputs_of_parts.append(outputs[0])
+            self._targets_of_parts.append(feed[model.terms[0].target])
+            self.means.add(row, examples, weights)
+            return
+        _measure(model, outputs, feed, row, weights)
+        self.means.add(row, examples, weights)
         if model.detection is not None:
-            found = model.detection.detections(values[len(fetch) - len(detected) :], feed) if whole else []
-            for metric in whole.values():
-                metric.add(found, feed[model.detection.column])
-        elif whole:
+            detections = model.detection.detections(values[first:], feed) if self.whole else []
+            for metric in self.whole.values():
+                metric.add(detections, feed[model.detection.column])
+        elif self.whole:
             y, target = model.classes_second(outputs[0], feed[model.terms[0].target])
-            for metric in whole.values():
+            for metric in self.whole.values():
                 metric.add(y, target)
-    if not whole:
-        means = trainer.ranks.reduce_means(means, [*model.loss_names, *(label for label, _ in model.metrics)])
-    if means.count == 0:
-        raise DataError("there is nothing to evaluate: the data has no batch.")
-    return {**model.with_loss(means.now()), **{name: metric.value() for name, metric in whole.items()}}
+
+    def row(self) -> Row:
+        model, means = self.model, self.means
+        measured: Row = {}
+        if self.parts is not None and means.count:
+            measured = self._measure_joined(self.parts)
+        elif not self.whole:
+            means = self.trainer.ranks.reduce_means(means, [*model.loss_names, *(label for label, _ in model.metrics)])
+        if means.count == 0:
+            raise DataError("there is nothing to evaluate: the data has no batch.")
+        return {**model.with_loss({**means.now(), **measured}), **{name: metric.value() for name, metric in self.whole.items()}}
+
+    def _measure_joined(self, parts: Parts) -> Row:
+        """Metrics of whole examples, whose outputs are joined from those of their parts"""
+        model, measured = self.model, Row()
+        y, target = np.concatenate(self._outputs_of_parts), np.concatenate(self._targets_of_parts)
+        _measure(model, [parts.joined(y)], {model.terms[0].target: target[parts.firsts]}, measured, {})
+        for metric in self.whole.values():
+            metric.add_parts(*model.classes_second(y, target), parts)
+        return measured
+
+
+def _measure(model: Model, outputs: list[Any], feed: dict[str, Any], row: Row, weights: dict[str, float]) -> None:
+    """Add the metrics of a batch, and how much each counts, to its row"""
+    for label, value in model.measure(outputs, feed).items():
+        weights[label] = np.size(value)
+        row[label] = float(np.mean(value)) if weights[label] else 0.0
 
 
 def opened_inputs(program: Program, data: Any, following: DerivedInputs | None = None, beside: Sequence[str] = ()) -> Rows | Stream:
@@ -101,10 +154,47 @@ def predicted(
     outputs: dict[str, list[Any]] = {v.name: [] for v in program.outputs}
     following = following or DerivedInputs(program)
     inputs = [v for v in program.inputs if v.name not in beside]
-    for batch in opened_inputs(program, data, following, beside).plain().batches(batch_size, shuffle=False):
+    opened = opened_inputs(program, data, following, beside).plain()
+    parts = opened.parts() if isinstance(opened, Rows) else None
+    for batch in (opened if parts is None else parts.rows).batches(batch_size, shuffle=False):
         feed = checked_batch(following.complete(batch), inputs)
         for name, value in zip(outputs, executor.run(program, feed, list(outputs), scope=scope), strict=True):
             outputs[name].append(value)
     if not all(outputs.values()):
         raise DataError("there is nothing to predict: the data has no batch.")
-    return {name: np.concatenate(values) for name, values in outputs.items()}
+    whole = {name: np.concatenate(values) for name, values in outputs.items()}
+    return whole if parts is None else {name: parts.joined(values) for name, values in whole.items()}
+
+
+def detected(
+    model: Model, rows: Rows, batch_size: int, executor: Executor, scope: Scope | None = None, least: float = 0.0
+) -> list[np.ndarray[Any, Any]]:
+    """Detections of a detector for each picture, in pixels of the picture itself.
+
+    Args:
+        model: with the loss of a detector.
+        rows: pictures; their answers are not read.
+        batch_size: pictures in a batch.
+        executor: that runs the model.
+        scope: where the weights are; None for the program's own.
+        least: the smallest probability.
+
+    Returns:
+        For each picture float64 [D, 6]: class, probability, left, top, right, bottom; the most probable first.
+
+    Raises:
+        DataError: if the data is not of pictures, or does not fit the model.
+    """
+    detector = model.detection
+    assert detector is not None
+    pictures: list[np.ndarray[Any, Any]] = []
+    for batch in rows.plain().batches(batch_size, shuffle=False):
+        feed = checked_batch(model.derived.complete(batch), model.inputs)
+        for detections in detector.detections(executor.run(model.evaluation, feed, detector.reads, scope=scope), feed):
+            view = rows.view(len(pictures))
+            if view is None:
+                raise DataError("the data holds no pictures, in which boxes lie. Give pictures.")
+            sure = detections[detections[:, 1] >= least]
+            placed = view.boxes_back(sure[:, [0, 2, 3, 4, 5]])
+            pictures.append(np.concatenate([placed[:, :1], sure[:, 1:2], placed[:, 1:]], axis=1))
+    return pictures

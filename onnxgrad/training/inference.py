@@ -14,6 +14,8 @@ from onnxgrad.training.quantized.integers import observe_scales, store_integers
 from onnxgrad.training.surgery.batch_norm import fold_added_batch_norm, fold_batch_norm
 from onnxgrad.training.surgery.heads import remove_added_dropout
 from onnxgrad.training.surgery.lora import merge_lora
+from onnxgrad.training.surgery.packing import unmask_packed_texts
+from onnxgrad.training.surgery.streams import roll_up
 
 __all__ = ["as_inference"]
 
@@ -38,8 +40,10 @@ def as_inference(
         The program, and lines on what was rounded.
     """
     notes: list[str] = []
+    program = roll_up(program)
     final = merge_lora(program, quantised, notes, scope)
     remove_added_dropout(final)
+    unmask_packed_texts(final)
     fold_added_batch_norm(final)
     if fold:
         final = fold_batch_norm(final)

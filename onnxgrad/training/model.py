@@ -28,8 +28,9 @@ from onnxgrad.training.data.record import record_of
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.detection.objective import ASSIGNED, DetectionLoss
+from onnxgrad.training.losses.detection import signed_distances
 from onnxgrad.training.losses.distillation import COLUMN, Teacher
-from onnxgrad.training.losses.terms import Term, attach, output_of, target_columns
+from onnxgrad.training.losses.terms import Term, attach, distances_of, output_of, target_columns
 from onnxgrad.training.metrics.batch import classes_second, is_whole, metric_named
 from onnxgrad.training.run.plan import Row
 
@@ -84,6 +85,9 @@ class Model:
             self.inputs, unneeded = read_by_loss(self.inputs, attached.loss)
         self.remarks += [] if detection is None else detection.remarks
         self.remarks += [f"the loss does not need the input {name!r}: the data may leave it out." for name in unneeded]
+        named = ((distances_of(self.terms, term), number) for number, term in enumerate(self.terms))
+        self._distances = {name: number for name, number in named if name is not None}
+        """Columns of signed distances that are computed of masks, and the numbers of their terms."""
         self.outputs, self.layouts, self.doubts = attached.outputs, attached.layouts, attached.as_logits
         self.evaluation = program.clone(for_test=True)
         self.evaluated_terms, told = _terms_in_evaluation(self.evaluation, attached.loss.name)
@@ -107,7 +111,7 @@ class Model:
     @property
     def labels(self) -> list[Variable]:
         """The target columns of the data."""
-        made = {COLUMN} if self.teacher is not None else set()
+        made = {COLUMN, *self._distances} if self.teacher is not None else {*self._distances}
         if self.detection is not None:
             return [self.detection.variable, *(v for v in self.targets if v.name not in (ASSIGNED, *made))]
         return [v for v in self.targets if v.name not in made]
@@ -146,6 +150,8 @@ class Model:
                 feed[term.target] = np.where(labels == IGNORED, -100, labels)  # pixels that do not count
         if self.teacher is not None:
             feed[COLUMN] = self.teacher.answer(feed, self.outputs[0].dims)
+        for name, number in self._distances.items():
+            feed[name] = _distances(feed[self.terms[number].target], self.outputs[number])
         if self.detection is not None:
             feed[ASSIGNED] = self.detection.answer(feed, feed[self.detection.column], self.evaluation, scope)
         if self._shapes is None:
@@ -210,6 +216,19 @@ class Model:
     def classes_second(self, output: Any, target: Any) -> tuple[Any, Any]:
         """The first output and its target with examples along the first axis and classes along the second."""
         return classes_second(output, target, self.terms[0].loss, self.layouts[0])
+
+
+def _distances(masks: Any, output: Variable) -> Any:
+    """Signed distances [batch, classes, height, width] of the classes of pixels, or of masks of 0 and 1 each for itself"""
+    if masks.ndim == 4:
+        return np.concatenate([signed_distances((mask > 0.5).astype(np.int64), 2)[:, 1:] for mask in np.moveaxis(masks, 1, 0)], 1)
+    classes = output.dims[1] if output.dims is not None else None
+    if not isinstance(classes, int):
+        raise ArgumentError(
+            f"the output {output.name!r} does not say how many classes it has, which the distances for boundary need. "
+            "Give these as a column of their own (signed_distances)."
+        )
+    return signed_distances(masks, classes)
 
 
 def class_column(terms: Sequence[Term]) -> str | None:

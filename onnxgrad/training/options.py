@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from onnxgrad.core.autodiff.api import Checkpoints
 from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.words import ScheduleName
 from onnxgrad.optimizer.lr import LRScheduler
@@ -87,11 +88,25 @@ class RecomputeOptions:
 class EngineOptions:
     """Where and how onnxruntime runs the steps; see ``Executor``."""
 
-    place: Any
+    place: Place | Literal["auto"] | None
     threads: int | None
     memory: Literal["auto", "low"] | None
     precision: Literal["full", "fast"]
 
-    def make_executor(self, threads: int | None) -> Executor:
-        """Create the Executor; ``threads`` are those that ranks of one machine leave to this one."""
-        return Executor(self.place, threads=threads, memory=self.memory, precision=self.precision)
+    @property
+    def is_open(self) -> bool:
+        """Whether the place is chosen by the first step."""
+        return self.place == "auto"
+
+    @property
+    def first_place(self) -> Place | None:
+        """The place until another one is chosen."""
+        return CPUPlace() if isinstance(self.place, str) else self.place
+
+    def make_executor(self, threads: int | None, place: Place | None = None) -> Executor:
+        """Create the Executor; ``threads`` are those that ranks of one machine leave to this one.
+
+        Args:
+            place: the chosen one; None for the first.
+        """
+        return Executor(place or self.first_place, threads=threads, memory=self.memory, precision=self.precision)

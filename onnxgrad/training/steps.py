@@ -27,7 +27,7 @@ class TrainingSteps:
 
     program: Program
     loss: Variable
-    outputs: list[Variable]
+    _whole_outputs: list[Variable]
     accumulate: int
     ranks: Ranks
 
@@ -44,7 +44,8 @@ class TrainingSteps:
     def to_training_step(self, lowering: Lowering | None = None) -> tuple[ModelProto, Manifest]:
         """One step of this training as a model with its present state, and a manifest: see ``onnxgrad.to_training_step``.
 
-        Its fetches are the loss and the outputs that the loss reads. With gradient accumulation the step counts the
+        Its fetches are the loss and those outputs that the loss reads all of, or a metric: of logits over a vocabulary it computes
+        the rows whose label counts, and of a sequence the positions that are read. With gradient accumulation the step counts the
         micro-batches and updates the weights at every last one.
 
         Args:
@@ -83,7 +84,7 @@ class TrainingSteps:
             return save_training_step(self._step(), path, self._fetch(), lowering=lowering)
 
     def _fetch(self) -> list[str]:
-        return list(dict.fromkeys(v.name for v in (self.loss, *self.outputs)))
+        return list(dict.fromkeys(v.name for v in (self.loss, *self._whole_outputs)))
 
     def _step(self) -> Program:
         return accumulated_step(self.program, self.state.step % self.accumulate)

@@ -23,6 +23,8 @@ from onnxgrad.training.data.images import Images
 from onnxgrad.training.data.kinds import kind_of
 from onnxgrad.training.data.picture_files import images_in
 from onnxgrad.training.data.readers import reader_of
+from onnxgrad.training.data.sound_files import sounds_in
+from onnxgrad.training.data.sounds import Sounds
 from onnxgrad.training.data.tables import SEPARATORS, Table
 from onnxgrad.training.surgery.activations import Activation
 
@@ -36,6 +38,7 @@ _TASK_OF: dict[str, TaskName] = {
     "numbers": "regress",
     "mask": "segment",
     "boxes": "detect",
+    "outlines": "detect",
     "regions": "detect",
 }
 _METRICS: dict[TaskName, list[str]] = {
@@ -53,7 +56,8 @@ class Held(NamedTuple):
     """The answers that data holds.
 
     Attributes:
-        kind: ``"class"``, ``"labels"``, ``"number"``, ``"numbers"``, ``"mask"``, ``"boxes"`` or ``"regions"``.
+        kind: ``"class"``, ``"labels"``, ``"number"``, ``"numbers"``, ``"mask"``, ``"boxes"``, ``"outlines"`` (boxes and masks) or
+            ``"regions"``.
         what: the data and its answers, for people: ``"photos/ holds boxes (COCO)"``.
         may_be_class: whether a ``"number"`` may be the number of a class, as all are whole and small.
     """
@@ -100,14 +104,16 @@ def held_by(data: Any, target: str | None = None) -> Held | None:
     """
     if isinstance(data, Mapping):
         return _of_arrays(data, target)
-    path = Path(data) if isinstance(data, (str, Path)) else data.path if isinstance(data, (Images, Table)) else None
+    path = Path(data) if isinstance(data, (str, Path)) else data.path if isinstance(data, (Images, Sounds, Table)) else None
     if path is None:
         return None
     if isinstance(data, (str, Path, Images)):
         colours = data.reading.colours if isinstance(data, Images) else None
         form = format_at(path, colours=colours)
         if form is not None:
-            return Held(form.kind, f"{path.name} holds {_plural(form.kind)} ({form.name})")
+            both = form.kind == "boxes" and format_at(path, kind="mask", colours=colours) is not None
+            kind = "outlines" if both else form.kind
+            return Held(kind, f"{path.name} holds {_plural(kind)} ({form.name})")
     if path.suffix in SEPARATORS and path.is_file():
         return _of_table(path, target)
     if path.is_dir():
@@ -159,11 +165,13 @@ def _fitting(held: Held) -> Sequence[TaskName]:
         return ("classify", "multilabel", "regress") if held.kind == "number" else ("classify", "multilabel")
     if held.kind in ("labels", "numbers"):
         return ("multilabel", "regress")
-    return ("detect", "segment") if held.kind == "regions" else (held.task,)
+    return ("detect", "segment") if held.kind in ("regions", "outlines") else (held.task,)
 
 
 def _recognised(held: Held | None, output: Variable, classes: int | None) -> TaskName:
     assert held is not None
+    if held.kind == "outlines" and output.rank == 4:
+        return "segment"
     if held.may_be_class and (classes is None or classes > 1) and output.rank == 2:
         return "multilabel" if _kind(output) == "Sigmoid" else "classify"
     if held.kind == "class" and _kind(output) == "Sigmoid" and classes is not None and classes > 1 and output.rank == 2:
@@ -230,18 +238,22 @@ def _of_folder(path: Path, target: str | None) -> Held | None:
     named = [file for file in path.glob("*.npy") if _is_answer(file.stem, target)]
     if named:
         return _of_arrays({named[0].stem: np.load(named[0], mmap_mode="r", allow_pickle=False)}, target)
-    folders = [entry for entry in path.iterdir() if entry.is_dir() and next(iter(images_in(entry)), None) is not None]
+    folders = [entry for entry in path.iterdir() if entry.is_dir() and _holds_files(entry)]
     if folders:
         return Held("class", f"{path.name} holds a folder for each of {len(folders)} classes")
     tables = [file for file in path.iterdir() if file.suffix in SEPARATORS]
     return _of_table(tables[0], target) if len(tables) == 1 else None
 
 
+def _holds_files(path: Path) -> bool:
+    return any(next(iter(files), None) is not None for files in (images_in(path), sounds_in(path)))
+
+
 def _of_table(path: Path, target: str | None) -> Held | None:
     """What the column of answers in a table is, by its first rows"""
     head = reader_of(path).head()
     kinds = {name: kind_of(cells) for name, cells in head.items()}
-    pictures = [name for name, kind in kinds.items() if kind == "picture"]
+    pictures = [name for name, kind in kinds.items() if kind in ("picture", "sound")]
     if pictures and box_columns(list(head)) is not None:
         return Held("boxes", f"{path.name} holds boxes, one in each row")
     stems = (target,) if target is not None else TARGETS
@@ -270,4 +282,4 @@ def _of_table(path: Path, target: str | None) -> Held | None:
 
 
 def _plural(kind: str) -> str:
-    return {"mask": "masks"}.get(kind, kind)
+    return {"mask": "masks", "outlines": "boxes and outlines"}.get(kind, kind)

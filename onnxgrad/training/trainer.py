@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 from onnx import ModelProto
 
 from onnxgrad.core.autodiff.api import Checkpoints
+from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.builder import Builder
@@ -24,11 +26,13 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import SizesGiven, bytes_of
 from onnxgrad.core.ir.summary import Summary, summarize
 from onnxgrad.core.ir.transaction import transaction
+from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.passes.demand import demand
 from onnxgrad.core.passes.modes import split_statistics
 from onnxgrad.core.runtime.agreement import first_difference
 from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.gather import Gather
@@ -73,6 +77,7 @@ from onnxgrad.training.run.callbacks import Callback
 from onnxgrad.training.run.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
 from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.loop import TrainingLoop
+from onnxgrad.training.run.place_choice import NAMES, Timing, choice, described, installed_places, timed
 from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_fit_options
 from onnxgrad.training.run.position import Position, check_position, check_schedule, position_of
 from onnxgrad.training.run.state import RunState
@@ -101,7 +106,8 @@ class Trainer(TrainingSteps):
             shape of the data, and is called when the first data is seen (see ``sample``).
         target: name of the data column with the targets, for a loss given by name or function; None for ``target``, and for
             ``labels`` of ``causal_lm``, which are the tokens themselves where the data lacks them; for ``boxes`` of ``detection``,
-            float32 [batch, objects, 5]: class, left, top, right, bottom in pixels of the model's input, filled up by classes of -1.
+            float32 [batch, objects, 5]: class, left, top, right, bottom in pixels of the model's input, filled up by classes of -1,
+            with a crowd of class k as -2 - k.
         optimizer: a name such as ``"adamw"``, or an Optimizer.
         learning_rate: a number or a scheduler, which moves on after every update; for an optimizer given by name.
         schedule: ``constant``, ``cosine``, ``linear``, ``one-cycle``, ``step`` or ``plateau``: how a learning rate given as a
@@ -148,7 +154,9 @@ class Trainer(TrainingSteps):
         memory: ``"low"`` to hold one copy of weights and optimizer state instead of two, ``"auto"`` where that saves much, None for
             two: see ``Executor``.
         precision: ``"fast"`` for forms of convolutions that round more where they take less time: see ``Executor``.
-        place: ``CPUPlace()``, ``CUDAPlace(i)`` or ``OpenVINOPlace()``.
+        place: ``CPUPlace()``, ``CUDAPlace(i)`` or ``OpenVINOPlace()``; or ``"auto"`` to time the first batch on each provider that
+            is installed (four steps, which are undone) and keep the fastest, unless its losses are more than 0.001 off those of the
+            CPU. ``remarks`` says what was kept, and checkpoints, so that a resumed run takes the same; ranks take that of rank 0.
         threads: threads within an operator; None for onnxruntime's choice.
         distributed: True, or a ``distributed.Strategy``, where several ranks train together (``mpiexec -n 4``): each takes its part
             of every batch, and the run is that of one process. All call the same methods; rank 0 writes files and calls callbacks.
@@ -197,7 +205,7 @@ class Trainer(TrainingSteps):
         sizes: SizesGiven = None,
         memory: Literal["auto", "low"] | None = "auto",
         precision: Literal["full", "fast"] = "full",
-        place: Place | None = None,
+        place: Place | Literal["auto"] | None = None,
         threads: int | None = None,
         distributed: bool | Strategy | None = None,
     ) -> None:
@@ -207,21 +215,25 @@ class Trainer(TrainingSteps):
         )
         recompute = RecomputeOptions(checkpoints, memory_budget, sizes)
         engine = EngineOptions(place, threads, memory, precision)
+        first_place = engine.first_place
         self.ranks = ranks_of(distributed)
         self.accumulate, self.seed = accumulate, seed
         self.program = model if isinstance(model, Program) else from_onnx(model)
         notes = self._prepare(weights)
         self.ranks.prepare(self.program, checkpoints=checkpoints, memory_budget=memory_budget, frozen=frozen)
         self.program.train(self.batch_norm)
-        detection = DetectionLoss(self.program, target, Executor(place, threads=threads)) if loss == DETECTION else None
+        detection = DetectionLoss(self.program, target, Executor(first_place, threads=threads)) if loss == DETECTION else None
         self.terms = [term.typed_by(sample) for term in as_terms(loss if detection is None else detection.term, target)]
-        taught = None if teacher is None else Teacher(teacher, self.program, self.terms, place, threads)
+        taught = None if teacher is None else Teacher(teacher, self.program, self.terms, first_place, threads)
         if taught is not None:
             self.terms = [*self.terms, taught.term]
         metrics = metrics or (() if detection is None else detection.metrics)
         check_metrics(metrics)  # an unknown one is refused before anything is appended
         self.optimizer = updates.make_optimizer(self.chosen)
         self.executor = engine.make_executor(self.ranks.threads(threads))
+        self._engine = engine
+        self._chosen_place: str | None = None
+        """The name of the provider that the first step has chosen, with place='auto'."""
         self.remarks: list[str] = notes
         self._options = (taught, metrics, detection, updates, recompute, frozen)
         if not self._awaits_data:
@@ -284,9 +296,21 @@ class Trainer(TrainingSteps):
         # Generated names start anew, so that another Trainer on the same model can read the checkpoints.
         with state.fresh_names():
             self.model = Model(self.program, self.inference, self.terms, taught, metrics, detection, gets_parts=self.ranks.are_many)
+            self._leave_out_unread(recompute)
             self._append(updates, recompute)
         self.remarks += [*known, *kept_tables(self.program), *self.model.derived.remarks]
         self.remarks += compute_in_integers(self.program, frozen, self.trained, self.executor.place)
+
+    def _leave_out_unread(self, recompute: RecomputeOptions) -> None:
+        """Let a step compute the positions, rows and channels that the loss and the metrics read, and no others"""
+        model, block = self.model, self.program.global_block()
+        measured = model.outputs[:1] if model.metrics else []
+        named = [] if isinstance(recompute.checkpoints, str) else [*(recompute.checkpoints or ()), *self.ranks.strategy.cuts]
+        kept = [v if isinstance(v, Variable) else block.vars[v] for v in named if isinstance(v, Variable) or v in block.vars]
+        run_program_pass(self.program, demand([model.loss, *measured, *kept]))
+        computed = {v for op in needed_operators(block.ops, [model.loss, *measured]) for v in op.outputs}
+        self._whole_outputs = [v for v in model.outputs if v in computed or v.op is None]
+        self._reads = model.reads if len(self._whole_outputs) == len(model.outputs) else measured
 
     if not TYPE_CHECKING:
 
@@ -313,7 +337,6 @@ class Trainer(TrainingSteps):
         self._weighs_whole = False
         """Whether that is a number of the whole batch on each rank."""
         model = self.model
-        self._reads = model.reads
         self.inputs, self.outputs, self.targets, self.loss = model.inputs, model.outputs, model.targets, model.loss
         self.evaluation, self.metrics, self.whole, self.remarks = model.evaluation, model.metrics, model.whole, model.remarks
         for p in self.program.all_parameters():
@@ -521,16 +544,9 @@ class Trainer(TrainingSteps):
                 weights are those before the step. On all ranks, if they differ in the number of the step, the rows of the batch
                 that the Trainer cuts, or the learning rate.
         """
-        self._attach_for(batch, any_sizes=True)
-        feed = self.model.feed_of(batch, self.executor)  # type: ignore[arg-type]
+        feed, fetches = self._fed(batch)
         examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
-        if not self.ranks.has_agreed:
-            self.ranks.agree(trainer_subjects(self))
-        self.ranks.feed(batch)  # type: ignore[arg-type]
         self._compare_with_file(feed)
-        watched = [v for v in (self._loss_weight, self._norms) if v is not None]
-        fetches = [self._step_loss, *self._reads, *watched]
-        self.ranks.begin(self.executor, feed, fetches)
         try:
             row, outputs = self.program.active_scope().change(lambda: self._advance(feed, fetches, examples))
         except _NotFinite as error:
@@ -539,6 +555,8 @@ class Trainer(TrainingSteps):
             cause = error.cause or bad_loss(self.program, feed, self.executor)
             raise TrainingError(f"the loss is {error.loss} at {where}{cause}") from None
         doubts, self.model.doubts = self.model.doubts, []
+        if any(doubts) and len(outputs) < len(doubts):  # of which the step has computed a part
+            outputs = self.executor.run(self.evaluation, feed, [v.name for v in self.outputs])
         for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts) if any(doubts) else ():
             warnings.warn(text, stacklevel=3)
         return row
@@ -560,6 +578,70 @@ class Trainer(TrainingSteps):
                 f"{found.operator}. onnxruntime gives other numbers for an operator before it among those of the step. Write its "
                 "operators out, by expand='com.microsoft' (--expand com.microsoft), and report this."
             )
+
+    def _fed(self, batch: GivenByName) -> tuple[dict[str, Any], list[Variable]]:
+        """The feed and the fetches of a step, on the place that the first one chooses, with ranks in agreement"""
+        self._attach_for(batch, any_sizes=True)
+        feed = self.model.feed_of(batch, self.executor)  # type: ignore[arg-type]
+        if not self.ranks.has_agreed:
+            self.ranks.agree(trainer_subjects(self))
+        self.ranks.feed(batch)  # type: ignore[arg-type]
+        watched = [v for v in (self._loss_weight, self._norms) if v is not None]
+        fetches = [self._step_loss, *self._reads, *watched]
+        self.ranks.begin(self.executor, feed, fetches)
+        if self._engine.is_open and self._chosen_place is None:
+            self._try_places(feed, fetches)
+        return feed, fetches
+
+    @checked
+    def choose_place(self, batch: GivenByName) -> str:
+        """Choose the provider by a batch, as the first step does: with ``place="auto"``, where none is chosen yet.
+
+        Args:
+            batch: as for ``step``; it is not trained on.
+
+        Returns:
+            The name of the provider: ``cpu``, ``openvino`` or ``cuda``. ``remarks`` has the figures.
+
+        Raises:
+            DataError: as ``step``.
+        """
+        if self._engine.is_open and self._chosen_place is None:
+            self._fed(batch)
+        return self._chosen_place or "cpu"
+
+    def _try_places(self, feed: dict[str, Any], fetches: list[Variable]) -> None:
+        """Keep the provider on which a step takes the least time"""
+        places = self._places()
+        scope, number = self.program.active_scope(), self._state.step
+        executors = {name: self.executor if name == "cpu" else self._executor_on(place) for name, place in places.items()}
+
+        def update(executor: Executor) -> float:
+            for at in range(self.accumulate):
+                loss, *_ = self.ranks.run(executor, feed, fetches, number + at)
+            self.ranks.step.apply(executor)
+            return float(loss)
+
+        timings = {name: Timing(name) for name in places}
+        if len(places) > 1:
+            timings = {name: timed(name, partial(update, executor), scope) for name, executor in executors.items()}
+        chosen, timings = choice(timings)
+        names = list(places)
+        chosen = names[self.ranks.of_first(names.index(chosen))]
+        self.remarks.append(described(chosen, timings))
+        self.executor, self._chosen_place = executors[chosen], chosen
+
+    def _places(self) -> dict[str, Place]:
+        """The providers that are installed on all ranks, and that take what was asked for"""
+        needs_cpu = self._engine.memory == "low" or self._options[-1] is not None or self.ranks.strategy.pipeline > 1
+        places = {} if needs_cpu else installed_places()
+        if self.ranks.are_many:
+            places = {name: place for name, place in places.items() if not place.leaves}
+            places = {name: place for name in NAMES if not self.ranks.any(name not in places) and (place := places[name])}
+        return places or {"cpu": CPUPlace()}
+
+    def _executor_on(self, place: Place) -> Executor:
+        return self._engine.make_executor(self.ranks.threads(self._engine.threads), place)
 
     def _advance(self, feed: dict[str, Any], fetches: list[Variable], examples: int) -> tuple[Row, list[Any]]:
         """A step, whose values and counters are stored together when it ends; gives its row, and what the loss reads"""
@@ -929,6 +1011,8 @@ class Trainer(TrainingSteps):
                 "graph": graph_hash(self.program),
                 "position": self.state.position(self.seed, self.accumulate, self.schedule).to_json(),
             }
+            if self._chosen_place is not None:
+                metadata["place"] = self._chosen_place
             targets = targets_to_json(self.terms)
             if targets is not None:
                 metadata["targets"] = targets
@@ -959,6 +1043,7 @@ class Trainer(TrainingSteps):
                 position = self._checked(tensors, path, batches, files)
         else:
             position = self._checked(tensors, path, batches, files)
+        self._resume_place(tensors.metadata.get("place"))
         scope, schedule = self.program.active_scope(), self.schedule
 
         def go_to() -> None:
@@ -972,6 +1057,16 @@ class Trainer(TrainingSteps):
                 self.take_record(recorded)
 
         scope.change(go_to)
+
+    def _resume_place(self, name: str | None) -> None:
+        """Take the provider that the run was on, where none is chosen yet"""
+        if name is None or not self._engine.is_open or self._chosen_place is not None:
+            return
+        place = self._places().get(name)
+        if place is None:
+            self.remarks.append(f"the run was on {name!r}, which is not installed here: place 'auto' tries again.")
+        else:
+            self.executor, self._chosen_place = self.executor if name == "cpu" else self._executor_on(place), name
 
     def _checked(self, tensors: TensorFile, path: str | Path, batches: int | None, files: Fingerprints | None) -> Position:
         """The position in a checkpoint, of which everything else fits too"""

@@ -8,7 +8,7 @@ import sys
 import textwrap
 
 from benchmark_suite.systems import SYSTEMS
-from benchmark_suite.workloads import WORKLOADS
+from benchmark_suite.workloads import SEVEN, WORKLOADS
 
 
 def _how_to_install() -> str:
@@ -18,7 +18,7 @@ def _how_to_install() -> str:
     for family, packages in {system.family: system.packages for system in SYSTEMS.values()}.items():
         on = sorted({device for system in SYSTEMS.values() if system.family == family for device in system.devices})
         lines.append(f"  {family:<22}{' '.join(package.split('|')[0] for package in packages):<46}{', '.join(on)}")
-    return "\n".join(lines) + f"\n\n{textwrap.dedent(_INTERPRETERS)}\nworkloads: {', '.join(WORKLOADS)}"
+    return "\n".join(lines) + f"\n\n{textwrap.dedent(_INTERPRETERS)}\nworkloads: {', '.join(WORKLOADS)}\nseven: {', '.join(SEVEN)}"
 
 
 _INTERPRETERS = """\
@@ -42,7 +42,9 @@ def arguments(description: str) -> argparse.Namespace:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=description, formatter_class=form, epilog=_how_to_install())
     add = parser.add_argument
-    add("--only", default=",".join(WORKLOADS), metavar="W1a,W6", help="workloads; default: all")
+    add(
+        "--only", default=",".join(WORKLOADS), metavar="W1a,W6", help="workloads, or seven for the nets of real sizes; default: all"
+    )
     add("--systems", metavar="A,B", help="systems; default: all that are installed")
     add("--python", action="append", default=[], metavar="SYSTEM=PATH", help="the Python that runs a system; may be repeated")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: the first NVIDIA GPU, for the systems that have it here")
@@ -59,7 +61,8 @@ def arguments(description: str) -> argparse.Namespace:
     add("--write-model", nargs=2, help=argparse.SUPPRESS)
     add("--model", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.only = _known(parser, options.only, "workload", list(WORKLOADS))
+    chosen = ",".join(SEVEN) if options.only == "seven" else options.only
+    options.only = _known(parser, chosen, "workload", list(WORKLOADS))
     able = [name for name, system in SYSTEMS.items() if options.device in system.devices]
     options.systems = able if options.systems is None else _known(parser, options.systems, "system", list(SYSTEMS))
     options.pythons = _interpreters(parser, options.python)

@@ -57,6 +57,11 @@ def mlp(op: Any) -> Any:
     return op.cross_entropy(op.linear(h, "fc3", 512, 10), op.input("label"))
 
 
+def small_mlp(op: Any) -> Any:
+    h = op.relu(op.linear(op.input("x"), "fc1", 784, 512))
+    return op.cross_entropy(op.linear(h, "fc2", 512, 10), op.input("label"))
+
+
 def lenet(op: Any) -> Any:
     h = op.max_pool(op.relu(op.conv(op.input("x"), "c1", 1, 20, 5)))
     h = op.max_pool(op.relu(op.conv(h, "c2", 20, 50, 5)))
@@ -269,6 +274,11 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "UNET": lambda: Workload("U-Net, 128, batch 8", unet, [_pixels(8, 3, 128)], ("Momentum", 1e-3), tolerance=0.1),
     "BERT": lambda: Workload("BERT-base, 2 layers, 8x128", bert, [_tokens(8, 128, 30522, 16)]),
     "GPT2": lambda: Workload("GPT-2 small, 2 layers, 2x256", gpt2, [_tokens(2, 256, 50257, 50257)]),
+    "MLP": lambda: Workload("MLP, 784-512-10, batch 64", small_mlp, [{"x": _numbers(1, 64, 784), "label": _ids(2, 10, 64)}]),
+    "MBV2b8": lambda: Workload(
+        "MobileNetV2, 224x224, batch 8", mobilenet2, [_images(8, 3, 224)], ("Momentum", 1e-5), tolerance=0.1
+    ),
+    "UNETb4": lambda: Workload("U-Net, 128, batch 4", unet, [_pixels(4, 3, 128)], ("Momentum", 1e-3), tolerance=0.1),
     "L256": lambda: Workload("LSTM, 256 steps", lstm, [{"x": _numbers(1, 256, 32, 128), "label": _ids(2, 10, 32)}]),
     "LSTM2x512": lambda: Workload(
         "two LSTM layers of 512, 64 steps", two_lstms, [{"x": _numbers(1, 64, 32, 512), "label": _ids(2, 10, 32)}]
@@ -301,3 +311,6 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
         attention_mask=np.ones((32, 8), np.int64),
     ),
 }
+
+SEVEN = ("R18", "MBV2b8", "UNETb4", "BERT", "GPT2", "LSTM2x512", "MLP")
+"""Nets of real sizes, whose mean over torch's best form is what is aimed at: ``--only seven``."""

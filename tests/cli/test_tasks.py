@@ -46,6 +46,15 @@ def test_several_labels(tmp_path, model):
     rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
     expected = [words({kind for kind, *_ in boxes}, boxes)[0] for _, _, boxes in drawn(1, 64)]
     assert np.mean([row[f"{output}.labels"] == answer for row, answer in zip(rows, expected, strict=True)]) > 0.85
+    for row in rows:  # a column with the probability of each label by its name
+        sure = [kind for kind in sorted(KINDS) if float(row[f"{output}.{kind}"]) > 0.5]
+        assert ";".join(sure) == row[f"{output}.labels"]
+        assert all(0 <= float(row[f"{output}.{kind}"]) <= 1 for kind in KINDS)
+    command("predict", tmp_path / "run", "--data", tmp_path / "val", "--out", tmp_path / "a.json", "--draw", tmp_path / "drawn")
+    for entry, row in zip(json.loads((tmp_path / "a.json").read_text()), rows, strict=True):
+        assert ";".join(entry[output]["labels"]) == row[f"{output}.labels"]
+        assert entry[output]["probabilities"] == pytest.approx({kind: float(row[f"{output}.{kind}"]) for kind in KINDS})
+    assert len(list((tmp_path / "drawn").iterdir())) == len(rows)
 
 
 def test_several_numbers(tmp_path):
@@ -60,6 +69,12 @@ def test_several_numbers(tmp_path):
     assert said.startswith("the task is regress, as table.csv holds 2 numbers each; the loss is mse of place")
     after = figures(tmp_path / "run", tmp_path)
     assert before["r2"] < 0.1 and after["r2"] > 0.7, (before, after)
+    command("predict", tmp_path / "run", "--data", tmp_path / "val", "--out", tmp_path / "a.csv")
+    command("predict", tmp_path / "run", "--data", tmp_path / "val", "--out", tmp_path / "a.json")
+    rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+    assert list(rows[0]) == ["example", "file", "place.0", "place.1"]
+    for entry, row in zip(json.loads((tmp_path / "a.json").read_text()), rows, strict=True):
+        assert entry["place"] == pytest.approx({str(i): float(row[f"place.{i}"]) for i in range(2)}, rel=1e-6)
 
 
 def test_masks(tmp_path):
@@ -75,6 +90,49 @@ def test_masks(tmp_path):
         with Image.open(tmp_path / "masks" / f"{number:03}.png") as image:
             assert image.mode == "P" and image.size == (32, 32)
             assert (np.asarray(image) == mask).mean() > 0.9
+    # Drawn over pictures of another size, whose masks come back to it.
+    (tmp_path / "large").mkdir()
+    for number, (picture, *_) in enumerate(drawn(1, 4)):
+        Image.fromarray(picture).resize((960, 640), 0).save(tmp_path / "large" / f"{number}.png")
+    command("predict", tmp_path / "run", "--data", tmp_path / "large", "--draw", tmp_path / "drawn")
+    for number, (_, mask, _) in enumerate(drawn(1, 4)):
+        with Image.open(tmp_path / "drawn" / f"{number}.png") as after, Image.open(tmp_path / "large" / f"{number}.png") as before:
+            assert after.width == 960 and after.height >= 640
+            painted = np.abs(np.asarray(after, int)[:640] - np.asarray(before.convert("RGB"), int)).max(axis=2) > 20
+        thing = np.asarray(Image.fromarray((mask > 0).astype(np.uint8)).resize((960, 640), 0)) > 0
+        assert (painted == thing).mean() > 0.85
+
+
+def test_mean_iou_is_that_of_the_masks_that_are_written(tmp_path):
+    """Of all classes that occur, from all pixels together, over masks that predict writes, counted here"""
+    for part, seed, count in (("train", 0, 32), ("val", 1, 16)):
+        write_masks(tmp_path / part, drawn(seed, count))
+    train("masks.onnx", tmp_path, "--epochs", "3", "--lr", "0.01")
+    judged = figures(tmp_path / "run", tmp_path, "--metric", "mean_iou")
+    command("predict", tmp_path / "run", "--data", tmp_path / "val" / "images", "--out", tmp_path / "masks")
+    counts = np.zeros((256, 256), np.int64)
+    for number, (_, mask, _) in enumerate(drawn(1, 16)):
+        with Image.open(tmp_path / "masks" / f"{number:03}.png") as image:
+            np.add.at(counts, (mask[1:].ravel(), np.asarray(image)[1:].ravel()), 1)  # the upper row does not count
+    shared, union = np.diag(counts), counts.sum(0) + counts.sum(1) - np.diag(counts)
+    assert 0 < judged["mean_iou"] < 1 and judged["mean_iou"] == pytest.approx((shared / np.maximum(union, 1))[union > 0].mean())
+
+
+def test_boundary_by_the_command(tmp_path):
+    for part, seed, count in (("train", 0, 32), ("val", 1, 16)):
+        write_masks(tmp_path / part, drawn(seed, count))
+    terms = ("--term", "cross_entropy", "logits", "target", "1", "--term", "boundary", "logits", "target", "0.01")
+    train("masks.onnx", tmp_path, "--epochs", "2", "--lr", "0.01", *terms)
+    assert figures(tmp_path / "run", tmp_path, "--metric", "iou")["iou"] > 0
+
+
+def test_outlines_of_coco_train_a_segmenter_and_say_so(tmp_path):
+    sets = Path(__file__).parent.parent / "data" / "annotated" / "sets" / "coco"
+    arguments = ("--data", sets, "--epochs", "1", "--image-size", "32x32", *TRAIN)
+    said = command("train", MODELS / "masks.onnx", *arguments, "--out", tmp_path / "run")
+    assert said.startswith("the task is segment, as coco holds boxes and outlines (COCO); the loss is cross_entropy of logits")
+    judged = json.loads(command("evaluate", tmp_path / "run", "--data", sets, "--metric", "mean_iou", "--json"))
+    assert 0 <= judged["mean_iou"] <= 1
 
 
 def test_masks_of_one_probability(tmp_path):

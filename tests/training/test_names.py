@@ -23,7 +23,9 @@ def test_words_of_types_are_those_of_tables():
 def test_listed_metrics_are_there():
     pytest.importorskip("sklearn")
     pytest.importorskip("rapidfuzz")
-    check_metrics([*get_args(BatchMetric), *(name.replace(":N", ":3").replace("@K", "@3") for name in EPOCH_METRICS)])
+    check_metrics(
+        [*get_args(BatchMetric), *(name.replace(":N", ":3").replace("@K", "@3").replace("@P", "@0.5") for name in EPOCH_METRICS)]
+    )
     with pytest.raises(OnnxGradError):
         check_metrics(["nothing"])
 

@@ -506,7 +506,7 @@ class TestBadInput:
             ({"loss": "crossentropy"}, ArgumentError, "no loss 'crossentropy'"),
             ({"loss": []}, ArgumentError, "a loss is a name"),
             ({"loss": Term("mse", output="nowhere")}, UnknownName, r"no output 'nowhere'; it has \['scores'\]"),
-            ({"loss": "cross_entropy", "target": "hidden"}, ArgumentError, "name of another tensor"),
+            ({"loss": "cross_entropy", "target": "head.weight"}, ArgumentError, "name of another tensor"),
             ({"loss": "ctc"}, ArgumentError, r"\[batch, steps, classes\]"),
             ({"trainable": "tail.*"}, UnknownName, "'tail.*' fits no parameter. The model has body.weight"),
             ({"freeze": "*"}, ArgumentError, "no parameter that may be trained reaches the loss"),

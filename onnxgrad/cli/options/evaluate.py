@@ -5,6 +5,7 @@ Of a run, loss and metrics are those that it was trained with unless others are 
 examples:
   onnxgrad evaluate run/ --data test.csv
   onnxgrad evaluate run/ --data test_photos/ --metric f1 auc --json
+  onnxgrad evaluate run/ --data chat.jsonl --compare 5
   onnxgrad evaluate m.onnx --data test.npz --loss cross_entropy --target y --metric accuracy
 """
 
@@ -28,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", help="of an .onnx file: column with the targets")
     parser.add_argument("--metric", nargs="+", metavar="NAME", help="metrics, as for train (default: those of the run)")
     parser.add_argument("--checkpoint", default="best", help="of a run: best (default), last, or the path of a checkpoint")
+    parser.add_argument(
+        "--compare",
+        type=int,
+        metavar="N",
+        help="of a run on chats: show answers to the first N lines of --data before and after training, beside the data's",
+    )
     parser.add_argument("--batch-size", type=int, default=32, help="examples per batch (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_data(parser, validation=False)

@@ -8,7 +8,7 @@ import argparse
 import re
 from typing import Any, get_args
 
-from onnxgrad.internal.words import DataPart, ImageFit, Provider
+from onnxgrad.internal.words import DataPart, ImageFit, Provider, SoundJoin
 
 __all__ = ["add_data", "add_lowering", "add_model", "add_sizes", "parse_bytes"]
 
@@ -47,6 +47,7 @@ def add_data(group: Any, validation: bool = True) -> None:
         "--data",
         metavar="PATH",
         help="data: .npz, .npy, .csv, .tsv, .parquet; a folder with one of images for each class, or a .csv of paths and labels; "
+        "sounds (.wav, .flac) likewise; "
         "boxes (COCO .json, YOLO data.yaml, VOC folder, .csv), masks (images/ and masks/), regions of text (gt_*.txt, Label.txt); "
         "text, chats or numbers (.jsonl, .txt); FILE.py[:FUNCTION] that yields batches",
     )
@@ -58,6 +59,13 @@ def add_data(group: Any, validation: bool = True) -> None:
         group.add_argument("--scale", type=float, default=0.0, metavar="X", help="scale images in training, by up to 1 +- X")
         group.add_argument(
             "--translate", type=float, default=0.0, metavar="X", help="move images in training, by up to X of the size"
+        )
+        group.add_argument("--noise", metavar="FOLDER", help="add a random part of these sounds to sounds in training")
+        group.add_argument(
+            "--snr", type=float, nargs=2, metavar=("LOW", "HIGH"), help="dB of the sound over that noise (default 0 20)"
+        )
+        group.add_argument(
+            "--shift", type=float, default=0.0, metavar="MS", help="move sounds in training by up to MS milliseconds"
         )
         group.add_argument("--buffer", type=int, metavar="N", help="mix N examples of data that is read or yielded piece by piece")
     group.add_argument("--image-size", metavar="HxW", help="height and width of images, where the model leaves them open")
@@ -77,6 +85,7 @@ def add_data(group: Any, validation: bool = True) -> None:
     )
     group.add_argument("--colours", metavar="FILE.csv", help="name,red,green,blue of the classes of masks in colours")
     group.add_argument("--image-white", type=float, metavar="V", help="value of white in images of over 8 bits (default 65535)")
+    _add_sounds(group)
     group.add_argument(
         "--columns",
         action="append",
@@ -89,9 +98,51 @@ def add_data(group: Any, validation: bool = True) -> None:
     group.add_argument(
         "--ignore-record", action="store_true", help="guess what the data means anew, rather than take the record of the training"
     )
+    group.add_argument(
+        "--skip-broken",
+        action="store_true",
+        help="leave out pictures, masks and rows of tables that cannot be read, and list them with the reasons in a file",
+    )
+    group.add_argument(
+        "--skipped",
+        metavar="FILE.csv",
+        help="with --skip-broken: file for the list (default: one in the run, else skipped.csv)",
+    )
     group.add_argument("--tokenizer", metavar="FILE.json", help="tokenizer.json of the model, for text and chats")
     group.add_argument("--max-length", type=int, help="tokens in a row of text at most (default: as trained, else 512)")
     group.add_argument("--pack", action="store_true", help="put several short texts into one row")
+
+
+def _add_sounds(group: Any) -> None:
+    group.add_argument("--sound-rate", type=int, metavar="HZ", help="samples in a second, as the model takes sounds")
+    group.add_argument("--sound-length", type=float, metavar="SECONDS", help="windows of sounds, where the model leaves them open")
+    group.add_argument(
+        "--sound-hop", type=float, metavar="SECONDS", help="from one window to the next of a long sound that is judged"
+    )
+    group.add_argument("--sound-join", choices=get_args(SoundJoin), help="what stands for the windows of a sound (default: mean)")
+    group.add_argument(
+        "--sound-full", type=float, metavar="V", help="value of the loudest sample: 1 (default), or 32768 for samples of 16 bits"
+    )
+    group.add_argument(
+        "--chunk",
+        type=int,
+        nargs="+",
+        metavar="SAMPLES",
+        help="of a model of a stream, with a state that each call gives the next: samples of a chunk, and how many before them it "
+        "reads again; gradients flow through all chunks of a window",
+    )
+    group.add_argument(
+        "--state", action="append", default=[], metavar="IN=OUT", help="of such a model: input and output of a state, by name"
+    )
+    group.add_argument(
+        "--front",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="FILE.onnx",
+        help="feature extractor that windows of sounds run through before the model, and the steps that its own windows are apart "
+        "where it takes a fixed number; may be repeated",
+    )
 
 
 def parse_bytes(text: str) -> int:

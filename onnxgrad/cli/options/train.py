@@ -21,6 +21,7 @@ examples:
   onnxgrad train m.onnx --data photos/ --loss cross_entropy --find-lr rates.png
   onnxgrad train --config settings.toml --lr 1e-4 --out run2/
   onnxgrad train --resume run/ --more-epochs 2
+  onnxgrad train run/ --data more_photos/ --val 0.1 --lr 1e-4 --out run2/
   mpiexec -n 4 onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/
 """
 
@@ -53,7 +54,7 @@ MANY, LARGE = 10_000, 16
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", nargs="?", help="path of an .onnx file")
+    parser.add_argument("model", nargs="?", help="path of an .onnx file, or folder of an earlier run, whose best model is taken")
     parser.add_argument(
         "--config", metavar="FILE", help="options from a .toml or .json file, such as a run's settings.json; others overrule them"
     )
@@ -71,7 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print lines of JSON: progress every two seconds, and each epoch")
     parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite onnxruntime's own operators as standard ones")
     parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda:NUMBER or openvino (default %(default)s)")
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        metavar="NAME",
+        help="cpu, cuda:NUMBER, openvino, or auto: the fastest by the first steps (default %(default)s)",
+    )
     parser.add_argument(
         "--precision",
         choices=["f32", "fast", "bf16"],
@@ -90,6 +96,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_data(group: Any) -> None:
     add_data(group)
     group.add_argument("--target", help="array with the targets (default target, for causal_lm labels)")
+    group.add_argument(
+        "--compare",
+        type=int,
+        metavar="N",
+        help="at the end, answer the first N chats of --data before and after training, also in the report",
+    )
     group.add_argument(
         "--preview", metavar="PAGE.html", help="train nothing: write a page with the first batch as the model reads it"
     )
@@ -111,7 +123,7 @@ def _add_loss(group: Any) -> None:
         dest="of",
         metavar="OUTPUT",
         help="output or other tensor that the loss reads, also bent: 'logits.transpose(1,0,2)' with transpose, reshape, squeeze, "
-        "softmax, argmax, mean (also over the tokens that an input counts: 'hidden.mean(attention_mask)') "
+        "softmax, argmax, logit (of probabilities), mean (over the tokens that an input counts: 'hidden.mean(attention_mask)') "
         "and slices (default: the first output that is no cache)",
     )
     group.add_argument(
@@ -232,9 +244,15 @@ def _add_choice(group: Any) -> None:
         "output layer (default: '*')",
     )
     group.add_argument(
+        "--alpha", type=float, metavar="A", help="multiply adapters by A / rank (default: twice the rank, a factor of 2)"
+    )
+    group.add_argument("--rslora", action="store_true", help="multiply them by A / root of the rank instead (a high rank)")
+    group.add_argument("--lora-dropout", type=float, metavar="P", help="share of an adapter's inputs that a step sets to 0")
+    group.add_argument(
         "--adapter",
-        metavar="FOLDER",
-        help="begin with the adapters of a folder that PEFT wrote (adapter_config.json), in place of --lora and --on",
+        metavar="RUN|FOLDER",
+        help="begin with the adapters of another run, or of an exported .safetensors file, of the same --lora, --on and --alpha, "
+        "or with those of a folder that PEFT wrote (adapter_config.json), without --lora",
     )
     group.add_argument(
         "--classes",

@@ -32,6 +32,7 @@ from onnxgrad.core.rules.common import zeros_like
 from onnxgrad.core.rules.registry import find_entry
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotAVariable
 from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.collector import collector_paused
 
 __all__ = ["Checkpoints", "append_backward", "gradients", "variables_of"]
 
@@ -303,7 +304,7 @@ class BackwardPass:
     def append(
         self, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block
     ) -> dict[Variable, Variable]:
-        with transaction(self.program):
+        with collector_paused(), transaction(self.program):
             lift(self.program)
             run_program_pass(self.program, NAME_DIMENSIONS)
             if self.automatic is not None:

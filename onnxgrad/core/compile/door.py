@@ -8,7 +8,7 @@ Tests: tests/core/compile/test_compile.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from onnxgrad.core.graph.contract import GraphPass, Pass, Shapes, Target
 from onnxgrad.core.graph.from_program import pruned_graph, whole_graph
@@ -33,6 +33,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.dimensions import NAME_DIMENSIONS
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.providers.registry import passes_of
+from onnxgrad.internal.collector import collector_paused
 
 __all__ = ["GENERAL_PASSES", "compile"]
 
@@ -46,6 +47,7 @@ def compile(
     state_as_inputs: bool = False,
     updates: bool | Mapping[Variable, Variable] = True,
     inputs: Sequence[Variable] = (),
+    constants: Collection[Variable] = (),
     ordered: bool = False,
     runs: bool = False,
     fast: bool = False,
@@ -63,6 +65,7 @@ def compile(
         state_as_inputs: whether persistable variables are inputs of the graph instead of initializers.
         updates: with ``state_as_inputs``, whether the new values of all state are outputs, or those that are.
         inputs: variables that are inputs, and not computed.
+        constants: with ``state_as_inputs``, persistable variables that are initializers all the same: weights that nothing changes.
         ordered: whether the operators are put in the order in which onnxruntime holds few tensors at a time, and an opset that
             no onnxruntime loads is brought down where that is possible. Implied by ``provider``.
         runs: whether onnxruntime's CPU provider is to run it, so that operators for which it has no float64 kernel are written out.
@@ -74,7 +77,6 @@ def compile(
     Raises:
         ArgumentError: if the provider is not known, or the program is in an opset that its forms are not written in.
     """
-    graph = _graph_of(program, outputs, state_as_inputs, updates if state_as_inputs else False, inputs)
     target = Target(
         provider=provider,
         runs_on_cpu=provider == "cpu" or (provider is None and (runs or ordered)),
@@ -84,9 +86,11 @@ def compile(
         chunk=chunk,
         checks_labels=checks_labels,
     )
-    run_passes(graph, _passes_for(target), target)
-    if ordered or provider is not None:
-        graph.operators = order_for_memory(graph.operators)
+    with collector_paused():
+        graph = _graph_of(program, outputs, state_as_inputs, updates if state_as_inputs else False, inputs, constants)
+        run_passes(graph, _passes_for(target), target)
+        if ordered or provider is not None:
+            graph.operators = order_for_memory(graph.operators)
     return graph
 
 
@@ -96,13 +100,14 @@ def _graph_of(
     state_as_inputs: bool,
     updates: bool | Mapping[Variable, Variable],
     fed: Sequence[Variable],
+    constants: Collection[Variable],
 ) -> Graph:
     """The graph as the program has it, with the training forms that its operators wait for."""
     if outputs is None:
         return whole_graph(program)
     if not program.training_pending:
         new_values = updates if not isinstance(updates, bool) else program.updates if updates else {}
-        graph = pruned_graph(program, list(outputs), new_values, state_as_inputs, fed)
+        graph = pruned_graph(program, list(outputs), new_values, state_as_inputs, fed, constants)
         if any(op.origin is not None for op in graph.operators):
             # A file has no symbols for sizes that are unknown, and forms of a rule's operators ask which of them are equal.
             run_program_pass(graph.program, NAME_DIMENSIONS)
@@ -113,7 +118,8 @@ def _graph_of(
         new_values = trained.updates if updates else {}
     else:
         new_values = {copies[v]: copies[new] for v, new in updates.items()}
-    graph = pruned_graph(trained, [copies[v] for v in outputs], new_values, state_as_inputs, [copies[v] for v in fed])
+    wanted, given, held = ([copies[v] for v in variables] for variables in (outputs, fed, constants))
+    graph = pruned_graph(trained, wanted, new_values, state_as_inputs, given, held)
     graph.copy.variables.update((v, graph.of(copied)) for v, copied in copies.items())
     return graph
 

@@ -5,7 +5,7 @@ Tests: tests/core/compile/test_compile.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.plan import make_plan
@@ -25,6 +25,7 @@ def pruned_graph(
     new_values: Mapping[Variable, Variable],
     state_as_inputs: bool,
     inputs: Sequence[Variable],
+    constants: Collection[Variable] = (),
 ) -> Graph:
     """Prune a program to the operators that some outputs, and the new values of its state, need.
 
@@ -34,10 +35,11 @@ def pruned_graph(
         new_values: for each state variable that is replaced, its new value, which is an output too.
         state_as_inputs: whether persistable variables are inputs of the graph instead of initializers.
         inputs: variables that are inputs, and not computed.
+        constants: persistable variables that are initializers all the same.
     """
     graph = Graph(program, hoists=True)
     plan = make_plan(program, [*outputs, *new_values.values()], inputs)
-    leaves, fed = set(plan.leaves), set(inputs)
+    leaves, fed, held = set(plan.leaves), set(inputs), set(constants)
     main = program.global_block()
     for v in main.inputs:
         if v in leaves and not v.persistable and v.value is None:
@@ -49,7 +51,7 @@ def pruned_graph(
         copy = graph.copy.read(v)
         if copy in known:
             continue
-        if v.persistable and state_as_inputs:
+        if v.persistable and state_as_inputs and v not in held:
             graph.inputs.append(copy)
         elif v.persistable or (v.value is not None and v.op is None):
             graph.initializers.append(copy)

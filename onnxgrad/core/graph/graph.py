@@ -72,6 +72,8 @@ class Graph:
     def __init__(self, source: Program, hoists: bool) -> None:
         self.source = source
         self.program = source.empty_copy()
+        # Nobody sees a graph that could not be made, so that passes need not be able to put it back.
+        self.program.in_transaction = True
         self.copy = Copy(self.program, source, hoists)
         self.scope: Scope = source.active_scope()
         self.inputs: list[Variable] = []
@@ -93,6 +95,10 @@ class Graph:
     @operators.setter
     def operators(self, operators: list[Operator]) -> None:
         self.program.global_block().ops = operators
+
+    def types(self) -> set[str]:
+        """The types of the operators outside bodies, by which a pass sees that there is nothing for it."""
+        return {op.type for op in self.operators}
 
     def of(self, v: Variable) -> Variable:
         """Return the copy of a variable of the source program, or the variable if it has none."""
@@ -151,7 +157,7 @@ class Graph:
     def take_constants(self) -> None:
         """Hold the constants that operators or outputs read, and no others."""
         inputs = set(self.inputs)
-        read = dict.fromkeys(v for v in self.all_read() if v.op is None and v not in inputs)
+        read = {v: None for v in self.all_read() if v.op is None and v not in inputs}
         held = [v for v in self.initializers if v in read]
         main, known = self.program.global_block(), set(held)
         held += [v for v in read if v.block is main and v.value is not None and v not in known]
@@ -159,5 +165,8 @@ class Graph:
 
     def all_read(self) -> Iterable[Variable]:
         for op in self.operators:
-            yield from (v for v in op.operands() if v is not None)
-        yield from (v for _, v in self.outputs)
+            for v in op.operands():
+                if v is not None:
+                    yield v
+        for _, v in self.outputs:
+            yield v

@@ -25,13 +25,19 @@ class Links:
         self.readers: dict[Variable, list[Operator]] = {}
         for op in graph.operators:
             for v in op.operands():
-                if v is not None:
-                    self.readers.setdefault(v, []).append(op)
+                if v is None:
+                    continue
+                if v in self.readers:
+                    self.readers[v].append(op)
+                else:
+                    self.readers[v] = [op]
         self.returned = {v for _, v in graph.outputs}
 
 
 def rewrite_operators(graph: Graph, forms: Mapping[str, Form]) -> int:
     """Write out the operators whose type has a form, where the form applies, and return their number."""
+    if graph.types().isdisjoint(forms):
+        return 0
     rewritten: list[Operator] = []
     rewrites = 0
     for op in graph.operators:

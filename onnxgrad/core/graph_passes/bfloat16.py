@@ -49,10 +49,15 @@ def _is_narrow(v: Variable) -> bool:
 
 
 def _form_of(op: Operator) -> Written | None:
-    if op.domain not in ("", CONTRIB_DOMAIN) or (not op.domain and op.type in _HAVE) or any(True for _ in op.blocks()):
+    if op.domain not in ("", CONTRIB_DOMAIN) or (not op.domain and op.type in _HAVE):
         return None
-    values = [v for v in (*op.inputs, *op.outputs) if v is not None and isinstance(v.type, TensorType)]
-    return in_float32 if any(v.dtype.name == "bfloat16" for v in values) else None
+    if not (_has_bfloat16(op.inputs) or _has_bfloat16(op.outputs)):
+        return None
+    return None if op.blocks() else in_float32
+
+
+def _has_bfloat16(values: list[Variable | None]) -> bool:
+    return any(v is not None and isinstance(v.type, TensorType) and v.type.dtype.name == "bfloat16" for v in values)
 
 
 def write_out_bfloat16(graph: Graph, target: Target) -> int:

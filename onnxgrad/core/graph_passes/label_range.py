@@ -5,7 +5,7 @@ ONNX leaves open what SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss make
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,23 +43,48 @@ def guard_labels(graph: Graph, target: Target) -> int:
 
     Rules guard the gradients of losses that they write. Where the loss is in the graph too, one guard does for both.
     """
-    count = 0
-    for op in [op for op in graph.operators if has_labels(op)]:
-        label = op.inputs[1]
-        if label is None or _is_guarded(label, op) or are_known_classes(label, op.inputs[0], op.attr("ignore_index")):
-            continue
-        fed = fed_label(op, graph.inputs) if target.checks_labels else None
-        if fed is not None:
-            _drop_guards(graph.operators, op, label)
-            graph.operators = needed_operators(graph.operators, [v for _, v in graph.outputs])
-            graph.labels.append(fed)
-            continue
-        _guard(graph, op, label)
-        count += 1
+    losses = [op for op in graph.operators if has_labels(op)]
+    count = _guard_losses(graph, losses, target) if losses else 0
     count += sum(_guard_body(body) for op in graph.operators for body in op.blocks())
     if count:
         graph.take_constants()
     return count
+
+
+def _guard_losses(graph: Graph, losses: list[Operator], target: Target) -> int:
+    """Guard the losses of the main block, and return how many; what that changes elsewhere is done for all of them at once."""
+    count, inputs = 0, set(graph.inputs)
+    of_loss: dict[Variable, list[Operator]] = {}
+    for op in graph.operators:
+        if op.origin is not None and op.origin.of is not None:
+            of_loss.setdefault(op.origin.of, []).append(op)
+    read: dict[Variable, Variable] = {}
+    staged: list[Operator] = []
+    for op in losses:
+        label, result = op.inputs[1], op.outputs[0]
+        if label is None or _is_guarded(label, op) or are_known_classes(label, op.inputs[0], op.attr("ignore_index")):
+            continue
+        of_rule = of_loss.get(result, []) if result is not None else []
+        fed = fed_label(op, inputs) if target.checks_labels else None
+        if fed is not None:
+            read |= _read_for_guards(_guards_of(of_rule, op, label))
+            graph.labels.append(fed)
+            continue
+        guarded, stage = _guard(graph, op, label, of_rule)
+        read |= guarded
+        staged += stage
+        count += 1
+    substitute(graph.operators, {v: _last(read, v) for v in read})
+    if staged:
+        graph.operators = in_order([*graph.operators, *staged], graph.resolve)
+    graph.operators = needed_operators(graph.operators, [v for _, v in graph.outputs])
+    return count
+
+
+def _last(read: dict[Variable, Variable], v: Variable) -> Variable:
+    while v in read:
+        v = read[v]
+    return v
 
 
 def has_labels(op: Operator) -> bool:
@@ -84,9 +109,9 @@ def are_known_classes(label: Variable, scores: Variable | None, ignored: int | N
     return bool((((values >= 0) & (values < classes)) | (values == ignored)).all())
 
 
-def fed_label(op: Operator, fed: Iterable[Variable]) -> FedLabel | None:
+def fed_label(op: Operator, inputs: Set[Variable]) -> FedLabel | None:
     """The input that the labels of a loss are, in another shape or type at most; None where they are computed."""
-    label, classes, inputs = op.inputs[1], _classes(op.inputs[0]), set(fed)
+    label, classes = op.inputs[1], _classes(op.inputs[0])
     while label is not None and label not in inputs:
         producer = label.op
         if producer is None or producer.domain or not (producer.type in VIEWS or _keeps_classes(producer)):
@@ -119,7 +144,8 @@ class _Guard(NamedTuple):
     nothing: Variable
 
 
-def _guard(graph: Graph, op: Operator, label: Variable) -> None:
+def _guard(graph: Graph, op: Operator, label: Variable, of_rule: list[Operator]) -> tuple[dict[Variable, Variable], list[Operator]]:
+    """Guard a loss. Returns what is to be read for guards of its rule, and the operators to be put among the others."""
     old = op.outputs[0]
     assert old is not None
     key = f"{op.name or op.type}/range"
@@ -129,14 +155,13 @@ def _guard(graph: Graph, op: Operator, label: Variable) -> None:
     op.inputs[1] = guard.label
     _return_as(old, build.Add(own, guard.nothing))
     name_results(graph, build.stage or [], key)
-    of_rule = [other for other in graph.operators if other.origin is not None and other.origin.of is old]
+    read: dict[Variable, Variable] = {}
     for other in of_rule:
         assert other.origin is not None
         other.origin = other.origin._replace(of=own)
         if is_piece(other, LABEL_IN_RANGE) and other.outputs[0] is not None and _gives_in_range(other, label, op):
-            substitute(graph.operators, {other.outputs[0]: guard.label})
-    graph.operators = in_order([*graph.operators, *(build.stage or [])], graph.resolve)
-    graph.operators = needed_operators(graph.operators, [v for _, v in graph.outputs])
+            read[other.outputs[0]] = guard.label
+    return read, build.stage or []
 
 
 def _written(build: Any, op: Operator, label: Variable) -> _Guard:
@@ -175,26 +200,27 @@ def drop_guards_of_rules(operators: Sequence[Operator]) -> None:
     Args:
         operators: of a block, as rules wrote them.
     """
-    _leave_out(operators, [op for op in operators if op.origin is not None and op.origin.piece in _READ])
+    read = _read_for_guards([op for op in operators if op.origin is not None and op.origin.piece in _READ])
+    if read:
+        substitute(operators, read)
 
 
-def _drop_guards(operators: Sequence[Operator], loss: Operator, label: Variable) -> None:
-    """The same for the guards of one loss that look at its labels"""
-    of_rule = [op for op in operators if op.origin is not None and op.origin.of is loss.outputs[0]]
+def _guards_of(of_rule: Sequence[Operator], loss: Operator, label: Variable) -> list[Operator]:
+    """The guards, among the operators that the rule of a loss wrote, that look at its labels"""
     labels = [op for op in of_rule if is_piece(op, LABEL_IN_RANGE) and _gives_in_range(op, label, loss)]
     factors = [op for op in of_rule if is_piece(op, LABELS_IN_RANGE_OR_NAN) and _is_valid_or_nan(op.inputs[1], label, loss)]
-    _leave_out(operators, [*labels, *factors])
+    return [*labels, *factors]
 
 
-def _leave_out(operators: Sequence[Operator], guards: Sequence[Operator]) -> None:
+def _read_for_guards(guards: Sequence[Operator]) -> dict[Variable, Variable]:
+    """The variable to read for the result of each guard, as if there was none"""
     read: dict[Variable, Variable] = {}
     for op in guards:
         assert op.origin is not None and op.origin.piece is not None
         result, operand = op.outputs[0], op.inputs[_READ[op.origin.piece]]
         if result is not None and operand is not None:
             read[result] = operand
-    if read:
-        substitute(operators, read)
+    return read
 
 
 # Recognising what was written: by its structure, as its origin says only who wrote it ----------------------------------

@@ -34,8 +34,7 @@ def _copy_in_block(block: Block, returned: set[Variable]) -> int:
         for body in op.blocks():
             rewrites += _copy_in_block(body, set())
         # Before opset 14, several outputs meant training.
-        trains = op.attrs.get("training_mode") or len(op.outputs) > 1
-        if op.type == "BatchNormalization" and not op.domain and trains:
+        if op.type == "BatchNormalization" and not op.domain and (op.attrs.get("training_mode") or len(op.outputs) > 1):
             _declare_all(op)
             for operand, result in ((3, op.outputs[1]), (4, op.outputs[2])):
                 if result not in returned:

@@ -34,7 +34,7 @@ def _is_unknown(op: Operator) -> bool:
     """Whether an operator has a body by its schema alone, which onnxruntime does not know"""
     if op.domain not in _UNKNOWN_DOMAINS or (op.domain, op.type, op.overload) in op.block.program.functions:
         return False
-    return next(iter(op.blocks()), None) is None  # a body made of subgraphs is not written
+    return not op.blocks()  # a body made of subgraphs is not written
 
 
 def _written_out(build: Any, op: Operator) -> list[Variable | None] | None:

@@ -34,7 +34,7 @@ def schema_body(operator: Operator) -> Block | None:
     if raw.has_function:
         proto.CopyFrom(raw.function_body)
     elif raw.has_context_dependent_function:
-        if next(operator.blocks(), None) is not None:
+        if operator.blocks():
             raise UnsupportedGradient(
                 f"{operator}: the body that its schema defines is not written for an operator with subgraphs. "
                 "Write what they compute as operators around it."

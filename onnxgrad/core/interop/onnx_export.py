@@ -49,6 +49,7 @@ from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ExternalDataError, NotInitialized
 from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.collector import collector_paused
 
 __all__ = ["Values", "save_graph", "save_onnx", "to_onnx", "write_model"]
 
@@ -172,9 +173,10 @@ def write_model(
     _set_present(model.graph, doc_string=block.doc)
     _write_metadata(model.graph, block.metadata)
     writer = _Writer(graph.scope, values or {}, as_loaded=graph.is_whole, embeds=embeds, apart=apart, reads_files=stored is None)
-    writer.write_main(model.graph, graph, stored)
-    for function in graph.program.functions.values():
-        model.functions.append(_write_function(function))
+    with collector_paused():
+        writer.write_main(model.graph, graph, stored)
+        for function in graph.program.functions.values():
+            model.functions.append(_write_function(function))
     if 0 < model.ir_version < FREE_INITIALIZERS and {v.name for v in graph.initializers} - {v.name for v in graph.inputs}:
         model.ir_version = FREE_INITIALIZERS
     return model
@@ -299,8 +301,9 @@ class _Writer:
             fill_type(info.type, shown)
 
     def _write_initializer(self, proto: GraphProto, v: Variable) -> None:
-        if v in self.apart and v.value is not None:
-            absent = proto.initializer.add(name=v.name, data_type=v.dtype.number, dims=v.value.shape)
+        if v in self.apart:
+            shape = v.value.shape if v.value is not None else v.static_shape
+            absent = proto.initializer.add(name=v.name, data_type=v.dtype.number, dims=shape)
             absent.data_location = TensorProto.EXTERNAL
             absent.external_data.add(key="location", value="given to the session")
             return

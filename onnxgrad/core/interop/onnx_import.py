@@ -32,6 +32,7 @@ from onnxgrad.core.passes.domains import EXPANSIONS
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError
 from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.collector import collector_paused
 from onnxgrad.internal.files import is_file, read_whole
 
 __all__ = ["FREE_INITIALIZERS", "Imported", "checked_model", "from_onnx", "read_model", "read_program"]
@@ -87,7 +88,8 @@ def from_onnx(
         >>> from_onnx(model).inputs
         [Variable(x: float32[N, 2])]
     """
-    return read_program(*read_model(source), parameters=parameters, expand=expand)
+    with collector_paused():
+        return read_program(*read_model(source), parameters=parameters, expand=expand)
 
 
 def read_program(

@@ -6,7 +6,9 @@ weighs data (an operand of a product) never is one.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,6 +29,8 @@ class Reads(NamedTuple):
     uses: defaultdict[Variable, Slots]
     returned: set[Variable]
     shapes: dict[tuple[int, ...], list[Variable]]
+    squares: dict[Any, list[tuple[float, int, Variable]]]
+    """Constants of a shape and type by the square of their first element, for those that were asked for."""
 
 
 _CACHES = {"RotaryEmbedding": {"": (1, 2), "com.microsoft": (2, 3)}, "GroupQueryAttention": {"com.microsoft": (7, 8)}}
@@ -157,10 +161,22 @@ def _has_quadrature(v: Variable, values: Array, eps: float, reads: Reads) -> boo
     """Return whether another constant is the sine of the angles that this is the cosine of, or the other way round"""
     if values.ndim < 2 or np.abs(values).max() > 1.0 + eps:
         return False
-    assert v.value is not None
     corner = tuple(slice(size) for size in values.shape)
-    others = [w.value for w in reads.shapes.get(v.value.shape, ()) if w is not v and w.dtype == v.dtype]
+    others = [w.value for w in _with_first_element(v, 1.0 - values.flat[0] ** 2, 16.0 * eps, reads) if w is not v]
     return any(_are_angles(values, other.numpy()[corner].astype(np.float64), eps) for other in others if other is not None)
+
+
+def _with_first_element(v: Variable, square: float, error: float, reads: Reads) -> list[Variable]:
+    """The constants of the shape and type of another whose first element has this square: of many weights, few are compared."""
+    assert v.value is not None
+    key = (v.value.shape, v.dtype)
+    if key not in reads.squares:
+        same = [w for w in reads.shapes.get(v.value.shape, ()) if w.dtype == v.dtype and w.value is not None]
+        firsts = [(float(w.value.numpy().flat[0]) ** 2, i, w) for i, w in enumerate(same) if w.value is not None]
+        reads.squares[key] = sorted((first for first in firsts if np.isfinite(first[0])), key=itemgetter(0, 1))
+    squares = reads.squares[key]
+    low, high = (bisect_left(squares, bound, key=itemgetter(0)) for bound in (square - error, square + error))
+    return [w for _, _, w in sorted(squares[low:high], key=itemgetter(1))]
 
 
 def _adds_or_compares(op: Operator, index: int) -> bool:

@@ -108,7 +108,7 @@ def decide(constants: list[Variable], block: Block, choice: Choice | None) -> di
     for v in constants:
         if v.value is not None and v.is_float:
             shapes.setdefault(v.value.shape, []).append(v)
-    reads = Reads(uses, returned, shapes)
+    reads = Reads(uses, returned, shapes, {})
     return {v: _decide_one(v, reads) for v in constants}
 
 

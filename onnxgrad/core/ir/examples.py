@@ -389,7 +389,8 @@ class Examples:
             return self._mixed(op, states, causes, _POSITION)
         if any(s.depends and s.axis is None for s in states):
             return self._mixed(op, states, causes, "uses for each example what was computed from the whole batch")
-        if names.exact and len({s.rows for _, s in lying}) > 1:
+        rows = {s.rows for _, s in lying}
+        if len(rows) > 1 and (names.exact or any(size is None or _is_kept(size) for size in rows)):
             return self._mixed(op, states, causes, _POSITION)
         for i, v in enumerate(op.inputs):
             if v is not None and i not in lies_at and self._has_slices(v, _all_names(names.inputs, i), name, names.exact):
@@ -556,6 +557,15 @@ class Examples:
         if whole and data.rows is not None and data.rows == index.step:
             return [replace(data, axis=index.numbers, rows=_ONE)]
         return self._by_names(op, axis_names(op, [self._rank(v) for v in op.inputs]))
+
+    def _kept(self, op: Operator) -> list[_State]:
+        """Compress by a row of booleans of the examples' own: each keeps some of its rows, how many is another number for each"""
+        data, kept = self._of(op.inputs[0]), self._of(op.inputs[1])
+        rank, axis = self._rank(op.inputs[0]), attribute_of(op, "axis")
+        is_own = rank is not None and axis is not None and data.axis == axis % rank and kept.axis == 0
+        if not is_own or data.rows is None or data.rows != kept.rows or op.inputs[1] is None:
+            return self._by_names(op, axis_names(op, [self._rank(v) for v in op.inputs]))
+        return [replace(_causes([data, kept]), axis=data.axis, rows=Size(1, (f"{op.inputs[1].name}{_KEPT}",)))]
 
     def _remainder(self, op: Operator) -> list[_State]:
         """Mod, which makes an index of MaxPool one within the example where the divisor divides an example's size"""
@@ -919,6 +929,8 @@ _KEEP_VALUES = ("Cast", "Expand", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 """Operators that have no other integers in their result than in their first operand."""
 _TOLD_SHAPES = ("Expand", "Reshape", "Squeeze", "Tile", "Unsqueeze")
 """Operators whose other operands say what shape the result has."""
+_KEPT = "#kept"
+"""The end of the name of a number of rows that is another one for each example."""
 _ALL = "lets an example depend on the others of its batch"
 _POSITION = "lets an example depend on its position in the batch"
 
@@ -1009,6 +1021,10 @@ def _name(inputs: Sequence[Any], index: int, axis: int | None) -> Any:
     return names[axis] if axis is not None and axis < len(names) else None
 
 
+def _is_kept(rows: Size) -> bool:
+    return any(name.endswith(_KEPT) for name in rows.names)
+
+
 def _outside(state: _State) -> _State:
     """What a body says of a result, without a size that is known there alone and may change from round to round"""
     inside = state.rows is not None and any("#" in name for name in state.rows.names)
@@ -1053,6 +1069,7 @@ _DIRECT: Mapping[str, _Direct] = {
     **dict.fromkeys(("Add", "Mul"), Examples._counted),
     "BatchNormalization": Examples._normalised,
     "Cast": Examples._cast,
+    "Compress": Examples._kept,
     "ConcatFromSequence": Examples._glued,
     "ConstantOfShape": Examples._filled,
     "Expand": Examples._expanded,

@@ -5,7 +5,6 @@ Tests: tests/core/ir/test_builder.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -282,19 +281,22 @@ class Operator:
         """Position in the block."""
         return next(i for i, op in enumerate(self.block.ops) if op is self)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> list[Block]:
         """Bodies of If, Loop, Scan and SequenceMap."""
+        bodies: list[Block] = []
         for value in self.attrs.values():
             if isinstance(value, _PLAIN):
                 continue
-            if hasattr(value, "ops"):
-                yield value
-            elif isinstance(value, list) and value and hasattr(value[0], "ops"):
-                yield from value
+            if isinstance(value, list):
+                if value and hasattr(value[0], "ops"):
+                    bodies += value
+            elif hasattr(value, "ops"):
+                bodies.append(value)
+        return bodies
 
     def operands(self) -> list[Variable | None]:
         """Inputs, followed by the outer variables that its bodies read."""
-        if not self.attrs or next(self.blocks(), None) is None:
+        if not self.attrs or not self.blocks():
             return self.inputs
         return [*self.inputs, *captured_variables(self)]
 

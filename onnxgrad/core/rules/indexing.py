@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.known import known_ints
+from onnxgrad.core.ir.types import same_dim
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import (
     add_rows,
@@ -32,8 +33,8 @@ def gather(op, node, gy):
     x, indices = node.inputs
     axis, rank = node.attr("axis"), x.rank
     single = known_ints(indices)
-    if rank is not None and indices.rank == 0 and single is not None and isinstance(x.dims[axis], int):
-        return _put_back_one(op, x, single[0] % x.dims[axis], axis % rank, gy)
+    if rank is not None and single is not None and indices.static_shape in ((), (1,)):
+        return _put_back_one(op, x, single[0], axis % rank, gy if indices.rank else op.Unsqueeze(gy, [axis % rank]))
     axis = axis % rank if rank is not None else axis
     if axis < 0:
         return scatter_add_flat(op, op.Gather(flat_positions(op, x), indices, axis=axis), gy, x)
@@ -48,9 +49,14 @@ def gather(op, node, gy):
 
 def _put_back_one(op: Builder, x: Any, index: int, axis: int, gy: Variable) -> Any:
     """A single slice goes back between zeros"""
-    pads = [0] * (2 * x.rank)
-    pads[axis], pads[x.rank + axis] = index, x.dims[axis] - 1 - index
-    return op.Pad(op.Unsqueeze(gy, [axis]), pads)
+    size, others = x.dims[axis], [0] * (x.rank - 1)
+    if isinstance(size, int):
+        index %= size
+        return op.Pad(gy, [*others[:axis], index, *others, size - 1 - index, *others[axis:]])
+    rest = op.Sub(op.Shape(x, start=axis, end=axis + 1), [index + 1 if index >= 0 else -index])
+    before, behind = ([index], rest) if index >= 0 else (rest, [-index - 1])
+    pads = [part for part in (others[:axis], before, others, behind, others[axis:]) if not isinstance(part, list) or part]
+    return op.Pad(gy, op.Concat(*pads, axis=0))
 
 
 @gradient("GatherElements", moves=True)
@@ -195,6 +201,12 @@ def _written_indices(op: Builder, node: Any, past: Variable, update: Variable, s
 def compress(op, node, gy):
     """gx = gy at the slices that were kept, else 0"""
     x, condition = node.inputs
+    if node.attr("axis") == 0 and gy.dtype.name == x.dtype.name:
+        # No row is kept twice, so nothing is added up. A condition may be longer than there are rows.
+        fits = x.dims is not None and condition.dims is not None and same_dim(x.dims[0], condition.dims[0])
+        within = condition if fits else op.Slice(condition, [0], op.Shape(x, start=0, end=1), [0])
+        rows = op.Transpose(op.NonZero(within), perm=[1, 0])
+        return op.ScatterND(zeros_of_shape(op, op.Shape(x), gy), rows, gy)
     return scatter_add_flat(op, op.Compress(flat_positions(op, x), condition, axis=node.attr("axis")), gy, x)
 
 

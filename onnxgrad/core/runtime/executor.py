@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
@@ -60,6 +61,10 @@ class Executor:
             computed first, and then applied in parts. On the CPU only. What fails while gradients are computed leaves the state as
             it was; if applying them fails, the rest of the step is applied before anybody reads the state. ``"auto"``, the default,
             does so where it saves 32 MB or more and each part is computed piece by piece; None never does.
+            Weights that a training step reads and does not replace are constants of its session, which packs them for its products
+            once: one further copy for each product that reads them, of two for a layer. ``"auto"`` does so up to 512 MB of copies,
+            smaller weights first; None always, and ``"low"`` never, nor does an Executor with a ``cache``. What is set in the
+            scope counts from the next run on.
         shapes: for how many shapes of the feed a training step that convolves images gets a session of its own, in which their
             number is known and which runs faster; each holds its own activations. 0 for one session for all.
         precision: ``"full"``, or ``"fast"`` for forms of a training step that round more where they take less time. On the CPU
@@ -110,11 +115,11 @@ class Executor:
         self._sessions.clear()
         self._closed = True
 
-    def step(self, program: Program | HoldsProgram | None = None, fetch_list: Fetches = None) -> Step:
+    def step(self, program: Program | HoldsProgram | None = None, fetch_list: Fetches = None, scope: Scope | None = None) -> Step:
         """What ``run`` runs for these fetches, opened, as a value that prints well: its phases, state, and what ranks exchange.
 
         Args:
-            program, fetch_list: as for ``run``.
+            program, fetch_list, scope: as for ``run``.
 
         Raises:
             ExecutionError, ProviderError: as for ``run``.
@@ -130,11 +135,15 @@ class Executor:
             raise ExecutionError("this Executor is closed. Make a new one.")
         program = _program_of(program)
         computed = [v for v in _fetches(program, fetch_list) if not v.persistable]
-        if program.plan.accumulation is None:
-            return self._opened(program, computed, {}, "whole", program.plan.exchange).step
-        run = self._opened(program, computed, {}, "run", program.plan.exchange)
-        apply = self._opened(program, [], {}, "apply", program.plan.accumulation.exchange)
-        return run.step.followed_by(apply.step)
+        if scope is None and program.plan.exchange is None:
+            scope = program.active_scope()
+        # Ranks meet while they open sessions, and those of one process may share the scope that is not theirs to train in.
+        with nullcontext() if scope is None else scope.lock:
+            if program.plan.accumulation is None:
+                return self._opened(program, computed, {}, "whole", program.plan.exchange, scope).step
+            run = self._opened(program, computed, {}, "run", program.plan.exchange, scope)
+            apply = self._opened(program, [], {}, "apply", program.plan.accumulation.exchange, scope)
+            return run.step.followed_by(apply.step)
 
     def debug_string(self) -> str:
         """Describe the steps that are open, in words: the phases of each step, its state, and what passes made of its graphs.
@@ -278,7 +287,8 @@ class Executor:
             return
         computed = [v for v in [*_fetches(program, fetch_list), *(v for v, _ in program.plan.printers)] if not v.persistable]
         turn: Turn = "whole" if program.plan.accumulation is None else "run"
-        prepared = self._opened(program, computed, {**exchange.feeds(program, feed), **feed}, turn, exchange)
+        with scope.lock:
+            prepared = self._opened(program, computed, {**exchange.feeds(program, feed), **feed}, turn, exchange, scope)
         if prepared.applying is not None:
             exchange.begin(program, prepared.applying.cut.gradients, scope)
 
@@ -340,6 +350,19 @@ class Executor:
         return_numpy: bool,
         turn: Turn,
     ) -> list[Any]:
+        # A session may hold frozen weights, which must not change between it being chosen and its run.
+        with scope.lock if program.updates else nullcontext():
+            return self._run(program, feed, fetches, scope, return_numpy, turn)
+
+    def _run(
+        self,
+        program: Program,
+        feed: dict[str, Any],
+        fetches: list[Variable],
+        scope: Scope,
+        return_numpy: bool,
+        turn: Turn,
+    ) -> list[Any]:
         if not program.inputs and any(_is_random(op) for op in program.global_block().ops):
             # A seeded random operator continues its stream within a session, so initialisation gets a fresh one.
             prepared = prepare(program, fetches, self.place, self.threads)
@@ -347,7 +370,12 @@ class Executor:
             exchange = program.plan.exchange if turn == "whole" else program.plan.exchange_of(turn)
             if exchange is not None:
                 feed = {**exchange.feeds(program, feed), **feed}
-            prepared = self._opened(program, fetches, feed, turn, exchange)
+            prepared = self._opened(program, fetches, feed, turn, exchange, scope)
+            applying = prepared.applying
+            if exchange is not None and prepared.held is not None and applying is not None and not exchange.has_met(scope):
+                # All ranks get the frozen weights of the first.
+                exchange.begin(program, applying.cut.gradients, scope)
+                prepared = self._opened(program, fetches, feed, turn, exchange, scope)
         feeds = [(v.name, _checked_feed(v, feed)) for v in prepared.feeds]
         for name, array in feeds:
             prepared.place.check(name, array)
@@ -387,12 +415,13 @@ class Executor:
         feed: dict[str, Any],
         turn: Turn,
         exchange: Exchange | None,
+        scope: Scope | None,
     ) -> Prepared:
         """The sessions for these fetches, and for what ranks read besides"""
         if exchange is not None:
             known = set(fetches)
             fetches = [*fetches, *(v for v in exchange.reads if v not in known)]
-        return self._sessions.get(program, fetches, self.place, self.threads, feed, turn)
+        return self._sessions.get(program, fetches, self.place, self.threads, feed, turn, scope if program.updates else None)
 
     def _run_in_parts(
         self,

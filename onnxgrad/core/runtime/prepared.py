@@ -64,6 +64,12 @@ class AppliesGradients(Protocol):
     ) -> None: ...
 
 
+class HoldsWeights(Protocol):
+    """Frozen weights that a session holds: ``core.runtime.frozen_weights.HeldWeights``."""
+
+    def are_in(self, scope: Scope) -> bool: ...
+
+
 class Prepared:
     """A session, what flows in and out of it, and how it is bound to scopes.
 
@@ -84,6 +90,7 @@ class Prepared:
         captures: whether its runs are captured and replayed.
         turn: held by a run where no other may be under way.
         applying: what applies the gradients, which are its last fetches, if it does not.
+        held: the frozen weights that are constants of the session.
     """
 
     def __init__(
@@ -94,11 +101,13 @@ class Prepared:
         place: Place,
         applying: AppliesGradients | None = None,
         captures: bool = False,
+        held: HoldsWeights | None = None,
     ) -> None:
         self.session = session
         self.step, graph = step, step.graph
         self.applying = applying
         self.captures = captures
+        self.held = held
         self.feeds = [v for v in graph.inputs if not v.persistable]
         self.state = [v for v in graph.inputs if v.persistable]
         places = {v.name: at for at, v in enumerate(self.feeds)}

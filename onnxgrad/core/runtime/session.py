@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -48,6 +49,7 @@ characters that a terminal obeys."""
 _LARGE = COSTS.count("session.largest_embedded_constant")
 _MANY_OPERATORS = COSTS.count("session.most_operators_to_plan")
 _LARGE_CONSTANTS = COSTS.count("session.largest_message")
+_OUTSIDE_THE_ARENA = "session.use_device_allocator_for_initializers"
 _SPINS_NO_MORE = "session.force_spinning_stop"
 _ON_BYTES = ("DynamicQuantizeMatMul", "MatMulInteger", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul")
 """Operators that onnxruntime computes as products of bytes, whose sums may saturate at 16 bits."""
@@ -72,6 +74,7 @@ def open_graph(
     stops_spinning: bool = False,
     shares_memory: bool = False,
     is_training: bool | None = None,
+    constants: Mapping[str, Any] | None = None,
 ) -> Any:
     """Open a session on a graph.
 
@@ -81,6 +84,7 @@ def open_graph(
         stops_spinning: whether its threads rest when a run ends, as those of another session compute then.
         shares_memory: whether it takes its memory from one arena of the process.
         is_training: whether it is part of a training step, where others compute its gradients; None to see that by the graph.
+        constants: the weights among its initializers by name, which it reads where they lie, and the caller keeps alive.
 
     Raises:
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
@@ -93,8 +97,14 @@ def open_graph(
     if place.captures:
         options.add_session_config_entry(RECORDS, "1")
     providers = place.add_to(options, threads, saved)
-    apart = _external_constants(graph)
-    values = _values_of(apart)  # the options refer to them, and do not hold them
+    weights = [v for v in graph.initializers if constants is not None and v.name in constants]
+    large = _external_constants(graph, weights)
+    apart = [*large, *weights]
+    # The options refer to them, and do not hold them.
+    values = [*_values_of(large), *(constants[v.name] for v in weights if constants is not None)]
+    if weights:
+        # An arena that doubles holds up to twice what is packed.
+        options.add_session_config_entry(_OUTSIDE_THE_ARENA, "1")
     if apart:
         options.add_external_initializers([v.name for v in apart], values)
         saved = None
@@ -266,9 +276,10 @@ def _register_arena() -> None:
         onnxruntime.create_and_register_allocator(memory, None)
 
 
-def _external_constants(graph: Graph) -> list[Variable]:
+def _external_constants(graph: Graph, weights: Sequence[Variable]) -> list[Variable]:
     """Large constants of a graph that would be too large as a message: onnxruntime takes them from where they lie"""
-    sizes = {v: bytes_needed(v.dtype, v.value.shape) for v in graph.initializers if v.value is not None}
+    given = set(weights)
+    sizes = {v: bytes_needed(v.dtype, v.value.shape) for v in graph.initializers if v.value is not None and v not in given}
     if sum(sizes.values()) <= _LARGE_CONSTANTS:
         return []
     return [v for v, size in sizes.items() if size > _LARGE and v.dtype.bits >= 8 and v.dtype.name != "string"]

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
@@ -19,10 +20,12 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.applying import OpenApplying, joined_sessions
 from onnxgrad.core.runtime.capture import host_operators, reason_against
+from onnxgrad.core.runtime.frozen_weights import MOST_BYTES, HeldWeights, frozen_weights
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.prepared import Prepared
 from onnxgrad.core.runtime.session import open_graph
 from onnxgrad.core.state.inputs import FEED, as_array, is_ortvalue
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import cut_step, saves_much
 from onnxgrad.core.step.make import Shapes, StepTarget, is_in_stages, make_applying, make_exchanged, make_step
 from onnxgrad.core.step.step import Step
@@ -49,6 +52,8 @@ def prepare(
     fast: bool = False,
     applying: OpenApplying | None = None,
     turn: Turn = "whole",
+    frozen: Sequence[Variable] = (),
+    scope: Scope | None = None,
 ) -> Prepared:
     """Make the step of a program for these fetches and open it, where one place does not take it on a narrower one.
 
@@ -58,6 +63,7 @@ def prepare(
         fast: whether forms may round more than the operators they stand for.
         applying: what applies the gradients, if the session is only to return them.
         turn: which of the state is replaced, where gradients are added up.
+        frozen: weights that the session may hold, with their values in ``scope``; on a CPUPlace.
 
     Raises:
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
@@ -68,10 +74,12 @@ def prepare(
     if applying is not None:
         place = place.plain()
     while True:
-        target = StepTarget(_provider(program, place), shapes, fast, threads or os.cpu_count() or 1)
+        target = StepTarget(_provider(program, place), shapes, fast, threads or os.cpu_count() or 1, tuple(frozen))
         step = make_step(program, fetches, target, None if applying is None else applying.applying, turn)
+        names = {name for phase in step.phases for name in phase.holds}
+        held = None if scope is None or not names else HeldWeights(scope, [v for v in frozen if v.name in names], place)
         stops_spinning = bool(shapes) or applying is not None
-        result = open_step(step, fetches, place, threads, saved, applying, stops_spinning=stops_spinning)
+        result = open_step(step, fetches, place, threads, saved, applying, stops_spinning=stops_spinning, held=held)
         if isinstance(result, Prepared):
             return result
         if result.warns:
@@ -100,6 +108,7 @@ def open_step(
     applying: OpenApplying | None,
     *,
     stops_spinning: bool,
+    held: HeldWeights | None = None,
 ) -> Prepared | Narrower:
     """Open the sessions of a step before its gradients are applied, or say which narrower place takes it, and why.
 
@@ -127,6 +136,7 @@ def open_step(
                 saved=saved,
                 stops_spinning=stops_spinning,
                 shares_memory=len(before) > 1,
+                constants=None if held is None else held.values(),
             )
             for phase in before
         ]
@@ -135,9 +145,8 @@ def open_step(
             raise
         reason = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
         return Narrower(CPUPlace(), reason, trains_state)
-    return Prepared(
-        joined_sessions(sessions, before, graph, None if applying is None else applying.exchange), step, fetches, place, applying
-    )
+    session = joined_sessions(sessions, before, graph, None if applying is None else applying.exchange)
+    return Prepared(session, step, fetches, place, applying, held=held)
 
 
 def _open_captured(graph: Graph, place: Place, threads: int | None) -> Any:
@@ -160,7 +169,7 @@ def _open_captured(graph: Graph, place: Place, threads: int | None) -> Any:
 class _Sessions:
     """The sessions of one version of a program."""
 
-    def __init__(self, program: Program, place: Place) -> None:
+    def __init__(self, program: Program, place: Place, shapes: int, holds: Literal["all", "some", "none"]) -> None:
         self.version = program.version
         self.exchange = program.plan.exchange
         self.prepared: dict[Any, Prepared] = {}
@@ -169,6 +178,24 @@ class _Sessions:
         is_staged = self.exchange is not None and is_in_stages(program, self.exchange.synchronises)
         self.dynamic = [] if is_staged else _dynamic_inputs(program, place)
         """Inputs whose shapes make a training step faster when they are known."""
+        # Each shape has a session of its own; what these hold must not depend on which comes first, as a run may be resumed.
+        room = None if holds == "all" else MOST_BYTES // (shapes + 1 if self.dynamic else 1)
+        self.frozen = [] if holds == "none" or is_staged else frozen_weights(program, room)
+        """Weights that the sessions may hold."""
+        self._changes = 0
+
+    def drop_outdated(self, prepared: Prepared | None, scope: Scope) -> bool:
+        """Whether a session holds frozen weights that a scope has no more; all that hold some are then dropped.
+
+        Values that change once more are those of inputs from then on: opening a session takes longer than what it gains.
+        """
+        if prepared is None or prepared.held is None or prepared.held.are_in(scope):
+            return False
+        self.prepared = {key: other for key, other in self.prepared.items() if other.held is None}
+        self._changes += 1
+        if self._changes > 1:
+            self.frozen = []
+        return True
 
     def steps(self) -> list[tuple[Place, Step]]:
         """The open steps and their devices."""
@@ -229,26 +256,38 @@ class SessionCache:
         threads: int | None,
         feed: dict[str, Any],
         turn: Turn = "whole",
+        scope: Scope | None = None,
     ) -> Prepared:
-        """The session for these fetches; for the first few shapes of the feed one each, where that makes it faster."""
+        """The session for these fetches; for the first few shapes of the feed one each, where that makes it faster.
+
+        Args:
+            scope: whose frozen weights the session may hold, if the caller has its lock until the run has read them.
+        """
         with self._lock:
             sessions = self._by_program.get(program)
             if sessions is None or sessions.version != program.version or sessions.exchange is not program.plan.exchange:
-                sessions = self._by_program[program] = _Sessions(program, place)
+                sessions = self._by_program[program] = _Sessions(program, place, self.shapes, self._holds(place))
             key = (tuple(map(id, fetches)), place, turn)
             shapes = sessions.shapes_of(feed) if self.shapes else ()
             if shapes and (key, shapes) not in sessions.prepared:
                 own = sum(other == key and bool(known) for other, known in sessions.prepared)
                 shapes = shapes if own < self.shapes else ()
             prepared = sessions.prepared.get((key, shapes))
-            if prepared is None:
+            if prepared is None or (scope is not None and sessions.drop_outdated(prepared, scope)):
                 is_cut = program.updates and (self.memory is not None or program.plan.exchange_of(turn) is not None)
                 applying = self._applying(sessions, program, place, threads, turn) if is_cut else None
-                prepared = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, applying, turn)
+                frozen = sessions.frozen if scope is not None else ()
+                prepared = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, applying, turn, frozen, scope)
                 if not prepared.begins:
                     # A startup program runs once; kept, its session and what it holds would live as long as the training.
                     sessions.prepared[key, shapes] = prepared
             return prepared
+
+    def _holds(self, place: Place) -> Literal["all", "some", "none"]:
+        """How many frozen weights sessions hold; the graphs that are kept in a folder would hold them too"""
+        if place.lowering != "cpu" or self.memory == "low" or self.saved is not None:
+            return "none"
+        return "all" if self.memory is None else "some"
 
     def _applying(
         self, sessions: _Sessions, program: Program, place: Place, threads: int | None, turn: Turn

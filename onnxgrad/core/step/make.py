@@ -72,12 +72,14 @@ class StepTarget(NamedTuple):
         shapes: of inputs that the program leaves open, where the step is for these alone.
         fast: whether forms may round more than the operators they stand for.
         threads: that update large state, each a piece of it at a time.
+        constants: weights that its session holds, as no run replaces them.
     """
 
     provider: str | None
     shapes: Shapes = ()
     fast: bool = False
     threads: int = 1
+    constants: tuple[Variable, ...] = ()
 
 
 class Travels(Protocol):
@@ -231,6 +233,7 @@ def _compiled(
         dict(target.shapes),
         state_as_inputs=True,
         updates=updates,
+        constants=target.constants,
         ordered=True,
         fast=target.fast,
         chunk=chunk,

@@ -157,13 +157,20 @@ def in_steps(graph: Graph, steps: Sequence[Sequence[Variable]]) -> dict[int, Gra
     if not all(_may_cross(v) for number in range(len(steps)) for v in crossing_variables(graph.operators, level, number)):
         return {len(steps): graph}
     outputs = dict.fromkeys(v for _, v in graph.outputs)
+    constants = [v for v in graph.initializers if v.persistable]
     graphs = {}
     for number in range(len(steps) + 1):
         results = [v for v in outputs if level.get(v, len(steps)) == number] + crossing_variables(graph.operators, level, number)
         earlier = [v for v, at in level.items() if at < number]
         if results:
             graphs[number] = compile(
-                graph.program, list(dict.fromkeys(results)), inputs=earlier, state_as_inputs=True, updates=False, ordered=True
+                graph.program,
+                list(dict.fromkeys(results)),
+                state_as_inputs=True,
+                updates=False,
+                inputs=earlier,
+                constants=constants,
+                ordered=True,
             )
     return graphs
 

@@ -156,6 +156,7 @@ class Phase:
         runs: once, for each micro-batch, or a piece of its tensors at a time.
         then: what ranks do when it ends.
         every: in which steps it runs: 1 for each, 4 for every fourth.
+        holds: names of frozen weights that are constants of its session.
     """
 
     name: str
@@ -168,6 +169,7 @@ class Phase:
     runs: Literal["once", "per micro-batch"] | Pieces = "once"
     then: tuple[Then, ...] = ()
     every: int = 1
+    holds: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         count = len(self.graph.operators)
@@ -180,7 +182,13 @@ class Phase:
             runs += f", once in {self.every} steps"
         lines = [f"{self.name}: {_counted(count, 'operator')}{runs}"]
         feeds = [name if who == "caller" else f"{name} ({who})" for name, who in self.feeds.items()]
-        for label, names in (("feeds", feeds), ("reads", self.reads), ("writes", list(self.writes)), ("hands", self.hands)):
+        for label, names in (
+            ("feeds", feeds),
+            ("reads", self.reads),
+            ("holds", self.holds),
+            ("writes", list(self.writes)),
+            ("hands", self.hands),
+        ):
             if names:
                 lines.append(f"    {label} {_listed(names)}")
         for phase in dict.fromkeys(phase for phase, _ in self.takes.values()):
@@ -291,6 +299,7 @@ def phase_of(
         writes={v.name: new.name for v, new in graph.updates.items()},
         hands=tuple(dict.fromkeys(graph.name(v) for v in hands if graph.name(v) in outputs)),
         then=tuple(then),
+        holds=tuple(v.name for v in graph.initializers if v.persistable),
     )
 
 

@@ -1,4 +1,4 @@
-"""Random changes of pictures in training, which boxes and masks follow.
+"""Random changes of pictures in training, which boxes and masks follow, and of sounds.
 
 Tests: tests/training/data/test_changes.py.
 """
@@ -6,15 +6,18 @@ Tests: tests/training/data/test_changes.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from onnxgrad.errors import ArgumentError
+from onnxgrad.training.data.sound_files import samples_of
 from onnxgrad.training.data.views import View, view_of
 
-__all__ = ["Changes"]
+__all__ = ["Changes", "SoundChanges"]
 
+Array = np.ndarray[Any, Any]
 _SMALLEST_CROP = 0.5
 
 
@@ -102,3 +105,72 @@ def _changed_grey(image: Any, enhance: Any, factor: float) -> Any:
         return image
     level = values.mean() if enhance is ImageEnhance.Contrast else 0.0
     return Image.fromarray(np.clip(level + (values - level) * factor, 0, 255).astype(np.float32))
+
+
+@dataclass(frozen=True)
+class SoundChanges:
+    """What is changed at random in sounds: by the seed, the epoch and the number of the sound alone.
+
+    Attributes:
+        noise: files of noise, of which a part of one is added to each sound.
+        snr: the least and the largest ratio of the power of the sound to that of the noise, in dB.
+        shift: how far a sound is moved to either side, in seconds at most; one that is shorter than the window, which it begins, to
+            the right and not beyond the end. What comes in is silence.
+
+    Raises:
+        ArgumentError: if ``shift`` is negative, or ``snr`` is not two numbers in their order.
+
+    Example:
+        >>> [SoundChanges(shift=0.1).moved(16000, room, np.random.default_rng(0)) for room in (0, 1000)]
+        [438, 637]
+    """
+
+    noise: tuple[Path, ...] = ()
+    snr: tuple[float, float] = (0.0, 20.0)
+    shift: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shift < np.inf:
+            raise ArgumentError(f"a shift is a number of seconds, at least 0, not {self.shift}.")
+        if len(self.snr) != 2 or not np.isfinite(self.snr).all() or self.snr[0] > self.snr[1]:
+            raise ArgumentError(f"the ratio of sound to noise is a range in dB, such as 0 20, not {list(self.snr)}.")
+
+    def __bool__(self) -> bool:
+        return bool(self.noise) or self.shift > 0
+
+    def moved(self, rate: int, room: int, rng: np.random.Generator) -> int:
+        """Draw by how many samples a sound is moved to the right; to the left where it is negative.
+
+        Args:
+            rate: samples in a second.
+            room: samples by which it is shorter than the window.
+            rng: that draws.
+        """
+        if not self.shift:
+            return 0
+        low, high = (0.0, min(self.shift, room / rate)) if room > 0 else (-self.shift, self.shift)
+        return round(rate * float(rng.uniform(low, high)))
+
+    def with_noise(self, samples: Array, rate: int, rng: np.random.Generator) -> Array:
+        """Add a random part of a file of noise, from its start again where it is shorter; silence gets it as it is in the file.
+
+        Args:
+            samples: of the sound, from -1 to 1; the result is not clipped.
+            rate: samples in a second.
+            rng: that draws.
+        """
+        if not self.noise:
+            return samples
+        noise = samples_of(self.noise[int(rng.integers(len(self.noise)))], rate)
+        part = np.take(noise, int(rng.integers(len(noise))) + np.arange(len(samples)), mode="wrap")
+        ratio = 10 ** (float(rng.uniform(*self.snr)) / 10)
+        power, of_noise = (float(np.mean(np.square(x, dtype=np.float64))) for x in (samples, part))
+        factor = np.sqrt(power / (of_noise * ratio)) if power > 0 and of_noise > 0 else 1.0
+        return np.asarray(samples + np.float32(factor) * part, np.float32)
+
+    def line(self) -> str | None:
+        """A line that says what is changed, if anything is."""
+        noise = f"get noise of {len(self.noise)} files at {self.snr[0]:g} to {self.snr[1]:g} dB" if self.noise else ""
+        moved = f"are moved by up to {1000 * self.shift:g} ms" if self.shift else ""
+        changes = " and ".join(change for change in (noise, moved) if change)
+        return f"sounds {changes} at random in training." if changes else None

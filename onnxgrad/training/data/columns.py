@@ -18,21 +18,25 @@ from onnxgrad.training.data.kinds import KINDS
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, contradiction
 from onnxgrad.training.data.kinds.groups import OF_PAIRS, GroupsColumn, pair_columns
 from onnxgrad.training.data.kinds.numbers import unit_of
+from onnxgrad.training.data.kinds.sound import check_states, sound_inputs
 from onnxgrad.training.data.kinds.text import TextColumn, text_inputs
 from onnxgrad.training.data.preparing import image_inputs
 from onnxgrad.training.data.rows import Array
 from onnxgrad.training.data.spec import DataSpec
+from onnxgrad.training.surgery.streams import KEY as STREAM
 
 __all__ = ["PATHS", "TARGETS", "Arrangement", "arrange_columns", "found_columns", "read_columns", "reads_labels"]
 
 TARGETS = ("label", "labels", "class", "target", "y")
 """Names that people give to the column of targets; one of them is taken where the name that was asked for is missing."""
-PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path")
+PATHS = ("path", "file", "filename", "file_name", "filepath", "image", "image_path", "sound", "audio")
 _TEXTS = ("text", "sentence", "texts")
 _SCORES = ("score", "similarity", "label")
 """Names of the column that says how alike the texts of a pair are."""
 _INDEX = ("", "Unnamed: 0")
 """Names of a column that numbers the rows of a table."""
+_FILES = ("picture", "sound")
+"""Kinds of columns whose cells are paths."""
 _LABELS = ("bce_with_logits", "focal")
 _NUMBERS = ("mse", "l1", "smooth_l1", "kl", "cosine", "causal_lm", "cosine_pairs")
 
@@ -57,7 +61,7 @@ class Arrangement(NamedTuple):
 
     def cells(self, name: str, cells: Cells) -> Cells:
         """The cells of one input or target."""
-        return Cells(cells.where, {part: cells.values[part] for part in self.parts[name]}, cells.first, cells.folder)
+        return cells.of_columns(self.parts[name])
 
 
 def arrange_columns(kinds: Mapping[str, str | None], wanted: DataSpec, where: str, reading: Reading) -> Arrangement:
@@ -65,7 +69,7 @@ def arrange_columns(kinds: Mapping[str, str | None], wanted: DataSpec, where: st
 
     Columns count in this order: those that the user names, those of the record of the data, the one of the same name (a unit in
     brackets may follow), numbered ones (``x.0``, ``x_1``, ``x[2]``). A single input of pictures takes the column of paths, one of
-    tokens the column of text, or for a loss of pairs the two or three columns of these,
+    numbers that of paths of sounds, one of tokens the column of text, or for a loss of pairs the two or three columns of these,
     and a single other input that is left all columns of numbers that are left, in their order.
 
     Args:
@@ -84,6 +88,7 @@ def arrange_columns(kinds: Mapping[str, str | None], wanted: DataSpec, where: st
     plan.take_targets()
     plan.take_text()
     plan.take_pictures()
+    plan.take_sounds()
     plan.take_rest()
     used = {column for columns in plan.parts.values() for column in columns}
     return Arrangement(
@@ -186,8 +191,8 @@ class _Plan:
         targets = [name for name in self.missing if name in self.wanted.targets]
         others = [name for name in TARGETS if name in self.left(*KINDS)]
         others = [name for name in others if name not in (*self.wanted.names, *self.wanted.optional)]
-        if len(targets) == 1 and len(others) != 1 and any(kind == "picture" for kind in self.kinds.values()):
-            others = [name for name in self.left(*KINDS) if self.kinds[name] != "picture"]
+        if len(targets) == 1 and len(others) != 1 and any(kind in _FILES for kind in self.kinds.values()):
+            others = [name for name in self.left(*KINDS) if self.kinds[name] not in _FILES]
         if len(targets) == 1 and len(others) != 1 and self._is_mask(targets[0]):
             pictures = [name for name in self.left("picture") if name not in PATHS]
             others = pictures if len(pictures) == 1 else others
@@ -221,6 +226,16 @@ class _Plan:
         chosen = named[:1] or (paths if len(paths) == 1 else [])
         if len(images) == 1 and chosen:
             self.parts[images[0]] = chosen
+
+    def take_sounds(self) -> None:
+        inputs = [v.name for v in sound_inputs(self.wanted) if v.name in self.missing]
+        paths = self.left("sound")
+        if paths:
+            check_states(self.wanted)
+        named = [name for name in PATHS if name in paths]
+        chosen = named[:1] or (paths if len(paths) == 1 else [])
+        if len(inputs) == 1 and chosen:
+            self.parts[inputs[0]] = chosen
 
     def take_rest(self) -> None:
         missing = self.missing
@@ -257,11 +272,13 @@ class _Plan:
             return GroupsColumn.kind
         shown = [self.kinds[part] for part in self.parts[name]]
         if name not in self.wanted.targets:
-            return "picture" if shown == ["picture"] else "numbers" if shown == ["numbers"] else "number"
+            return str(shown[0]) if shown in (["picture"], ["sound"]) else "numbers" if shown == ["numbers"] else "number"
         return self._kind_of_target(name, shown)
 
     def _kind_of_target(self, name: str, shown: list[str | None]) -> str:
         loss = self.wanted.losses.get(name, "")
+        if self.wanted.program is not None and STREAM in self.wanted.program.metadata and "sound" in self.kinds.values():
+            return "spans"
         recorded = self.wanted.record.columns.get(name)
         if shown == ["picture"] and self._is_mask(name):
             return "mask"
@@ -280,7 +297,7 @@ class _Plan:
             raise contradiction(at, "numbers", "a column of words", "Write numbers, or ignore the record (--ignore-record).")
         if recorded is not None and recorded.kind in ("words", "number"):
             return recorded.kind
-        return "words" if shown in (["words"], ["labels"], ["picture"]) else "number"
+        return "words" if shown in (["words"], ["labels"], ["picture"], ["sound"]) else "number"
 
     def _is_mask(self, name: str) -> bool:
         """Whether the loss reads an answer for each pixel"""

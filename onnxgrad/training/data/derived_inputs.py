@@ -25,9 +25,11 @@ __all__ = ["EMBEDDED", "TOKENS", "DerivedInputs", "advice_on_missing", "read_by_
 
 Array = np.ndarray[Any, Any]
 TOKENS, EMBEDDED, MASK, POSITIONS, PAST = "input_ids", "inputs_embeds", "attention_mask", "position_ids", "past"
+SEGMENTS = "packed_text_ids"
+"""Which text of a packed row each token belongs to."""
 IGNORED = -100
-_SHORT = 16
 """The label of what does not count."""
+_SHORT = 16
 
 
 class DerivedInputs:
@@ -89,6 +91,8 @@ class DerivedInputs:
         self._windowed = any(op.attrs.get("sliding_window_cache") for v in past for op in _readers(v))
         if self._windowed:
             self.remarks.append(f"{MASK} hides no padding on the right, which a window cache does not take and no word sees.")
+        if SEGMENTS in inputs:
+            self._made[SEGMENTS] = _one_text
         for v in labels:
             self.remarks.append(f"{v.name} are {TOKENS}, without what {MASK} hides, unless the data has them.")
             self._made[v.name] = _labels
@@ -179,7 +183,13 @@ def _ones(batch: Batch) -> Array:
     return np.ones((rows, steps + max(past_steps, default=0)), np.int64)
 
 
+def _one_text(batch: Batch) -> Array:
+    return np.zeros_like(batch[TOKENS], np.int64)
+
+
 def _positions(batch: Batch) -> Array:
+    if SEGMENTS in batch:
+        return _positions_in_texts(batch[SEGMENTS])
     counted = np.cumsum(_mask(batch), axis=1) - 1
     positions: Array = np.maximum(counted, 0)[:, _past_steps(batch) :].astype(np.int64)
     return positions
@@ -188,6 +198,15 @@ def _positions(batch: Batch) -> Array:
 def _positions_of_text(batch: Batch) -> Array:
     """[3, rows, steps]"""
     return np.stack([_positions(batch)] * 3)
+
+
+def _positions_in_texts(texts: Array) -> Array:
+    """Count the tokens of each text of a row from 0"""
+    steps = np.broadcast_to(np.arange(texts.shape[1]), texts.shape)
+    begins = np.ones(texts.shape, bool)
+    begins[:, 1:] = texts[:, 1:] != texts[:, :-1]
+    positions: Array = (steps - np.maximum.accumulate(np.where(begins, steps, 0), axis=1)).astype(np.int64)
+    return positions
 
 
 def _labels(batch: Batch) -> Array:

@@ -16,11 +16,12 @@ from onnxgrad.training.data.annotated.answers import Listing
 from onnxgrad.training.data.annotated.box_table import box_columns, read_box_table
 from onnxgrad.training.data.annotated.formats import PARTS, format_at
 from onnxgrad.training.data.annotated.masks import read_colours
+from onnxgrad.training.data.broken import broken_among, left_of, skips_broken
 from onnxgrad.training.data.changes import Changes
 from onnxgrad.training.data.columns import PATHS, reads_labels
 from onnxgrad.training.data.kinds.column import Column, LazyColumn, Reading
 from onnxgrad.training.data.kinds.numbers import NumberColumn
-from onnxgrad.training.data.kinds.picture import LazyPictures, PictureColumn, PictureFiles, pictures_of
+from onnxgrad.training.data.kinds.picture import LazyPictures, PictureColumn, PictureFiles, opened_file, pictures_of
 from onnxgrad.training.data.kinds.placed import BoxesColumn, MaskColumn, placed_columns
 from onnxgrad.training.data.kinds.words import WordsColumn, classes_line
 from onnxgrad.training.data.lazy_rows import LazyRows
@@ -139,7 +140,8 @@ class Images:
         path = self.path
         known = next((c for c in wanted.record.columns.values() if isinstance(c, (BoxesColumn, MaskColumn))), None)
         masks = known.reader if isinstance(known, MaskColumn) else None
-        form = format_at(path, self.part or PARTS[0], None, self.reading.colours, masks)
+        form = format_at(path, self.part or PARTS[0], "mask" if _reads_masks(wanted) else None, self.reading.colours, masks)
+        form = form or format_at(path, self.part or PARTS[0], None, self.reading.colours, masks)
         if form is not None:
             return self._annotated(form.read(None if known is None else known.classes or None), wanted)
         if path.is_dir():
@@ -262,15 +264,46 @@ def opened_pictures(
             f"{where!r} gives the images for {v.name!r} and {sorted(answers)}, but the model takes {missing[0]!r} too. Give arrays."
         )
     remarks: list[str] = []
-    column = pictures_of(image, count, (), wanted, reading, wanted.record.columns.get(v.name), remarks, where)
+    sound = _sound(image, count, where) if skips_broken() else np.arange(count)
+    chosen = image if len(sound) == count else lambda row: image(int(sound[row]))
+    column = pictures_of(chosen, len(sound), (), wanted, reading, wanted.record.columns.get(v.name), remarks, where)
     pictures = LazyPictures(image, v.name, column, wanted, reading, where)
     lazy = {name: column for name, column in answers.items() if isinstance(column, LazyColumn)}
     labels = {name: column for name, column in answers.items() if not isinstance(column, LazyColumn)}
-    rows = LazyRows({v.name: pictures, **lazy}, labels, count)
+    rows: Rows = LazyRows({v.name: pictures, **lazy}, labels, count)
+    if skips_broken() and lazy:
+        sound = sound[_fitting(rows, sound, [lazy[name] for name in lazy], where)]
+    if len(sound) < count:
+        rows = rows.select(sound)
     rows.record = DataRecord({v.name: column, **columns})
     lines = [classes_line(name, classes) for name, classes in DataRecord(columns).classes.items()]
     rows.remarks = [*remarks, *lines, *changes_line(reading)]
     return rows
+
+
+def _reads_masks(wanted: DataSpec) -> bool:
+    """Return whether the loss reads a class or 0/1 channels for each pixel"""
+    variables = [wanted.variables[name] for name in wanted.targets if name in wanted.variables]
+    return any(v.rank == 4 or (v.rank == 3 and not v.dtype.is_float) for v in variables)
+
+
+def _sound(image: Callable[[int], Any], count: int, where: str) -> Array:
+    """The numbers of the pictures that can be read, where others are left out"""
+    files = image.files if isinstance(image, PictureFiles) else None
+    flaws = broken_among(range(count), image) if files is None else broken_among(files, opened_file)
+    return left_of([f"{where}, picture {row + 1}" if files is None else str(files[row]) for row in range(count)], flaws, where)
+
+
+def _fitting(rows: Rows, sound: Array, answers: Sequence[LazyColumn], where: str) -> Array:
+    """Which of the sound pictures have answers that can be read, where others are left out"""
+
+    def read(row: int) -> None:
+        for column in answers:
+            column.example(row, None)
+
+    names = [str(rows.file(int(row)) or f"{where}, picture {row + 1}") for row in sound]
+    flaws = broken_among([int(row) for row in sound], read)
+    return left_of(names, flaws, where)
 
 
 def changes_line(reading: Reading) -> list[str]:

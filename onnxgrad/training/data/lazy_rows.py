@@ -15,7 +15,7 @@ from typing import Any
 from onnxgrad.training.data.kinds.column import LazyColumn
 from onnxgrad.training.data.kinds.picture import LazyPictures
 from onnxgrad.training.data.kinds.placed import LazyPlaced
-from onnxgrad.training.data.rows import Array, Batch, Columns, Rows
+from onnxgrad.training.data.rows import Array, Batch, Columns, Parts, Rows
 from onnxgrad.training.data.views import View
 
 __all__ = ["LazyRows", "rows_of"]
@@ -83,7 +83,19 @@ class LazyRows(Rows):
         return None if self._pictures is None else self._pictures.picture(row)
 
     def file(self, row: int) -> Path | None:
-        return None if self._pictures is None else self._pictures.file(row)
+        return next((file for column in self.lazy.values() if (file := column.file(row)) is not None), None)
+
+    def parts(self) -> Parts | None:
+        parts = {name: column_parts for name, column in self.lazy.items() if (column_parts := column.parts()) is not None}
+        if not parts:
+            return None
+        (name, cut), *others = parts.items()
+        if others or len(self.lazy) > 1:
+            return None  # nothing says how the parts of the columns go together
+        columns = {key: column[cut.example] for key, column in self.columns.items()}
+        rows = LazyRows({name: cut.column}, columns, len(cut.example))
+        rows.record, rows.path = self.record, self.path
+        return Parts(rows, cut.example, cut.start, cut.seconds, cut.join)
 
     def original(self, name: str, row: int) -> Any:
         column = self.lazy.get(name)

@@ -20,8 +20,10 @@ from onnxgrad.training.data.derived_inputs import advice_on_missing
 from onnxgrad.training.data.images import Images, is_image_table
 from onnxgrad.training.data.kinds.groups import rows_together
 from onnxgrad.training.data.loaders import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
-from onnxgrad.training.data.picture_files import SUFFIXES
+from onnxgrad.training.data.picture_files import SUFFIXES, images_in
 from onnxgrad.training.data.rows import Columns, Data, Rows, Stream
+from onnxgrad.training.data.sound_files import is_sound, sounds_in
+from onnxgrad.training.data.sounds import Sounds, is_sound_table
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.splitting import imbalance, split
 from onnxgrad.training.data.tables import SEPARATORS, Table, is_text, read_folder, read_npy
@@ -38,9 +40,9 @@ def open_data(data: Data, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
 
     Args:
         data: a dict of arrays; a tuple of arrays in the order of the columns; the path of an .npz, .npy, .csv, .tsv, .parquet,
-            .jsonl or .py file or of a folder (of images, or of .npy files); ``Images``, ``Table``, ``Text``, ``Texts``; an iterable
-            of batches (dicts or tuples), or a function that gives one for an epoch number; a DataLoader of torch; a dataset of
-            Hugging Face.
+            .jsonl or .py file or of a folder (of images, of sounds, or of .npy files); ``Images``, ``Sounds``, ``Table``,
+            ``Text``, ``Texts``; an iterable of batches (dicts or tuples), or a function that gives one for an epoch number; a
+            DataLoader of torch; a dataset of Hugging Face.
         wanted: the columns that the program wants, and the record of the data that it was trained with.
 
     Raises:
@@ -64,7 +66,7 @@ def open_data(data: Data, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
 
 
 def _opened(data: Any, wanted: DataSpec) -> Rows | Stream:
-    if isinstance(data, (Images, Table)):
+    if isinstance(data, (Images, Sounds, Table)):
         return data.opened(wanted)
     if isinstance(data, (Rows, Stream)):
         return data
@@ -135,8 +137,16 @@ def _columns(data: Mapping[str, Any], wanted: DataSpec) -> Columns:
     return columns
 
 
+def _holds_sounds(path: Path) -> bool:
+    """Whether a folder holds sounds and no images"""
+    if next(iter(sounds_in(path)), None) is None:
+        tables = [file for file in path.iterdir() if file.suffix in SEPARATORS]
+        return len(tables) == 1 and is_sound_table(tables[0])
+    return next(iter(images_in(path)), None) is None
+
+
 def source_at(text: str) -> Any:
-    """Return the data source that a path names: ``Images``, ``Table``, a function, or the path itself where it holds arrays.
+    """Return the data source at a path: ``Images``, ``Sounds``, ``Table``, a function, or the path itself if it holds arrays.
 
     Raises:
         DataError: if there is nothing there, or it is text.
@@ -149,11 +159,15 @@ def source_at(text: str) -> Any:
     if path.suffix == ".txt" or (path.suffix == ".jsonl" and is_text(path)):
         raise DataError(f"{text!r} {_TEXT}.")
     if path.is_dir():
-        return path if any(path.glob("*.npy")) else Images(path)
+        return path if any(path.glob("*.npy")) else Sounds(path) if _holds_sounds(path) else Images(path)
     if path.suffix == ".py" or ".py:" in text:
         return function_in(text)
     if path.suffix.lower() in SUFFIXES and path.is_file():
         return Images(path)
+    if is_sound(path.name) and path.is_file():
+        return Sounds(path)
+    if path.suffix in SEPARATORS and path.is_file() and is_sound_table(path):
+        return Sounds(path)
     if path.suffix in SEPARATORS and path.is_file() and is_image_table(path):
         return Images(path)
     if path.suffix in SEPARATORS:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onnxgrad.errors import DataError, OnnxGradError
+from onnxgrad.training.data.broken import is_left_out, skips_broken
 from onnxgrad.training.data.kinds.numbers import number_in
 
 __all__ = ["Reader", "reader_of"]
@@ -45,6 +46,7 @@ class _Lines:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.left_out: set[int] = set()
         first = next(self._objects(), None)
         if first is None:
             raise DataError(f"{str(path)!r} holds no object.")
@@ -53,9 +55,19 @@ class _Lines:
     def _objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             with self.path.open(encoding="utf-8") as file:
+                row = 0
                 for number, line in enumerate(file, 1):
-                    if line.strip():
-                        yield number, self._object(number, line)
+                    if not line.strip():
+                        continue
+                    try:
+                        record = self._object(number, line)
+                    except DataError as error:
+                        if not is_left_out(f"{self.path.name}, line {number}", str(error)):
+                            raise
+                        self.left_out.add(row)
+                    else:
+                        yield number, record
+                    row += 1
         except OSError as error:
             raise DataError(f"cannot read {str(self.path)!r}: {error.strerror or error}.") from error
         except UnicodeDecodeError as error:
@@ -103,6 +115,7 @@ class _Parquet:
     """A Parquet file through pyarrow."""
 
     remarks: Sequence[str] = ()
+    left_out: AbstractSet[int] = frozenset()
 
     def __init__(self, path: Path) -> None:
         _need_pyarrow(path)
@@ -148,6 +161,8 @@ class _Csv:
         _need_pyarrow(path)
         self.path = path
         self.remarks: list[str] = []
+        self.left_out: set[int] = set()
+        """Rows that were left out when all were read."""
         with _typed(path):
             self.encoding = self._encoding()
             with path.open(encoding=self.encoding, newline="") as file:
@@ -201,15 +216,17 @@ class _Csv:
         with _typed(self.path):
             # A row is noted when its block is read, ahead of the rows before it.
             for batch in self._open(wrong, names):
-                if wrong:
+                if wrong and not skips_broken():
                     break
                 if batch.num_rows:
                     yield first, dict(zip(batch.schema.names, batch.columns, strict=True))
                 first += batch.num_rows
-        if wrong:
-            row = wrong[0]
+        for row in wrong:
             where = f"{self.path.name}, row {row.number - 1}"
-            raise DataError(f"{where} has {row.actual_columns} cells, the header has {row.expected_columns}. Correct it.")
+            reason = f"{where} has {row.actual_columns} cells, the header has {row.expected_columns}. Correct it."
+            if not is_left_out(where, reason):
+                raise DataError(reason)
+            self.left_out.add(row.number - 2)
 
     def _open(self, wrong: list[Any], names: Sequence[str] | None = None) -> Any:
         """Record batches of these columns as text; rows of another number of cells are noted"""

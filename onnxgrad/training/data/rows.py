@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onnxgrad.training.data.spec import DataSpec
 
 
-__all__ = ["Array", "Batch", "Columns", "Data", "RowSubset", "Rows", "Stream", "prefetched"]
+__all__ = ["Array", "Batch", "Columns", "Data", "Parts", "RowSubset", "Rows", "Stream", "prefetched"]
 
 Array = np.ndarray[Any, Any]
 Batch: TypeAlias = "dict[str, Array]"
@@ -33,7 +33,7 @@ Piece: TypeAlias = "GivenByName | Sequence[Given]"
 
 
 class Opens(Protocol):
-    """A description of data: ``Images``, ``Table``, ``Text``, ``Texts``."""
+    """A description of data: ``Images``, ``Sounds``, ``Table``, ``Text``, ``Texts``."""
 
     def opened(self, wanted: DataSpec) -> Rows | Stream: ...
 
@@ -50,6 +50,38 @@ Source: TypeAlias = "Iterable[Piece] | Callable[[int], Iterable[Piece]]"
 """Pieces one after another, or a function of the epoch that gives them."""
 Data: TypeAlias = "str | Path | GivenByName | tuple[Array, ...] | Rows | Stream | Opens | Examples | Source"
 """Whatever the user has as data; ``open_data`` says what each means."""
+
+
+class Parts(NamedTuple):
+    """Examples in parts, as long sounds are judged by windows.
+
+    Attributes:
+        rows: the parts, those of one example after the other.
+        example: the number of the example of each.
+        start: where each begins in its example, in seconds.
+        seconds: how long each example is.
+        join: ``"mean"`` or ``"max"``: what stands for the parts of one example.
+    """
+
+    rows: Rows
+    example: Array
+    start: Array
+    seconds: Array
+    join: str
+
+    def joined(self, values: Array) -> Array:
+        """One value for each example, of values for each part [parts, ...]."""
+        firsts = self.firsts
+        if self.join == "max":
+            return np.asarray(np.maximum.reduceat(values, firsts, axis=0))
+        counts = np.diff([*firsts, len(values)]).reshape(-1, *[1] * (values.ndim - 1))
+        totals = np.add.reduceat(values, firsts, axis=0, dtype=np.float64)
+        return np.asarray((totals / counts).astype(values.dtype))
+
+    @property
+    def firsts(self) -> Array:
+        """The number of the first part of each example."""
+        return np.flatnonzero(np.diff(self.example, prepend=-1))
 
 
 class Rows:
@@ -127,6 +159,10 @@ class Rows:
 
     def file(self, row: int) -> Path | None:
         """The file of the picture of an example."""
+        return None
+
+    def parts(self) -> Parts | None:
+        """The parts that the examples are cut into where they are judged; None where each is read as a whole."""
         return None
 
     def original(self, name: str, row: int) -> Any:
@@ -230,6 +266,16 @@ class RowSubset(Rows):
 
     def file(self, row: int) -> Path | None:
         return self.base.file(int(self.rows[row]))
+
+    def parts(self) -> Parts | None:
+        whole = self.base.parts()
+        if whole is None:
+            return None
+        firsts = np.searchsorted(whole.example, self.rows)
+        counts = np.searchsorted(whole.example, self.rows, "right") - firsts
+        number = np.repeat(np.arange(len(counts)), counts)
+        kept = np.arange(len(number)) + np.repeat(firsts - np.cumsum(counts) + counts, counts)
+        return Parts(whole.rows.select(kept), number, whole.start[kept], whole.seconds[self.rows], whole.join)
 
     def original(self, name: str, row: int) -> Any:
         return self.base.original(name, int(self.rows[row]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import numpy as np
 from onnxgrad.errors import ArgumentError, DataError, FileError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_whole
+from onnxgrad.training.data.broken import left_of, skips_broken
 from onnxgrad.training.data.columns import Arrangement, arrange_columns, found_columns, read_columns
-from onnxgrad.training.data.kinds import kind_of
+from onnxgrad.training.data.kinds import KINDS, kind_of
 from onnxgrad.training.data.kinds.column import Cells, Column, Reading
 from onnxgrad.training.data.kinds.groups import pair_columns
 from onnxgrad.training.data.kinds.words import CharactersColumn, WordsColumn, classes_line
@@ -84,6 +86,10 @@ class Table:
         if not self.path.is_file():
             raise DataError(f"there is no file {str(self.path)!r}.")
         streams = self.stream if self.stream is not None else self.path.stat().st_size > _LARGE
+        if streams and skips_broken():
+            raise DataError(
+                f"{str(self.path)!r} is read piece by piece, which leaves out no rows (--skip-broken). Read it at once."
+            )
         reader = reader_of(self.path)
         where = self.path.name
         plan = arrange_columns({name: kind_of(cells) for name, cells in reader.head().items()}, wanted, where, self.reading)
@@ -94,14 +100,28 @@ class Table:
             pieces = _Pieces(reader, plan, found, wanted, self.reading, self.path)
             rows = Shuffled(pieces, buffer=self.buffer, length=reader.length)
         else:
-            cells = Cells(where, reader.columns(plan.read), folder=self.path.parent)
+            cells = self._cells(reader, plan, wanted)
             found = found_columns(plan, cells, wanted, self.reading, remarks)
             arrays = read_columns(plan, found, cells, wanted, self.reading, remarks)
-            rows = rows_of(arrays, _count(cells.values) * plan.together)
+            rows = rows_of(arrays, cells.count * plan.together)
             rows.together = plan.together
         rows.record, rows.unused = DataRecord(found), plan.unused
         rows.remarks = [*reader.remarks, *plan.remarks, *remarks, *column_lines(found)]
         return rows
+
+    def _cells(self, reader: Reader, plan: Arrangement, wanted: DataSpec) -> Cells:
+        """The cells that are read, without the rows that are left out"""
+        cells = Cells(self.path.name, reader.columns(plan.read), folder=self.path.parent)
+        if not skips_broken():
+            return cells
+        if reader.left_out:
+            numbers = np.setdiff1d(np.arange(cells.count + len(reader.left_out)), sorted(reader.left_out))
+            cells = replace(cells, numbers=numbers)
+        flaws: dict[int, str] = {}
+        for name, kind in plan.kinds.items():
+            known = wanted.record.columns.get(name)
+            flaws = {**KINDS[kind].flaws(name, plan.cells(name, cells), wanted, self.reading, known), **flaws}
+        return cells.of_rows(left_of([cells.row(row) for row in range(cells.count)], flaws, self.path.name)) if flaws else cells
 
     def _found_in_pieces(self, reader: Reader, plan: Arrangement, wanted: DataSpec, remarks: list[str]) -> dict[str, Column]:
         """What the first rows say, the first million of what fills empty cells, and all rows of the classes of targets"""

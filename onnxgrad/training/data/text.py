@@ -20,7 +20,7 @@ from onnxgrad.errors import ArgumentError, DataError, FileError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.chat_template import ChatTemplate
-from onnxgrad.training.data.derived_inputs import IGNORED, MASK, TOKENS
+from onnxgrad.training.data.derived_inputs import IGNORED, MASK, SEGMENTS, TOKENS
 from onnxgrad.training.data.kinds.text import LONGEST, TextColumn, TokenizerFile, bucket, decoder_of, is_unicode
 from onnxgrad.training.data.positions import positions_for
 from onnxgrad.training.data.record import DataRecord
@@ -36,10 +36,11 @@ _END = 2**62
 
 
 class _Row(NamedTuple):
-    """Words and their labels, both int32"""
+    """Words and their labels, both int32, and the number of words in each text of the row"""
 
     token_ids: Array
     labels: Array
+    sizes: Sequence[int] = ()
 
 
 class _Passage(NamedTuple):
@@ -60,7 +61,7 @@ class Text(Stream):
         tokenizer: path of a ``tokenizer.json``. A ``tokenizer_config.json`` beside it says which word ends a text, and how a chat
             is written: by its template where the package jinja2 is installed, else by that of ChatML; ``remarks`` says which.
         max_length: tokens in a row at most; longer examples are cut. None for 512.
-        pack: put several short examples into one row. Words then see the examples before them in the row.
+        pack: put several short examples into one row, for a model with ``mask_packed_texts``: each example sees itself alone.
         label: name of the column with the labels; -100 stands where nothing counts.
 
     Attributes:
@@ -95,13 +96,15 @@ class Text(Stream):
         self.remarks: list[str] = []
         self.tokenizer_file = TokenizerFile(tokenizer)
         self._tokenizer = self.tokenizer_file.tokenizer
-        self._template = ChatTemplate(Path(tokenizer), self._tokenizer.token_to_id)
+        self._template = ChatTemplate(Path(tokenizer), self._tokenizer.token_to_id, self.tokenizer_file.marks)
+        self._has_chats = False
         if self.path.suffix not in SUFFIXES:
             raise ArgumentError(f"text is read from {' or '.join(SUFFIXES)} files, not {str(path)!r}. Rename or convert it.")
         rows = self._pieces() if self.path.suffix == ".txt" else self._examples()
+        self.pack = pack
         self.rows = _packed(rows, max_length) if pack else rows
         self.lengths = np.array([bucket(len(row.token_ids), max_length) for row in self.rows])
-        super().__init__(self.rows, [TOKENS, MASK, label])
+        super().__init__(self.rows, [TOKENS, MASK, *([SEGMENTS] if pack else []), label])
         file = self.tokenizer_file
         self.record = DataRecord({TOKENS: TextColumn((), file.path.name, file.sha256, max_length, MASK)})
         self.decoders = dict.fromkeys((TOKENS, label), decoder_of(self._tokenizer))
@@ -159,7 +162,15 @@ class Text(Stream):
         recorded = wanted.record.columns.get(TOKENS)
         if isinstance(recorded, TextColumn):
             self.tokenizer_file.check(recorded)
+        inputs = [] if wanted.program is None else [v.name for v in wanted.program.inputs]
+        if self.pack and inputs and SEGMENTS not in inputs:
+            raise DataError(
+                f"{self.path.name} is packed, and the model would let a text see those before it in its row. "
+                "Call training.mask_packed_texts(program) first (train --pack does), or read it without pack."
+            )
         longest = max(map(int, self.lengths), default=0)
+        if self.pack:  # positions begin anew with each text
+            longest = max((int(size) for row in self.rows for size in row.sizes), default=0)
         fitting = longest if wanted.program is None else positions_for(wanted.program, TOKENS, longest)
         if fitting < longest:
             raise DataError(
@@ -186,7 +197,13 @@ class Text(Stream):
             token_ids[at, : len(row.token_ids)] = row.token_ids
             labels[at, : len(row.token_ids)] = row.labels
             mask[at, : len(row.token_ids)] = 1
-        return {TOKENS: token_ids, MASK: mask, self.label: labels}
+        batch = {TOKENS: token_ids, MASK: mask, self.label: labels}
+        if self.pack:
+            batch[SEGMENTS] = np.full((len(chosen), steps), -1, np.int64)
+            for at, index in enumerate(chosen):
+                sizes = self.rows[index].sizes
+                batch[SEGMENTS][at, : sum(sizes)] = np.repeat(np.arange(len(sizes)), sizes)
+        return batch
 
     # Reading -----------------------------------------------------------------------------------------------------------
 
@@ -201,10 +218,12 @@ class Text(Stream):
     def _examples(self) -> list[_Row]:
         lines = [(number, line) for number, line in enumerate(_read(self.path).split("\n"), 1) if line.strip()]
         rows = self._encoded([self._passage(line, f"line {number} of {str(self.path)!r}") for number, line in lines])
+        if self._has_chats:
+            self.remarks += self._template.remarks
         long = sum(len(row.token_ids) > self.max_length for row in rows)
         if long:
             self.remarks.append(f"{long} of {len(rows)} examples of {self.path.name} are cut to {self.max_length} tokens.")
-        rows = [_Row(*(part[: self.max_length] for part in row)) for row in rows]
+        rows = [_Row(row.token_ids[: self.max_length], row.labels[: self.max_length]) for row in rows]
         useful = [row for row in rows if (row.labels[1:] != IGNORED).any()]
         if not useful:
             raise DataError(f"{str(self.path)!r} holds no token to learn: {len(rows)} examples, none with tokens that count.")
@@ -227,9 +246,8 @@ class Text(Stream):
 
     def _passage_of(self, record: dict[str, Any], where: str) -> _Passage:
         if "messages" in record:
-            text, counted = self._template.written(record["messages"], where)
-            if self._template.remark not in self.remarks:
-                self.remarks.append(self._template.remark)
+            text, counted = self._template.written(record, where)
+            self._has_chats = True
             return _Passage(text, counted, marked=False)
         parts = [record.get(name) for name in (("text",) if "text" in record else ("prompt", "completion"))]
         if not all(isinstance(part, str) for part in parts):
@@ -249,12 +267,12 @@ class Text(Stream):
 
 
 def _row(encoding: Any, passage: _Passage) -> _Row:
-    """Return the tokens of a passage, with labels for the tokens that begin in a span that counts"""
+    """Return the tokens of a passage, with labels for the tokens that hold something of a span that counts"""
     token_ids = np.array(encoding.ids, np.int32)
     begin, end = np.array(encoding.offsets, np.int64).reshape(-1, 2).T
     counts = np.zeros(len(token_ids), bool)
     for first, last in passage.counted:
-        counts |= (begin >= first) & (begin < last) & (end > begin)
+        counts |= (begin < last) & (end > first) & (end > begin)
     return _Row(token_ids, np.where(counts, token_ids, np.int32(IGNORED)))
 
 
@@ -267,9 +285,14 @@ def _packed(rows: Sequence[_Row], size: int) -> list[_Row]:
         capacity, into = free.pop(at) if at < len(free) else (size, len(bins))
         if into == len(bins):
             bins.append([])
-        bins[into].append(_Row(row.token_ids, np.concatenate([[np.int32(IGNORED)], row.labels[1:]])))
+        labels = np.concatenate([[np.int32(IGNORED)], row.labels[1:]])
+        bins[into].append(_Row(row.token_ids, labels, (len(row.token_ids),)))
         bisect.insort(free, (capacity - len(row.token_ids), into))
-    return [_Row(*(np.concatenate(parts) for parts in zip(*members, strict=True))) for members in bins]
+    packed = []
+    for members in bins:
+        token_ids, labels = (np.concatenate([row[part] for row in members]) for part in (0, 1))
+        packed.append(_Row(token_ids, labels, [size for row in members for size in row.sizes]))
+    return packed
 
 
 def _read(path: Path) -> str:

@@ -1,7 +1,8 @@
 """Arithmetic of boxes in numpy: overlaps, forms, and suppression of boxes that overlap better ones.
 
 A box is left, top, right, bottom; its area is (right - left) (bottom - top), and a side that is negative counts as 0. A detection
-is a row of class, score and box; an object of a picture, its truth, is a row of class and box. A class below 0 fills a column up.
+is a row of class, score and box; an object of a picture, its truth, is a row of class and box. A class of -1 fills a column up; one
+below that, -2 - k, is a crowd of class k: a region whose objects are not told apart, or are too hard.
 
 Tests: tests/training/detection/test_boxes.py.
 """
@@ -14,7 +15,7 @@ import numpy as np
 
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["centre_form", "corner_form", "covered", "generalized_overlaps", "objects_of", "overlaps", "suppress"]
+__all__ = ["centre_form", "corner_form", "covered", "crowds_of", "generalized_overlaps", "objects_of", "overlaps", "suppress"]
 
 Array = np.ndarray[Any, Any]
 
@@ -141,6 +142,24 @@ def objects_of(targets: Array) -> Array:
     if rows.ndim != 2 or rows.shape[1] != 5:
         raise ArgumentError(f"objects are rows of class, left, top, right, bottom; not of shape {list(rows.shape)}. Reshape them.")
     return rows[rows[:, 0] >= 0]
+
+
+def crowds_of(targets: Array) -> Array:
+    """Return the crowds among the rows of a picture, with the classes of their objects.
+
+    Args:
+        targets: [M, 5], class, left, top, right, bottom; a class of -2 - k is a crowd of class k.
+
+    Returns:
+        float64 [crowds, 5].
+
+    Example:
+        >>> crowds_of(np.array([[2, 0, 0, 4, 4], [-1, 0, 0, 0, 0], [-5, 1, 1, 9, 9]]))
+        array([[3., 1., 1., 9., 9.]])
+    """
+    rows = np.asarray(targets, np.float64).reshape(-1, 5)
+    crowds: Array = rows[rows[:, 0] <= -2] * [-1, 1, 1, 1, 1] - [2, 0, 0, 0, 0]
+    return crowds
 
 
 def suppress(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,17 @@ from onnxgrad.training.detection.boxes import objects_of
 if TYPE_CHECKING:
     from PIL import Image, ImageDraw
 
-__all__ = ["beside", "colour_of", "draw_boxes", "draw_masks", "jpeg_address"]
+__all__ = [
+    "background_of",
+    "beside",
+    "colour_of",
+    "draw_boxes",
+    "draw_masks",
+    "draw_text",
+    "jpeg_address",
+    "mask_names",
+    "share_text",
+]
 
 Array = np.ndarray[Any, Any]
 Colour = tuple[int, int, int]
@@ -29,6 +39,7 @@ _COLOURS: tuple[Colour, ...] = (
     (148, 103, 189), (255, 127, 150), (120, 240, 230), (190, 150, 110),
 )  # fmt: skip
 _LIGHT, _DARK = (255, 255, 255), (20, 20, 20)
+_BACKGROUNDS = ("background", "none", "void", "unlabeled", "unlabelled", "_background_", "0")
 
 
 def colour_of(kind: int) -> Colour:
@@ -50,7 +61,7 @@ def draw_boxes(
         picture: uint8 [height, width] or [height, width, 3], red, green, blue.
         detections: [D, 6], class, score, left, top, right, bottom in pixels of the picture; a class below 0 fills up.
         objects: [M, 5], class, left, top, right, bottom; None to draw none.
-        names: of classes; a class without one is drawn as its number.
+        names: of classes; a class without one is drawn as ``class 3``.
         least: the smallest score that is drawn.
         smallest: a picture whose longer side has fewer pixels is enlarged to this, so that labels can be read.
 
@@ -91,7 +102,7 @@ def draw_masks(
         picture: uint8 [height, width] or [height, width, 3], red, green, blue.
         masks: integer classes [height, width], where a negative one is none; or bool [classes, height, width], which may overlap. A
             height and width other than the picture's are stretched to it.
-        names: of classes; a class without one is drawn as its number.
+        names: of classes; a class without one is drawn as ``class 3``.
         background: the class of integer masks that is not painted; None to paint all.
         opacity: of the paint, from 0 to 1.
         smallest: a picture whose longer side has fewer pixels is enlarged to this.
@@ -115,8 +126,65 @@ def draw_masks(
         pixels[mask] = (1 - opacity) * pixels[mask] + opacity * np.array(colour_of(kind))
     for kind, mask in layers:
         pixels[_edge(mask)] = colour_of(kind)
-    shown = [(kind, f"{_name(kind, names)} {mask.mean():.0%}") for kind, mask in layers]
+    shown = [(kind, f"{_name(kind, names)} {share_text(mask.mean())}") for kind, mask in layers]
     return _with_legend(_image(pixels.round().astype(np.uint8)), shown)
+
+
+def draw_text(picture: Array, lines: Sequence[str], smallest: int = 480) -> Image.Image:
+    """Draw lines of text below a picture, such as its class and probability; what is wider than the picture is broken at spaces.
+
+    Args:
+        picture: uint8 [height, width] or [height, width, 3], red, green, blue.
+        lines: of text; none leaves the picture alone.
+        smallest: a picture whose longer side has fewer pixels is enlarged to this, so that the text can be read.
+
+    Raises:
+        ArgumentError: if the picture has another form.
+        OnnxGradError: if pillow is missing.
+
+    Example:
+        >>> draw_text(np.zeros((60, 80, 3), np.uint8), ["cat 0.93"]).size
+        (480, 389)
+    """
+    image, _ = _canvas(picture, smallest)
+    font = _text(image.width)
+    draw = _pillow().ImageDraw.Draw(image)
+    shown = [part for line in lines for part in _broken(line, lambda text: draw.textlength(text, font) <= image.width - 8)]
+    if not shown:
+        return image
+    height = round(1.6 * font.size)
+    page: Image.Image = _pillow().Image.new("RGB", (image.width, image.height + height * len(shown)), _LIGHT)
+    page.paste(image, (0, 0))
+    draw = _pillow().ImageDraw.Draw(page)
+    for number, line in enumerate(shown):
+        draw.text((4, image.height + height * (number + 0.5)), line, _DARK, font, anchor="lm")
+    return page
+
+
+def background_of(names: Names) -> int | None:
+    """Return the class of masks that stands for no thing: 0, unless its name says that it is one.
+
+    Example:
+        >>> background_of(["background", "cat"]), background_of(["road", "sky"]), background_of(None)
+        (0, None, 0)
+    """
+    return 0 if not names or _name(0, names).lower() in _BACKGROUNDS else None
+
+
+def mask_names(names: Sequence[str] | None, channels: int | None) -> Sequence[str] | None:
+    """Return the names of the classes of integer masks; those of a single mask are 0, its background, and 1.
+
+    Args:
+        names: of the classes of the data, if it has some.
+        channels: of the output.
+
+    Example:
+        >>> mask_names(["road"], 1), mask_names(["none", "road"], 1), mask_names(None, 1), mask_names(None, 3)
+        (['background', 'road'], ['none', 'road'], ['background', 'mask'], None)
+    """
+    if channels != 1:
+        return names or None
+    return list(names) if names and len(names) == 2 else ["background", names[0] if names else "mask"]
 
 
 def beside(titled: Sequence[tuple[str, Image.Image]]) -> Image.Image:
@@ -171,6 +239,17 @@ def _text(width: int) -> Any:
     return _pillow().ImageFont.load_default(max(15, round(width / 26)))
 
 
+def _broken(line: str, fits: Callable[[str], bool]) -> list[str]:
+    """A line as several that fit, broken at spaces"""
+    parts: list[str] = []
+    for word in line.split(" "):
+        if parts and fits(f"{parts[-1]} {word}"):
+            parts[-1] += f" {word}"
+        else:
+            parts.append(word)
+    return parts
+
+
 def _image(pixels: Array) -> Image.Image:
     image: Image.Image = _pillow().Image.fromarray(np.ascontiguousarray(pixels)).convert("RGB")
     return image
@@ -191,8 +270,18 @@ def _canvas(picture: Array, smallest: int) -> tuple[Image.Image, float]:
 
 def _name(kind: int, names: Names) -> str:
     if isinstance(names, Mapping):
-        return str(names.get(kind, kind))
-    return str(names[kind]) if names is not None and kind < len(names) else str(kind)
+        return str(names.get(kind, f"class {kind}"))
+    return str(names[kind]) if names is not None and kind < len(names) else f"class {kind}"
+
+
+def share_text(share: float) -> str:
+    """Return a share of a picture as people read it.
+
+    Example:
+        >>> share_text(0.113), share_text(0.002)
+        ('11%', '<1%')
+    """
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
 class _Pen:

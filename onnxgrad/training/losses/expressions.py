@@ -19,8 +19,10 @@ from onnxgrad.errors import ArgumentError, OnnxGradError, UnknownName
 
 __all__ = ["append_expression"]
 
-METHODS = ("argmax", "mean", "reshape", "softmax", "squeeze", "transpose")
+METHODS = ("argmax", "logit", "mean", "reshape", "softmax", "squeeze", "transpose")
 _END = 2**62
+_LEAST = 1e-6
+"""Probabilities nearer to 0 or 1 count as this, so that their logits are finite."""
 
 
 def append_expression(program: Program, text: str) -> Variable:
@@ -29,8 +31,9 @@ def append_expression(program: Program, text: str) -> Variable:
     Args:
         program: whose tensors are named.
         text: a name, followed by ``.transpose(axes)``, ``.reshape(sizes)``, ``.squeeze(axes)``, ``.softmax(axis)``,
-            ``.argmax(axis)``, ``.mean(axis)`` and slices ``[a:b, i]``, any number of them. ``.mean(mask)``, with the name of an
-            input [batch, steps] of ones and zeros, is the mean over the steps of a tensor [batch, steps, size] that count.
+            ``.argmax(axis)``, ``.mean(axis)``, ``.logit()`` of probabilities whose Sigmoid cannot be reached, and slices
+            ``[a:b, i]``, any number of them. ``.mean(mask)``, with the name of an input [batch, steps] of ones and
+            zeros, is the mean over the steps of a tensor [batch, steps, size] that count.
 
     Raises:
         UnknownName: if the text begins with no tensor of the program that an operator makes.
@@ -131,6 +134,11 @@ def _called(op: Builder, x: Variable, method: str, arguments: list[int], text: s
         if wrong or not axes:
             raise ArgumentError(f"{text!r}: squeeze takes axes of length 1 of {x!r}, not {arguments}.")
         result = op.Squeeze(x, axes)
+    elif method == "logit":
+        if arguments or not x.is_float:
+            raise ArgumentError(f"{text!r}: logit takes probabilities, and no axis.")
+        p = op.Clip(x, np.array(_LEAST, x.dtype.numpy), np.array(1 - _LEAST, x.dtype.numpy))
+        result = op.Sub(op.Log(p), op.Log(op.Sub(1.0, p)))
     else:
         if len(arguments) != 1:
             raise ArgumentError(f"{text!r}: {method} takes one axis, not {arguments}.")

@@ -37,7 +37,17 @@ from onnxgrad.training.losses.formulas import (
 )
 from onnxgrad.training.surgery.activations import Activation, argmax_before
 
-__all__ = ["Attached", "Term", "as_terms", "attach", "output_of", "target_columns", "targets_to_json", "typed_by_json"]
+__all__ = [
+    "Attached",
+    "Term",
+    "as_terms",
+    "attach",
+    "distances_of",
+    "output_of",
+    "target_columns",
+    "targets_to_json",
+    "typed_by_json",
+]
 
 
 class Term:
@@ -178,6 +188,15 @@ def as_terms(loss: Any, target: str | None) -> list[Term]:
     return terms
 
 
+def distances_of(terms: Sequence[Term], term: Term) -> str | None:
+    """The column that is computed of a term's target: signed distances for ``boundary``, where another loss reads its masks.
+
+    None where the data holds the distances, or the loss is another.
+    """
+    has_masks = any(other.target == term.target and other.loss in ("cross_entropy", "dice") for other in terms)
+    return f"{term.target}/distances" if term.loss == "boundary" and has_masks else None
+
+
 def target_columns(terms: Sequence[Term]) -> list[str]:
     """The names of the columns that terms read beside the inputs: targets and weights of examples, each once."""
     return list(dict.fromkeys(name for term in terms for name in (term.target, term.weighing.sample_weight) if name is not None))
@@ -237,6 +256,8 @@ class _Understood(NamedTuple):
 def attach(program: Program, terms: Sequence[Term]) -> Attached:
     """Append a weighted sum of losses to a program, with one input per target column.
 
+    An output, or another tensor that an operator gives, of the name of a target column gets another name here.
+
     Raises:
         UnknownName: if the program has no such output.
         ArgumentError: if a loss does not fit the output.
@@ -251,11 +272,16 @@ def attach(program: Program, terms: Sequence[Term]) -> Attached:
     understood = []
     with program_guard(program):
         op = Builder(program.global_block(), key="loss")
-        for term in terms:
-            output = _before_argmax(op, output_of(program, term.output, notes), notes)
+        namesakes = [v for name in target_columns(terms) if (v := _namesake(program, name)) is not None]
+        # Names are looked up before they are given away.
+        known = [output_of(program, term.output, notes) for term in terms] if namesakes else []
+        for v in namesakes:
+            v.name = program.fresh_name(f"{v.name}/output")
+        for number, term in enumerate(terms):
+            output = _before_argmax(op, known[number] if namesakes else output_of(program, term.output, notes), notes)
             as_logits = isinstance(term.loss, str) and takes_logits(term.loss, output)
             understood.append(_Understood(output, _layout(term, output, inputs, notes), as_logits))
-            value = _value(op, term, understood[-1], targets, notes)
+            value = _value(op, term, understood[-1], targets, notes, distances_of(terms, term))
             total = value if total is None else op.Add(total, value)
     if total is None:
         raise ArgumentError("a loss has at least one term.")
@@ -278,9 +304,11 @@ def _before_argmax(op: Builder, output: Variable, notes: list[str]) -> Variable:
     return output
 
 
-def _value(op: Builder, term: Term, resolved: _Understood, targets: dict[str, Variable], notes: list[str]) -> Variable:
-    """The weighted mean of one term; a target column that is new becomes an input"""
-    name, output = term.target, resolved.output
+def _value(
+    op: Builder, term: Term, resolved: _Understood, targets: dict[str, Variable], notes: list[str], column: str | None
+) -> Variable:
+    """The weighted mean of one term; a target column that is new becomes an input, of this name where it is computed"""
+    name, output = column or term.target, resolved.output
     if name not in targets:
         targets[name] = _new_target(op.block.program, name, term.target_type(output, resolved.layout))
     weighing, weight = term.weighing, None
@@ -412,6 +440,12 @@ def _target_type(loss: str, output: Variable, layout: str | None) -> tuple[DType
     if loss == "cosine_pairs":
         return output.dtype, None if dims is None else dims[:1]
     return output.dtype, dims
+
+
+def _namesake(program: Program, name: str) -> Variable | None:
+    """The tensor of this name that an operator of the program gives"""
+    v = program.global_block().vars.get(name)
+    return v if v is not None and v.op is not None else None
 
 
 def _new_target(program: Program, name: str, type: TensorType) -> Variable:

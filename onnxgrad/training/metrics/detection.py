@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import DataError
-from onnxgrad.training.detection.boxes import covered, objects_of, overlaps
+from onnxgrad.training.detection.boxes import covered, crowds_of, objects_of, overlaps
 
 __all__ = ["AveragePrecision"]
 
@@ -46,14 +46,13 @@ class AveragePrecision:
         self._wrong: dict[int, list[Array]] = {}
         self._objects: dict[int, int] = {}
 
-    def add(self, detections: Array, targets: Array, crowds: Array | None = None) -> None:
+    def add(self, detections: Array, targets: Array) -> None:
         """Match the detections of a picture with its objects.
 
         Args:
             detections: [D, 6], class, score, left, top, right, bottom; a class below 0 fills up.
-            targets: [M, 5], class, left, top, right, bottom; a class below 0 fills up.
-            crowds: regions of that form whose objects are not told apart, or are too hard: a detection that takes no object, and
-                lies within one by a threshold of its own area, counts neither as right nor as wrong.
+            targets: [M, 5], class, left, top, right, bottom. A class of -1 fills up; -2 - k is a crowd of class k: a detection that
+                takes no object, and lies within one by a threshold of its own area, counts neither as right nor as wrong.
 
         Raises:
             DataError: if a score is not a number.
@@ -62,7 +61,7 @@ class AveragePrecision:
         rows = rows[rows[:, 0] >= 0]
         if not np.isfinite(rows[:, 1]).all():
             raise DataError("a detection has a score that is not a number. Look at the outputs of the model.")
-        truth, regions = objects_of(targets), objects_of(np.zeros((0, 5)) if crowds is None else crowds)
+        truth, regions = objects_of(targets), crowds_of(targets)
         for kind in np.union1d(rows[:, 0], truth[:, 0]).astype(np.int64).tolist():
             own, objects = rows[rows[:, 0] == kind], truth[truth[:, 0] == kind]
             own = own[np.argsort(-own[:, 1], kind="stable")[: self.most]]

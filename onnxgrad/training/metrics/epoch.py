@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
+from onnxgrad.training.data.rows import Parts
 from onnxgrad.training.metrics.detection import AveragePrecision
+from onnxgrad.training.metrics.events import Events
 from onnxgrad.training.surgery.activations import score_threshold
 
 __all__ = ["WHOLE", "EpochMetric", "epoch_metric"]
@@ -20,10 +22,11 @@ __all__ = ["WHOLE", "EpochMetric", "epoch_metric"]
 Array = np.ndarray[Any, Any]
 WHOLE = re.compile(
     r"auc|average_precision|cer|dice|f1|iou|map|map50|mean_iou|mrr|perplexity|precision|r2|recall(@[1-9]\d*)?|rmse|spearman"
-    r"|wer(:\d+)?"
+    r"|wer(:\d+)?|(false_accepts|misses)(@0?\.\d+)?"
 )
-FALLING = re.compile(r"(val_)?(loss|mae|mse|rmse|perplexity|cer|wer(:\d+)?)")
+FALLING = re.compile(r"(val_)?(loss|mae|mse|rmse|perplexity|cer|wer(:\d+)?|(false_accepts|misses)(@0?\.\d+)?)")
 """Names of what is better when it is smaller."""
+_OF_EVENTS = ("false_accepts", "misses")
 _BLOCK = 1024
 """Embeddings that are compared with all others at a time."""
 
@@ -48,7 +51,9 @@ class EpochMetric:
 
     def __init__(self, name: str, kind: str = "", steps_first: bool = False) -> None:
         self.name, sign, number = name.partition("@" if "@" in name else ":")
-        self.nearest, space = (int(number), "") if sign == "@" else (0, number)
+        self.events = Events(float(number or 0.5), kind) if self.name in _OF_EVENTS else None
+        number = number if self.events is None else ""
+        self.nearest, space = (int(number), "") if sign == "@" and number else (0, number)
         self.kind, self.steps_first = kind, steps_first
         if self.name == "wer" and not space:
             raise ArgumentError("wer needs the label that stands between words: 'wer:1' where that is 1.")
@@ -61,6 +66,8 @@ class EpochMetric:
     def add(self, y: Any, target: Any) -> None:
         """Count a batch: scores with classes along axis 1, or a single score, and their targets; of ``map`` and ``map50`` for each
         picture its detections [D, 6] and its objects [M, 5], as ``AveragePrecision`` takes them."""
+        if self.events is not None:
+            raise DataError(f"{self.name} counts events in sounds, which the data does not hold. Give sounds, or leave it out.")
         if self.name in ("map", "map50"):
             for detections, objects in zip(y, target, strict=True):
                 self.precision.add(detections, objects)
@@ -83,6 +90,13 @@ class EpochMetric:
         else:
             self._confusion(y, target)
 
+    def add_parts(self, y: Any, target: Any, parts: Parts) -> None:
+        """Count examples in parts: scores and targets of each part, as for ``add``, and which belong together."""
+        if self.events is not None:
+            self.events.add(np.asarray(y), np.asarray(target), parts)
+        else:
+            self.add(parts.joined(np.asarray(y)), np.asarray(target)[parts.firsts])
+
     def value(self) -> float:
         """The metric of all that was added.
 
@@ -93,6 +107,14 @@ class EpochMetric:
         if not np.isfinite(value):
             raise DataError(f"the metric {self.name} is not defined for this data: a class or a label is missing. Leave it out.")
         return float(value)
+
+    def _false_accepts(self) -> float:
+        assert self.events is not None
+        return self.events.false_accepts()
+
+    def _misses(self) -> float:
+        assert self.events is not None
+        return self.events.misses()
 
     def _map(self) -> float:
         return self.precision.value()

@@ -313,6 +313,14 @@ class Ranks:
             self.transport.all_reduce_(values)
         return values
 
+    def of_first(self, number: int) -> int:
+        """The number that the first rank gives."""
+        if not self.are_many:
+            return number
+        held = np.array([number], np.int64)
+        self.transport.broadcast_(held)
+        return int(held[0])
+
     def any(self, answer: bool) -> bool:
         """Return whether any rank answers True."""
         if not self.are_many:

@@ -14,7 +14,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.pages.pictures import as_pixels
 from onnxgrad.training.detection.boxes import objects_of, overlaps
-from onnxgrad.training.detection.drawing import beside, draw_boxes, draw_masks, jpeg_address
+from onnxgrad.training.detection.drawing import background_of, beside, draw_boxes, draw_masks, jpeg_address, mask_names, share_text
 from onnxgrad.training.metrics.detection import AveragePrecision
 from onnxgrad.training.metrics.epoch import epoch_metric
 from onnxgrad.training.surgery.activations import score_kind, score_threshold
@@ -26,7 +26,6 @@ __all__ = ["has_masks", "judge_detections", "judge_masks", "loss_alone", "overla
 
 Array = np.ndarray[Any, Any]
 _EXAMPLES, _SHOWN, _LARGEST, _LEAST = 2000, 12, 800, 0.25
-_BACKGROUNDS = ("background", "none", "void", "unlabeled", "unlabelled", "_background_", "0")
 _SINGLE = ("bce_with_logits", "focal")
 
 
@@ -79,7 +78,7 @@ def judge_detections(trainer: Trainer, data: Any, batch_size: int) -> dict[str, 
         raw = trainer.executor.run(trainer.evaluation, feed, detector.reads, scope=scope)
         for i, (rows, targets) in enumerate(zip(detector.detections(raw, feed), feed[detector.column], strict=True)):
             objects = objects_of(targets)
-            precision.add(rows, objects)
+            precision.add(rows, targets)
             seen = np.bincount(objects[:, 0].astype(np.int64), minlength=len(counts))
             counts = seen + np.pad(counts, (0, len(seen) - len(counts)))
             sure = rows[rows[:, 1] >= _LEAST]
@@ -135,11 +134,12 @@ def judge_masks(trainer: Trainer, data: Any, batch_size: int) -> dict[str, Any]:
     """Summarise the first 2,000 pictures of a segmenter: intersection over union by class, worst and best pictures drawn."""
     model = trainer.model
     name, output = model.terms[0].target, model.outputs[0]
-    names = getattr(data, "classes", {}).get(name)
+    is_single = output.dims is not None and output.dims[1] == 1
+    names = mask_names(getattr(data, "classes", {}).get(name), 1 if is_single else None)
     kind = score_kind(output)
     threshold = score_threshold(kind)
     ends, all_pairs, count = _Ends(), epoch_metric("mean_iou", kind), 0
-    scope, background = trainer.averaged(), 0 if names is None or names[0].lower() in _BACKGROUNDS else None
+    scope, background = trainer.averaged(), background_of(names)
     for feed, size in _batches(trainer, data, batch_size):
         (scores,) = trainer.executor.run(trainer.evaluation, feed, [output.name], scope=scope)
         y, target = model.classes_second(scores, feed[name])
@@ -154,14 +154,14 @@ def judge_masks(trainer: Trainer, data: Any, batch_size: int) -> dict[str, Any]:
             exclusive = target.ndim < y.ndim
             predicted = y[i].argmax(axis=0) if exclusive else y[i] > threshold
             true = np.asarray(target[i], np.int64) if exclusive else np.asarray(target[i]) > 0.5
+            if is_single and not exclusive:
+                predicted, true = predicted[0].astype(np.int64), true[0].astype(np.int64)
             pixels = _pixels(feed, i)
             ends.add(_Shown(overlap, count + i, pixels, predicted, true, loss_alone(trainer, feed, i, size, scope)))
         count += size
     if not count:
         raise OnnxGradError("there are no examples to judge one by one.")
-    is_single = output.dims is not None and output.dims[1] == 1
-    labels = ["background", _name(0, names) if names else "mask"] if is_single else names
-    table = [[_name(k, labels), share] for k, share in all_pairs.shares().items()]
+    table = [[_name(k, names), share] for k, share in all_pairs.shares().items()]
     return {
         "count": count,
         "said": "classes and their shares of the picture",
@@ -204,7 +204,7 @@ def _pixels(feed: Mapping[str, Any], i: int) -> Array | None:
 
 
 def _name(kind: int, names: Sequence[str] | None) -> str:
-    return str(names[kind]) if names is not None and kind < len(names) else str(kind)
+    return str(names[kind]) if names is not None and kind < len(names) else f"class {kind}"
 
 
 def _counted(rows: Array, names: Sequence[str] | None) -> str:
@@ -220,7 +220,7 @@ def _shares(masks: Array, names: Sequence[str] | None, background: int | None) -
     else:
         kinds, counts = np.unique(masks[masks >= 0], return_counts=True)
         shares = {int(k): n / masks.size for k, n in zip(kinds, counts, strict=True) if k != background}
-    return ", ".join(f"{_name(k, names)} {share:.0%}" for k, share in shares.items() if share > 0) or "nothing"
+    return ", ".join(f"{_name(k, names)} {share_text(share)}" for k, share in shares.items() if share > 0) or "nothing"
 
 
 def _with_boxes(shown: _Shown, names: Sequence[str] | None) -> str:

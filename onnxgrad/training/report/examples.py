@@ -13,15 +13,17 @@ import numpy as np
 
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import OnnxGradError
-from onnxgrad.pages.pictures import as_picture
+from onnxgrad.pages.pictures import as_picture, as_waveform
+from onnxgrad.training.data.kinds.column import Column
 from onnxgrad.training.data.kinds.groups import OF_PAIRS
+from onnxgrad.training.data.kinds.sound import SoundColumn
 from onnxgrad.training.report.drawn import has_masks, judge_detections, judge_masks, loss_alone
 from onnxgrad.training.surgery.activations import score_kind, score_threshold
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
 
-__all__ = ["few", "judge_examples", "shortened"]
+__all__ = ["few", "judge_examples", "pictured", "shortened"]
 
 Array = np.ndarray[Any, Any]
 
@@ -50,7 +52,8 @@ def judge_examples(trainer: Trainer, data: Any, batch_size: int) -> dict[str, An
     order = np.argsort(losses, kind="stable")
     ends = {"worst": order[::-1][:_SHOWN], "best": order[:_SHOWN]}
     for name, chosen in ends.items():
-        summary[name] = [_example(int(i), inputs, y, target, float(losses[i]), classes, names) for i in chosen]
+        columns = trainer.record.columns
+        summary[name] = [_example(int(i), inputs, y, target, float(losses[i]), classes, names, columns) for i in chosen]
         for shown, i in zip(summary[name], chosen, strict=True):
             _decode(shown, data.decoders, inputs, target[i], y[i], term.target)
     return summary
@@ -177,18 +180,32 @@ def _residuals(y: Array, target: Array) -> dict[str, Any]:
 
 
 def _example(
-    i: int, inputs: dict[str, Array], y: Array, target: Array, loss: float, classes: bool, names: Sequence[str] | None
+    i: int,
+    inputs: dict[str, Array],
+    y: Array,
+    target: Array,
+    loss: float,
+    classes: bool,
+    names: Sequence[str] | None,
+    columns: Mapping[str, Column],
 ) -> dict[str, Any]:
     example: dict[str, Any] = {"number": i, "loss": loss, "target": few(target[i])}
     example["predicted"] = few(y[i].argmax(axis=0)) if classes else few(y[i])
     if classes and names is not None and target.ndim == 1:
         example["target"], example["predicted"] = (_named(int(k), names) for k in (target[i], y[i].argmax()))
-    pictures = [address for array in inputs.values() if (address := as_picture(array[i])) is not None]
+    pictures = [address for name, array in inputs.items() if (address := pictured(array[i], columns.get(name), 112)) is not None]
     if pictures:
         example["picture"] = pictures[0]
     else:
         example["row"] = [[name, few(array[i], _COLUMNS)] for name, array in inputs.items()]
     return example
+
+
+def pictured(value: Array, column: Column | None, largest: int) -> str | None:
+    """The address of a picture of what the model reads of an example; None of what is no picture, and no sound."""
+    if isinstance(column, SoundColumn) and not column.fronts:
+        return as_waveform(value[..., column.context :] if column.chunk else value, 2 * largest, largest // 2)
+    return as_picture(value, largest)
 
 
 def _named(k: int, names: Sequence[str]) -> str:

@@ -10,9 +10,8 @@ import numpy as np
 from onnxgrad.errors import DataError
 from onnxgrad.internal.files import write_whole
 from onnxgrad.pages.page import asset, page
-from onnxgrad.pages.pictures import as_picture
 from onnxgrad.training.data.rows import Rows, Stream
-from onnxgrad.training.report.examples import few, shortened
+from onnxgrad.training.report.examples import few, pictured, shortened
 
 if TYPE_CHECKING:
     from onnxgrad.training.trainer import Trainer
@@ -26,8 +25,8 @@ _BODY = '<main id="parts"></main>\n'
 def write_preview(trainer: Trainer, source: Rows | Stream, path: str | Path, batch_size: int = 32) -> int:
     """Write the first batch that training would read to a web page of one file.
 
-    Pictures are shown as the model reads them, black for their smallest number and white for the largest; texts as their tokens
-    decode; numbers as they are, behind a table of the range of each column.
+    Pictures are shown as the model reads them, black for their smallest number and white for the largest; sounds as waves; texts as
+    their tokens decode; numbers as they are, behind a table of the range of each column.
 
     Args:
         trainer: that would train.
@@ -73,7 +72,8 @@ def _example(source: Rows | Stream, arrays: dict[str, Any], number: int) -> dict
     pictures, values = [], []
     for name, array in arrays.items():
         value = array[number] if array.ndim else array
-        picture = as_picture(value, _PIXELS) if value.dtype.kind == "f" else None
+        column = None if source.record is None else source.record.columns.get(name)
+        picture = pictured(value, column, _PIXELS) if value.dtype.kind == "f" else None
         if picture is not None:
             pictures.append(picture)
         elif name in source.decoders:

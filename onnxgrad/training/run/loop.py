@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onnxgrad.errors import DataError, FeedError
 from onnxgrad.optimizer.lr import ReduceOnPlateau
 from onnxgrad.training.data.rows import Batch, Rows, Stream, prefetched
+from onnxgrad.training.evaluation import rehearse
 from onnxgrad.training.ranks.ranks import EpochBatch, examples_of
 from onnxgrad.training.report.curves import plot_history
 from onnxgrad.training.run.callbacks import Callbacks
@@ -79,6 +80,8 @@ class TrainingLoop:
         with trainer.interrupt as interrupt:
             if plan.before and trainer.state.step == 0:
                 self._evaluate_before()
+            elif trainer.state.step == 0 and isinstance(self.held_out, Rows):
+                rehearse(trainer, self.held_out, plan.batch_size)
             ended = out_of_patience(trainer.state.history[trainer.state.begun :], plan.patience, plan.monitor)
             if ended:
                 message = f"nothing is trained: no epoch was better for {plan.patience} epochs"

@@ -26,6 +26,7 @@ from onnxgrad.internal.tensor_file import read_tensors, write_tensors
 from onnxgrad.training.surgery.batch_norm import fold_added_batch_norm
 from onnxgrad.training.surgery.heads import remove_added_dropout
 from onnxgrad.training.surgery.lora import branches_of
+from onnxgrad.training.surgery.packing import unmask_packed_texts
 
 __all__ = ["ADAPTER", "load_adapters", "save_adapters"]
 
@@ -97,6 +98,7 @@ def _save_for_runtime(program: Program, path: Path, scope: Scope) -> None:
     if not weights:
         raise ArgumentError("the program has no LoRA branches to save. Call add_lora first.")
     remove_added_dropout(clone)
+    unmask_packed_texts(clone)
     fold_added_batch_norm(clone)
     model = path.with_suffix(".onnx")
     for name, value in weights.items():

@@ -21,6 +21,7 @@ from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
+from onnxgrad.core.passes.modes import ADDED
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ModelError, OutOfMemory
 from onnxgrad.internal.arguments import checked
@@ -36,7 +37,14 @@ Array = np.ndarray[Any, Any]
 @checked
 @all_or_nothing
 def add_lora(
-    program: Program, layers: str | Sequence[str] = "*", *, rank: int = 8, alpha: float | None = None, seed: int = 0
+    program: Program,
+    layers: str | Sequence[str] = "*",
+    *,
+    rank: int = 8,
+    alpha: float | None = None,
+    seed: int = 0,
+    dropout: float = 0.0,
+    scaling: Literal["rank", "root"] = "rank",
 ) -> list[str]:
     """Add a low-rank branch to MatMul, Gemm, Conv and MatMulNBits layers and freeze all other weights.
 
@@ -47,31 +55,38 @@ def add_lora(
             the name of the integers that DequantizeLinear or MatMulNBits reads; they stay as they are. ``q_proj`` also names a
             packed ``qkv_proj``, with a warning, since the adapter is for all of it. A depthwise Conv is left alone.
         rank: of the branch.
-        alpha: the branch is multiplied by alpha / rank; None for 2 * rank.
+        alpha: the branch is multiplied by alpha / rank; None for a factor of 2.
         seed: of A, sampled from a normal distribution; B starts at 0, so that nothing changes at first.
+        dropout: share of the branch's inputs that a training step sets to 0; exports leave the Dropout out.
+        scaling: ``"root"`` divides alpha by the square root of the rank instead (rsLoRA: Kalajdzievski, "A Rank Stabilization
+            Scaling Factor for Fine-Tuning with LoRA", 2023), so that branches of a high rank learn as fast as those of a low one.
 
     Returns:
         Names of the new parameters, ``<weight>.lora_A`` and ``<weight>.lora_B``; they alone are trainable until they are merged.
 
     Raises:
         UnknownName: if a pattern fits no such layer.
-        ArgumentError: if the rank is not positive.
+        ArgumentError: if the rank is not positive, dropout does not lie in [0, 1), or there is no such scaling.
     """
+    if not 0 <= dropout < 1:
+        raise ArgumentError(f"the dropout of LoRA lies in [0, 1), not {dropout}.")
+    if scaling not in ("rank", "root"):
+        raise ArgumentError(f"branches are scaled by 'rank' or its 'root', not {scaling!r}.")
     if rank < 1:
         raise ArgumentError(f"the rank of LoRA is at least 1, not {rank}.")
     chosen = chosen_targets(program, layers)
     program.metadata.setdefault(KEY, "\n".join(p.name for p in program.parameters if p.stop_gradient))
     for p in program.parameters:
         p.trainable, p.stop_gradient = False, True
-    scale = (2.0 * rank if alpha is None else float(alpha)) / rank
+    scale = 2.0 if alpha is None else float(alpha) / (rank if scaling == "rank" else rank**0.5)
     rng = np.random.default_rng(seed)
     names: list[str] = []
     for target in chosen:
-        names += _adapt(target, rank, scale, rng)
+        names += _adapt(target, rank, scale, rng, dropout)
     return names
 
 
-def _adapt(target: LoraTarget, rank: int, scale: float, rng: np.random.Generator) -> list[str]:
+def _adapt(target: LoraTarget, rank: int, scale: float, rng: np.random.Generator, dropout: float) -> list[str]:
     op, block = target.op, target.op.block.program.global_block()
     shape = target.shape
     if op.type == "Conv":
@@ -89,11 +104,11 @@ def _adapt(target: LoraTarget, rank: int, scale: float, rng: np.random.Generator
         name = block.program.fresh_name(f"{target.name}.lora_{label}")
         stored = TensorValue.of(value.astype(target.dtype.numpy))
         pair.append(block.create_parameter(name, value.shape, target.dtype, value=stored))
-    _branch(target, pair[0], pair[1], scale)
+    _branch(target, pair[0], pair[1], scale, dropout)
     return [p.name for p in pair]
 
 
-def _branch(target: LoraTarget, a: Parameter, b: Parameter, scale: float) -> None:
+def _branch(target: LoraTarget, a: Parameter, b: Parameter, scale: float, dropout: float) -> None:
     """y = base + scale (x A) B, where y keeps its name and base is what the layer gave"""
     op = target.op
     x, y = op.inputs[0], op.outputs[0]
@@ -104,13 +119,16 @@ def _branch(target: LoraTarget, a: Parameter, b: Parameter, scale: float) -> Non
     op.outputs = [base]
     before = set(block.ops)
 
+    def dropped(build: Builder, rows: Variable) -> Variable:
+        return build.Dropout(rows, ratio=np.float32(dropout)) if dropout else rows
+
     def write(build: Builder) -> Variable:
         if op.type == "Conv":
-            low = build.emit("Conv", [x, a], dict(op.attrs))
+            low = build.emit("Conv", [dropped(build, x), a], dict(op.attrs))
             up = build.Conv(low, b, group=op.attr("group"))
         else:
             rows = build.Transpose(x, perm=[1, 0]) if op.type == "Gemm" and op.attr("transA") else x
-            up = build.MatMul(build.MatMul(rows, a), b)
+            up = build.MatMul(build.MatMul(dropped(build, rows), a), b)
         return build.Add(base, build.Mul(up, scale))
 
     total = insert_after(op, write, f"{target.name}.lora")
@@ -120,7 +138,7 @@ def _branch(target: LoraTarget, a: Parameter, b: Parameter, scale: float) -> Non
     added.outputs, y.op = [y], added
     for other in block.ops:
         if other not in before:
-            other.metadata = {KEY: target.name}
+            other.metadata = {KEY: target.name, **({ADDED: "dropout"} if other.type == "Dropout" else {})}
 
 
 class Branch(NamedTuple):
@@ -198,6 +216,9 @@ def _operator_of(v: Variable | None) -> Operator | None:
 def _starts_beside(low: Operator, base: Operator) -> bool:
     """Whether a branch reads the rows that its layer reads"""
     x, rows = base.inputs[0], low.inputs[0]
+    dropout = _operator_of(rows)
+    if dropout is not None and dropout.type == "Dropout" and KEY in (dropout.metadata or {}):
+        rows = dropout.inputs[0]
     if base.type != "Gemm" or not base.attr("transA"):
         return x is rows
     transpose = _operator_of(rows)

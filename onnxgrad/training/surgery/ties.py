@@ -19,7 +19,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.transaction import all_or_nothing
 from onnxgrad.core.ir.traverse import all_operators_of
-from onnxgrad.core.ir.variable import Parameter
+from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError, UnknownName
 from onnxgrad.internal.arguments import checked
 
@@ -63,8 +63,8 @@ def find_ties(program: Program | Sequence[Parameter]) -> Ties:
         program: loaded or built.
     """
     parameters = program.parameters if isinstance(program, Program) else program
-    uses = {p: [str(op) for op in _readers(p.block.program, p)] for p in parameters}
-    merged = [(p.name, uses[p]) for p in parameters if len(uses[p]) > 1]
+    readers = _readers(parameters)
+    merged = [(p.name, [str(op) for op in readers[p]]) for p in parameters if len(readers[p]) > 1]
     seen: dict[str, str] = {}
     split = []
     for p in parameters:
@@ -86,8 +86,15 @@ def _digest(array: np.ndarray[Any, Any]) -> str:
     return f"{array.shape} {array.dtype} {hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}"
 
 
-def _readers(program: Program, p: Parameter) -> list[Operator]:
-    return [op for op in all_operators_of(program.global_block()) if any(v is p for v in op.inputs)]
+def _readers(parameters: Sequence[Parameter]) -> dict[Variable | None, list[Operator]]:
+    """List the operators that read each parameter."""
+    readers: dict[Variable | None, list[Operator]] = {p: [] for p in parameters}
+    for program in {p.block.program: None for p in parameters}:
+        for op in all_operators_of(program.global_block()):
+            for v in dict.fromkeys(op.inputs):
+                if v in readers:
+                    readers[v].append(op)
+    return readers
 
 
 def _parameter(program: Program, name: str) -> Parameter:
@@ -110,7 +117,7 @@ def untie(program: Program, name: str) -> list[str]:
         ArgumentError: if only one operator reads it.
     """
     p = _parameter(program, name)
-    readers = _readers(program, p)
+    readers = _readers([p])[p]
     if len(readers) < 2:
         raise ArgumentError(f"untie: only {len(readers)} operator reads {name!r}. There is nothing to take apart.")
     names = [name]

@@ -10,6 +10,7 @@ from onnxgrad.core.graph.contract import Pass
 from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.graph.verify import GraphError
 from onnxgrad.core.ir.types import TensorType
+from onnxgrad.core.passes.demand import demand
 from onnxgrad.core.passes.dimensions import NAME_DIMENSIONS
 from onnxgrad.core.passes.double_precision import double_precision
 from onnxgrad.core.passes.lift import LIFT
@@ -47,6 +48,18 @@ def unnamed_program():
     return program
 
 
+def program_of_a_position():
+    """Of which one position is read."""
+    text = """<ir_version: 8, opset_import: ["": 21]> f (float[N, 5, 2] x) => (float[N, 2] y) <int64 zero = {0}>
+        { t = Tanh (x)  y = Gather <axis = 1> (t, zero) }"""
+    return paddle.from_onnx(onnx.parser.parse_model(text))
+
+
+def demand_of_a_position():
+    """The pass takes variables of a program, which here is made anew for each test."""
+    return Pass("demand", lambda program, target: demand(program.outputs).run(program, target))
+
+
 def half():
     return mixed_precision(dtype_of("float16"), AutoMixedPrecisionLists(dtype="float16"), "O2")
 
@@ -59,6 +72,7 @@ PASSES = {
     "parts_of_masks": (lambda: TAKE_PARTS, lifted_program, 1),
     "mixed_precision": (half, lifted_program, 4),
     "double_precision": (double_precision, lifted_program, 7),
+    "demand": (demand_of_a_position, program_of_a_position, 1),
     "name_dimensions": (lambda: NAME_DIMENSIONS, unnamed_program, 1),
 }
 

@@ -93,8 +93,9 @@ class TestTemplates:
         (folder / "chat_template.jinja").write_text(
             self.TEMPLATE.replace("assistant", "model").replace("[{{", "({{").replace("}}]", "}})")
         )
-        with pytest.raises(og.errors.DataError, match=r"line 1 .* message 2 in another way"):
-            opened(folder, [{"messages": CHAT}])
+        data = opened(folder, [{"messages": CHAT}])
+        assert [shown(folder, row.labels) for row in data.rows] == ["yés</s>"]
+        assert data.remarks == ["chats are written by the template in chat_template.jinja."]
 
     def test_without_jinja(self, folder, monkeypatch):
         self.write(folder)
@@ -116,6 +117,45 @@ class TestTemplates:
         self.write(folder, "{{ ''.__class__.__mro__[1].__subclasses__() }}")
         with pytest.raises(og.errors.DataError, match="refuses the chat"):
             opened(folder, [{"messages": CHAT}])
+
+
+def bytes_with(tokenizers, trims):
+    """A tokenizer of bytes, whose merges join spaces as that of GPT-NeoX does"""
+    made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=trims)
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.post_processor = tokenizers.processors.ByteLevel(trim_offsets=trims)
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, special_tokens=MARKS, show_progress=False)
+    made.train_from_iterator(["def f(x):\n    return x\n" * 9, "and so  on"], trainer)
+    return made
+
+
+class TestOffsets:
+    ANSWER = "def f(x):\n    return x  \n\n  y "
+
+    @pytest.mark.parametrize("trims", [False, True])
+    def test_spaces_of_an_answer_count(self, tmp_path, trims):
+        bytes_with(tokenizers, trims).save(str(tmp_path / "tokenizer.json"))
+        chat = [{"role": "user", "content": " a  b "}, {"role": "assistant", "content": self.ANSWER}]
+        data = opened(tmp_path, [{"messages": chat}, {"prompt": "a  ", "completion": "  b c"}])
+        assert [shown(tmp_path, row.labels) for row in data.rows] == [self.ANSWER + "<|im_end|>\n", "  b c<|endoftext|>"]
+
+    def test_pieces_that_replace_spaces(self, tmp_path):
+        made = tokenizers.Tokenizer(
+            tokenizers.models.Unigram([("<unk>", 0.0), *((c, -2.0) for c in "▁abcdefghxy():return\n<|im_start>user")], 0)
+        )
+        made.normalizer = tokenizers.normalizers.Sequence(
+            [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")]
+        )
+        made.decoder = tokenizers.decoders.Sequence(
+            [tokenizers.decoders.Replace("▁", " "), tokenizers.decoders.Fuse(), tokenizers.decoders.Strip(" ", 1, 0)]
+        )
+        made.add_special_tokens(MARKS)
+        made.save(str(tmp_path / "tokenizer.json"))
+        data = opened(tmp_path, [{"prompt": "a b", "completion": "  def  f(x): y "}])
+        kept = [made.id_to_token(int(word)) for word in data.rows[0].labels if word >= 0]
+        assert "".join(kept[:-1]).strip("▁") == "def▁▁f(x):▁y" and kept[-1] == "<|endoftext|>"
 
 
 class TestRows:

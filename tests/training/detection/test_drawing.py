@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onnxgrad.errors import ArgumentError, OnnxGradError
-from onnxgrad.training.detection.drawing import beside, colour_of, draw_boxes, draw_masks, jpeg_address
+from onnxgrad.training.detection.drawing import beside, colour_of, draw_boxes, draw_masks, draw_text, jpeg_address
 
 GREY = np.full((60, 80, 3), 128, np.uint8)
 
@@ -100,3 +100,16 @@ def test_a_missing_pillow_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(OnnxGradError, match=r"onnxgrad\[images\]"):
         draw_masks(GREY, np.zeros((60, 80), int))
+
+
+def test_text_below_a_picture_is_broken_where_it_is_too_wide():
+    picture = np.full((100, 500, 3), 120, np.uint8)
+    words = " ".join(["word"] * 60)
+    short, long = draw_text(picture, ["cat 0.93"]), draw_text(picture, [words, "cat 0.93"])
+    assert draw_text(picture, []).size == (500, 100) and short.size[0] == long.size[0] == 500
+    assert long.height > short.height + 50
+    for image in (short, long):
+        pixels = np.asarray(image)
+        assert (pixels[:100] == 120).all()
+        below = pixels[100:].min(axis=2)
+        assert below.min() < 60 and (below[:, -2:] == 255).all()  # nothing is cut at the right edge

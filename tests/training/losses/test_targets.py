@@ -298,3 +298,62 @@ def test_ranks_see_the_same_type():
         assert types == [("int64", (-1,))]
         for name, value in weights(alone).items():
             np.testing.assert_allclose(values[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+# Names -----------------------------------------------------------------------------------------------------------------
+
+
+def priced(name="price"):
+    """A model whose output is called as people call the column of its targets"""
+    text = f"""<ir_version: 10, opset_import: ["": 21]> g (float[N, 2] x) => (float[N, 1] {name}) <float[2, 1] w = {{1, 2}}>
+        {{ {name} = MatMul(x, w) }}"""
+    return parse_model(text)
+
+
+def prices(name="price", count=40):
+    x = np.random.default_rng(0).normal(0, 1, (count, 2)).astype(np.float32)
+    return {"x": x, name: 3 * x[:, :1] - x[:, 1:]}
+
+
+def test_a_target_may_have_the_name_of_the_output(tmp_path):
+    own = Trainer(priced(), loss="mse", target="price", learning_rate=0.1, metrics=["r2"])
+    other = Trainer(priced("answer"), loss="mse", target="price", learning_rate=0.1, metrics=["r2"])
+    options = {"epochs": 3, "batch_size": 8, "verbose": False}
+    rows = own.fit(prices(), validation=0.25, **options)
+    assert rows == other.fit(prices(), validation=0.25, **options) and own.columns == ["x", "price"]
+    assert own.evaluate(prices()) == other.evaluate(prices())
+    (answer,) = other.predict({"x": prices()["x"]}).values()
+    assert_equal(own.predict({"x": prices()["x"]}), {"price": answer})
+    own.export(tmp_path / "m.onnx")
+    (output,) = paddle.from_onnx(tmp_path / "m.onnx").outputs
+    assert output.name == "price"
+    own.save(tmp_path / "c.safetensors")
+    again = Trainer(priced(), loss="mse", target="price", learning_rate=0.1, metrics=["r2"])
+    again.load(tmp_path / "c.safetensors")
+    assert_equal(weights(again), weights(own))
+
+
+def test_several_terms_read_the_output_that_a_target_is_named_after():
+    terms = [Term("mse", "price", "price"), Term("l1", "price.reshape(-1)", "price2", 0.5)]
+    columns = {**prices(), "price2": prices()["price"][:, 0]}
+    renamed = [Term("mse", "answer", "price"), Term("l1", "answer.reshape(-1)", "price2", 0.5)]
+    losses = [Trainer(m, loss=t).evaluate(columns)["loss"] for m, t in ((priced(), terms), (priced("answer"), renamed))]
+    assert losses[0] == losses[1]
+
+
+def test_a_target_has_no_name_of_a_weight_or_an_input():
+    for name in ("w", "x"):
+        with pytest.raises(ArgumentError, match=f"target column '{name}' has the name of another tensor"):
+            Trainer(priced(), loss="mse", target=name)
+
+
+def test_what_is_wrong_with_validation_shows_before_the_first_step():
+    bad = data(40)
+    bad["target"] = bad["target"].copy()
+    bad["target"][11] = 7
+    run = trainer("cross_entropy")
+    before = {name: array.copy() for name, array in weights(run).items()}
+    with pytest.raises(DataError, match="7"):
+        run.fit(DATA, 1, bad, batch_size=8, verbose=False)
+    assert run.step_number == 0
+    assert_equal(weights(run), before)

@@ -11,6 +11,7 @@ import onnxgrad.nn.functional as F
 from onnxgrad.core.interop.onnx_export import to_onnx
 from onnxgrad.testing import evaluate
 from onnxgrad.training import Term, Trainer
+from onnxgrad.training.losses.detection import signed_distances
 from onnxgrad.training.losses.terms import attach
 
 RNG = np.random.default_rng(3)
@@ -448,3 +449,41 @@ def test_ctc_learns_a_sequence():
     batch = {"x": np.eye(4)[[[1, 0, 2, 0, 3, 0]]].astype("f4"), "target": np.array([[1, 2, 3]])}
     losses = [t.step(batch)["loss"] for _ in range(60)]
     assert losses[-1] < 0.3 < losses[0]
+
+
+# Distances of masks ------------------------------------------------------------------------------------------------------
+
+
+def pixels(classes, activation="Identity"):
+    text = f"""<ir_version: 10, opset_import: ["": 21]> g (float[N, 3, 12, 16] x) => (float[N, {classes}, 12, 16] y)
+        <float[{classes}, 3, 1, 1] w = {{{", ".join(str(0.1 * i - 0.3) for i in range(3 * classes))}}}>
+        {{ z = Conv(x, w) y = {activation}(z) }}"""
+    return parse_model(text)
+
+
+@pytest.mark.parametrize("first", ["cross_entropy", "dice"])
+def test_boundary_computes_the_distances_of_the_masks_that_another_loss_reads(first):
+    rng = np.random.default_rng(0)
+    x, mask = rng.normal(size=(8, 3, 12, 16)).astype(np.float32), rng.integers(0, 3, (8, 12, 16))
+    if first == "cross_entropy":
+        mask[:, :2] = -100
+    other = Term(first, target="mask")
+    own = Trainer(pixels(3), loss=[other, Term("boundary", target="mask", weight=0.1)])
+    given = Trainer(pixels(3), loss=[other, Term("boundary", target="d", weight=0.1)])
+    columns = {"x": x, "mask": mask}
+    assert own.columns == ["x", "mask"] and given.columns == ["x", "mask", "d"]
+    alone = Trainer(pixels(3), loss=other).evaluate(columns)["loss"]
+    more = {**columns, "d": signed_distances(mask, 3)}
+    assert own.evaluate(columns)["loss"] == given.evaluate(more)["loss"] != alone
+    options = {"epochs": 2, "validation": 0.25, "batch_size": 4, "verbose": False}
+    assert own.fit(columns, **options) == given.fit(more, **options)
+
+
+def test_boundary_of_a_single_mask():
+    rng = np.random.default_rng(1)
+    x, mask = rng.normal(size=(8, 3, 12, 16)).astype(np.float32), rng.integers(0, 2, (8, 1, 12, 16)).astype(np.float32)
+    terms = [[Term("dice", target="mask"), Term("boundary", target=name)] for name in ("mask", "d")]
+    own, given = (Trainer(pixels(1, "Sigmoid"), loss=each) for each in terms)
+    distances = signed_distances(mask[:, 0].astype(int), 2)[:, 1:]
+    expected = given.evaluate({"x": x, "mask": mask, "d": distances})
+    assert own.evaluate({"x": x, "mask": mask}) == expected

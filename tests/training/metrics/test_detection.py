@@ -23,7 +23,8 @@ def judged(pictures):
     metric = AveragePrecision()
     for picture in pictures:
         rows, objects, crowds = (np.array(picture[name]) for name in ("detections", "objects", "crowds"))
-        metric.add(rows.reshape(-1, 6), objects.reshape(-1, 5), crowds.reshape(-1, 5))
+        marked = crowds.reshape(-1, 5) * [-1, 1, 1, 1, 1] - [2, 0, 0, 0, 0]
+        metric.add(rows.reshape(-1, 6), np.concatenate([objects.reshape(-1, 5), marked]))
     return metric
 
 

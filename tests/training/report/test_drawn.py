@@ -13,7 +13,9 @@ from onnx import numpy_helper
 from onnx.parser import parse_model
 
 from onnxgrad.training import Report, Trainer
+from onnxgrad.training.data.kinds.placed import MaskColumn
 from onnxgrad.training.data.opening import open_data
+from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.detection.boxes import overlaps
 from onnxgrad.training.report.drawn import overlap_of_boxes
 from onnxgrad.training.report.examples import judge_examples
@@ -85,12 +87,23 @@ def test_pictures_of_masks_are_sorted_by_their_overlap(channels, activation):
     assert picture.width > 2 * 240 - 10 > picture.height > 180
 
 
+def test_a_single_mask_has_the_names_of_its_two_classes():
+    columns, trainer = masks_data(1, 8), Trainer(segmenter(1), loss="bce_with_logits")
+    data = open_data(columns, trainer.model.spec)
+    data.record = DataRecord({"target": MaskColumn((), ("sky", "wire"))})
+    columns["target"][0] = 1.0
+    summary = judge_examples(trainer, data, 4)
+    assert [row[0] for row in summary["table"]["rows"]] == ["sky", "wire"]
+    said = {one["number"]: one["target"] for one in summary["worst"]}
+    assert said[0] == "wire 100%"
+
+
 def test_masks_say_their_shares():
     columns = masks_data(3)
     columns["target"][:] = 0
     columns["target"][:, :6, :8] = 2
     (first, *_) = judged(Trainer(segmenter(3), loss="dice"), columns)["worst"]
-    assert first["target"] == "2 25%" and re.fullmatch(r"1 \d+%, 2 \d+%", first["predicted"])
+    assert first["target"] == "class 2 25%" and re.fullmatch(r"class 1 \d+%, class 2 \d+%", first["predicted"])
 
 
 def test_the_page_shows_them(open_page, tmp_path):  # noqa: F811

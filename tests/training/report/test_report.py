@@ -215,9 +215,9 @@ def test_the_page_opens_with_all_its_parts(open_page, tmp_path, scheme, width): 
         titles = page.locator("section h2").all_inner_texts()
         expected = [
             "Curves",
-            "Gradients and updates",
             "Confusion",
             "Validation examples",
+            "Gradients and updates",
             "What trains",
             "Memory",
             "Environment",

@@ -24,6 +24,7 @@ from onnxgrad.training import (
     tie,
     untie,
 )
+from onnxgrad.training.surgery.lora import branches_of
 from tests.real_models import FOLDER
 from tests.training.small import data, line, model, weights
 
@@ -378,3 +379,40 @@ def test_surgery_in_any_order_exports_a_valid_model(tmp_path):
         onnx.checker.check_model(tmp_path / "m.onnx", full_check=True)
         (found,) = run(str(tmp_path / "m.onnx"), {"x": data()["x"]})
         np.testing.assert_allclose(found, t.predict({"x": data()["x"]})["scores"], rtol=1e-4, atol=1e-5)
+
+
+class TestLoraOptions:
+    def made(self, **options):
+        rng = np.random.default_rng(3)
+        text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 6] x) => (float[N, 4] y) <float[6, 4] w> { y = MatMul(x, w) }'
+        model = onnx.parser.parse_model(text)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(rng.normal(size=(6, 4)).astype(np.float32), "w"))
+        program = og.from_onnx(model)
+        for name in add_lora(program, rank=4, seed=1, **options):
+            p = program.global_block().vars[name]
+            p.set_value(rng.normal(size=p.static_shape).astype(np.float32))
+        return program
+
+    def test_alpha_is_divided_by_the_rank_or_its_root(self):
+        factors = [
+            branches_of(self.made(**options))[0].scale
+            for options in ({}, {"alpha": 2.0}, {"alpha": 2.0, "scaling": "root"}, {"scaling": "root"})
+        ]
+        assert factors == [2.0, 0.5, 1.0, 2.0]
+        with pytest.raises(og.errors.ArgumentError, match="the dropout of LoRA"):
+            self.made(dropout=1.0)
+
+    def test_dropout_is_for_the_steps_alone(self):
+        x = np.random.default_rng(5).normal(size=(64, 6)).astype(np.float32)
+        plain, dropped = self.made(), self.made(dropout=0.5)
+        executor = og.static.Executor()
+        (expected,), (found,) = (executor.run(p.clone(for_test=True), {"x": x}, ["y"]) for p in (plain, dropped))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        trainer = Trainer(self.made(dropout=0.5), loss="mse", target="t", optimizer="sgd", learning_rate=1e-9, seed=0)
+        rows = trainer.fit({"x": x, "t": expected}, epochs=1, batch_size=64)
+        assert rows[0]["loss"] > 1 and trainer.evaluate({"x": x, "t": expected})["loss"] < 1e-9
+        merged = merge_lora(dropped)
+        assert [op.type for op in merged.global_block().ops] == ["MatMul"]
+        np.testing.assert_allclose(executor.run(merged, {"x": x}, ["y"])[0], expected, rtol=1e-4, atol=1e-5)
+        branch = branches_of(dropped.clone(for_test=True))[0]
+        assert branch.a.name == "w.lora_A"

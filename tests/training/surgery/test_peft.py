@@ -143,6 +143,9 @@ def test_from_the_command_line(file, tmp_path):
     np.savez(tmp_path / "words.npz", input_ids=WORDS)
     what = ("--loss", "causal_lm", "--data", tmp_path / "words.npz", "--batch-size", "2", "--epochs", "1", "--lr", "0")
     command("train", file, "--adapter", PEFT / "llama", *what, "--optimizer", "sgd", "--out", tmp_path / "run")
+    assert "have a rank and layers of their own" in command(
+        "train", file, "--adapter", PEFT / "llama", "--lora", "2", *what, "--out", tmp_path / "no", code=2
+    )
     said = command("export", tmp_path / "run", "--peft", tmp_path / "out")
     assert "adapter_config.json" in said and "adapter_model.safetensors" in said
     ours, theirs = (read_tensors(folder / "adapter_model.safetensors").arrays for folder in (tmp_path / "out", PEFT / "llama"))

@@ -45,10 +45,13 @@ _TILE_FILTER = COSTS.number("plan.tile_filter")
 
 def operators_by_pixels(graph: Graph, is_fast: bool) -> set[Operator]:
     """The operators to write for [H, W, N, C]; none where no convolution gains by it."""
-    if all(op.role is Role.FORWARD for op in graph.operators):
+    if graph.types().isdisjoint(_CONVOLUTIONS) or all(op.role is Role.FORWARD for op in graph.operators):
         return set()
     plan = _Plan(graph, is_fast)
     return plan.choose() if any(gain > 0 for gain in plan.gains.values()) else set()
+
+
+_CONVOLUTIONS = ("Conv", "ConvTranspose")
 
 
 class _Plan:
@@ -63,11 +66,11 @@ class _Plan:
         for op in graph.operators:
             read = _maps_read(op)
             gain = None
-            if op.domain == "" and (op.type in ("Conv", "ConvTranspose") or any(v in feature_maps for v in read)):
+            if op.domain == "" and (op.type in _CONVOLUTIONS or any(v in feature_maps for v in read)):
                 gain = _gain(op, read, is_fast)
             if gain is not None:
                 self.gains[op] = gain
-            elif op.type not in ("Conv", "ConvTranspose"):
+            elif op.type not in _CONVOLUTIONS:
                 continue
             else:
                 self.stay.add(op)
@@ -120,7 +123,7 @@ def _gain(op: Operator, read: list[Variable], is_fast: bool) -> float | None:
     y = op.outputs[0]
     if y is None or not read:
         return None
-    if op.type in ("Conv", "ConvTranspose"):
+    if op.type in _CONVOLUTIONS:
         return _gain_of_convolution(op, read, y, is_fast)
     if op.type == "Expand":
         return 0.0 if is_image(y) else None

@@ -8,7 +8,6 @@ of that size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf, prod
 from typing import Any
@@ -28,7 +27,7 @@ from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.types import TensorType, same_dims
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["VOCABULARY", "Head", "Search", "vocabulary"]
+__all__ = ["VOCABULARY", "Head", "Search", "sized_head", "vocabulary"]
 
 _LARGE = COSTS.count("vocabulary.fewest_scores")
 """From so many scores on, if their number is known; else from ``_WIDE`` tokens on."""
@@ -43,8 +42,8 @@ def vocabulary(graph: Graph, target: Target) -> int:
     """Rewrite the losses whose scores are large and read by nothing else."""
     count = 0
     for op in [op for op in graph.operators if op.type == "SoftmaxCrossEntropyLoss" and not op.domain]:
-        head = Search(graph).head_of(op, _is_large)
-        if head is not None:
+        head = sized_head(op)
+        if head is not None and _is_large(head) and Search(graph).completes(head):
             _write(graph, head)
             graph.settle()
             count += 1
@@ -106,6 +105,18 @@ def _is_large(head: Head) -> bool:
     return head.words * head.count >= _LARGE and head.block < head.count
 
 
+def sized_head(loss: Operator) -> Head | None:
+    """The head of a loss with its size alone, before anything of the graph is looked at; None where it has another form."""
+    scores = loss.inputs[0]
+    plain = len(loss.inputs) == 2 and loss.attr("reduction") in (None, "mean", "sum") and all(v is None for v in loss.outputs[1:])
+    if not plain or scores is None or scores.dims is None or len(scores.dims) not in (2, 3) or scores.dtype.name != "float32":
+        return None
+    tokens, others = scores.dims[1], (scores.dims[0], *scores.dims[2:])
+    known = [d for d in others if isinstance(d, int)]
+    count = prod(known) if len(known) == len(others) else None
+    return Head(loss, tokens, count) if isinstance(tokens, int) else None
+
+
 class Search(Links):
     """Finds what belongs to a loss, and refuses what does not go by rows."""
 
@@ -114,24 +125,14 @@ class Search(Links):
         self.rows: set[Variable] = set()
         self.inner: set[Operator] = set()
 
-    def head_of(self, loss: Operator, fits: Callable[[Head], bool]) -> Head | None:
-        """The head of a loss, if ``fits`` says so of its size."""
-        scores = loss.inputs[0]
-        plain = (
-            len(loss.inputs) == 2 and loss.attr("reduction") in (None, "mean", "sum") and all(v is None for v in loss.outputs[1:])
-        )
-        if not plain or scores is None or scores.dims is None or len(scores.dims) not in (2, 3) or scores.dtype.name != "float32":
-            return None
-        tokens, others = scores.dims[1], (scores.dims[0], *scores.dims[2:])
-        known = [d for d in others if isinstance(d, int)]
-        count = prod(known) if len(known) == len(others) else None
-        if not isinstance(tokens, int):
-            return None
-        head = Head(loss, tokens, count)
-        if not fits(head) or not self._forward(head, scores):
-            return None
-        self.inner |= {loss, *head.forward}
-        return head if self._backward(head, scores) and self._is_closed(head) else None
+    def completes(self, head: Head) -> bool:
+        """Find what belongs to a head, and return whether all of it goes by rows."""
+        scores = head.loss.inputs[0]
+        assert scores is not None
+        if not self._forward(head, scores):
+            return False
+        self.inner |= {head.loss, *head.forward}
+        return self._backward(head, scores) and self._is_closed(head)
 
     def _forward(self, head: Head, scores: Variable) -> bool:
         """Go back from the scores to the product that they come from."""

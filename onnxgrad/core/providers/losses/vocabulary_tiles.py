@@ -19,7 +19,7 @@ from onnxgrad.core.graph.order import in_order
 from onnxgrad.core.graph.rewriting import name_results, stage_builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.losses.vocabulary import Head, Search
+from onnxgrad.core.providers.losses.vocabulary import Head, Search, sized_head
 
 __all__ = ["VOCABULARY_TILES", "tile_vocabulary"]
 
@@ -36,9 +36,11 @@ def tile_vocabulary(graph: Graph, target: Target) -> int:
     """Rewrite the losses over from 4,096 tokens on whose weight is stored as [tokens, width] and which nothing else reads."""
     count = 0
     for op in [op for op in graph.operators if op.type == "SoftmaxCrossEntropyLoss" and not op.domain]:
+        head = sized_head(op)
+        if head is None or _block(head.words) is None:
+            continue
         search = Search(graph)
-        head = search.head_of(op, lambda head: _block(head.words) is not None)
-        parts = None if head is None else _parts(search, head)
+        parts = _parts(search, head) if search.completes(head) else None
         if parts is not None:
             _write(graph, parts)
             graph.settle()

@@ -35,8 +35,11 @@ _LEAST_QUERIES, _BLOCKS = COSTS.count("attention.fewest_queries"), COSTS.count("
 def attention(graph: Graph, target: Target) -> int:
     """Rewrite the sums of Softmax's gradient, and then causal attention by blocks of queries."""
     before = graph.replacements
-    _Sums(graph).run()
-    graph.settle()
+    if graph.types() >= {"MatMul", "Mul", "ReduceSum", "Transpose"}:
+        _Sums(graph).run()
+        graph.settle()
+    if "Softmax" not in graph.types():
+        return graph.replacements - before
     chains = _Chains(graph)
     blocks = [b for op in graph.operators if op.type == "Softmax" and not op.domain and (b := chains.blocks_of(op)) is not None]
     if blocks:
@@ -86,8 +89,11 @@ class _Sums(_Readers):
     def run(self) -> None:
         done: list[Operator] = []
         for op in self.graph.operators:
+            if op.type != "ReduceSum" or op.domain:
+                done.append(op)
+                continue
             build = stage_builder(self.graph, op)
-            total = self._narrower(build, op) if op.type == "ReduceSum" and not op.domain else None
+            total = self._narrower(build, op)
             if total is None or build.stage is None:
                 done.append(op)
                 continue

@@ -24,7 +24,9 @@ def turn_heads_in_products(graph: Graph, target: Target) -> int:
     """Remove Transposes of the last two axes around products in rank 4: pairs of them, and those of (A^T B)^T, which is B^T A."""
     before = graph.replacements
     for step in (_undo, _swap_product, _keep_apart):
-        _each(graph, step)
+        # Each begins at a Transpose of the last two axes.
+        if any(_swaps_last_two(op) for op in graph.operators):
+            _each(graph, step)
     return graph.replacements - before
 
 
@@ -32,9 +34,11 @@ HEAD_TRANSPOSES = Pass("head_transposes", turn_heads_in_products, rounding="orde
 
 
 def _each(graph: Graph, form: Any) -> None:
-    links = Links(graph)
+    links, before = Links(graph), graph.replacements
     staged: list[Operator] = []
     for op in graph.operators:
+        if op.type not in ("Transpose", "MatMul"):
+            continue
         build = stage_builder(graph, op)
         replacement = form(build, links, op)
         if replacement is not None and build.stage is not None:
@@ -42,19 +46,23 @@ def _each(graph: Graph, form: Any) -> None:
             graph.replace(old, new)
             name_results(graph, build.stage, build.key)
             staged += build.stage
-    if staged or any(graph.resolve(v) is not v for op in graph.operators for v in op.outputs if v is not None):
+    if graph.replacements > before:
         graph.operators = in_order([*graph.operators, *staged], graph.resolve)
         graph.settle()
+
+
+def _swaps_last_two(op: Operator) -> bool:
+    return op.type == "Transpose" and op.attr("perm") == [0, 1, 3, 2]
 
 
 def _swapped(links: Links, v: Variable | None) -> Variable | None:
     """Return the operand of the Transpose that computes ``v`` by swapping the last two of four axes, or None."""
     op = None if v is None else links.makers.get(v)
-    return op.inputs[0] if op is not None and op.type == "Transpose" and op.attr("perm") == [0, 1, 3, 2] else None
+    return op.inputs[0] if op is not None and _swaps_last_two(op) else None
 
 
 def _undo(build: Any, links: Links, op: Operator) -> tuple[Variable, Variable] | None:
-    inner = _swapped(links, op.inputs[0]) if op.type == "Transpose" and op.attr("perm") == [0, 1, 3, 2] else None
+    inner = _swapped(links, op.inputs[0]) if _swaps_last_two(op) else None
     out = op.outputs[0] if op.outputs else None
     return None if inner is None or out is None or out in links.returned else (out, inner)
 
@@ -67,8 +75,7 @@ def _product(links: Links, v: Variable | None) -> Operator | None:
 
 
 def _swap_product(build: Any, links: Links, op: Operator) -> tuple[Variable, Variable] | None:
-    swapped = op.type == "Transpose" and op.attr("perm") == [0, 1, 3, 2]
-    product = _product(links, op.inputs[0]) if swapped else None
+    product = _product(links, op.inputs[0]) if _swaps_last_two(op) else None
     first = None if product is None else _swapped(links, product.inputs[0])
     if product is None or first is None or op.outputs[0] is None:
         return None

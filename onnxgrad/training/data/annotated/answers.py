@@ -67,7 +67,8 @@ class Boxes:
 
     Args:
         boxes: of each picture, float [n, 5], in its pixels.
-        ignored: of each picture, bool [n]: boxes that a score leaves out (crowds, difficult ones); they are not trained on.
+        ignored: of each picture, bool [n]: boxes that do not count (crowds, difficult ones): no detection has to find them, and one
+            that lies within them is not wrong. They are not trained on.
         shares: whether x and y are shares of the picture's width and height instead.
         sizes: width and height of each picture as the boxes' file has them, None where it does not say.
 
@@ -113,8 +114,9 @@ class Boxes:
         return self._in_pixels(self.rows[row][self.ignored[row]], picture)
 
     def moved(self, row: int, view: View) -> Array:
-        """The boxes that count and are seen, float32 [n, 5]."""
-        return view.boxes(self.original(row, view.picture)).astype(np.float32)
+        """The boxes that are seen, float32 [n, 5]; those of class k that do not count have the class -2 - k, and come last."""
+        crowds = self.left_out(row, view.picture) * [-1, 1, 1, 1, 1] - [2, 0, 0, 0, 0]
+        return view.boxes(np.concatenate([self.original(row, view.picture), crowds])).astype(np.float32)
 
     def stacked(self, values: Sequence[Array]) -> Array:
         """Float32 [batch, boxes, 5], filled up with rows of class -1 and zeros; at least one box long."""
@@ -189,7 +191,7 @@ class Masks:
     """The class of each pixel.
 
     Args:
-        paths: of the mask of each picture, or of one file for each channel.
+        paths: of the mask of each picture, or of one file for each channel; or whatever else ``read`` takes, with a ``name``.
         read: gives the classes [height, width] of a file, with -1 for pixels that do not count.
         channels: how many 0/1 channels a model takes instead of class numbers; 0 for class numbers. One channel is 1 where the
             class is not 0, several are 1 where the class is theirs. Of several files, each is a channel.
@@ -204,8 +206,8 @@ class Masks:
 
     def __init__(
         self,
-        paths: Sequence[Sequence[Path]],
-        read: Callable[[Path], Array],
+        paths: Sequence[Sequence[Any]],
+        read: Callable[[Any], Array],
         channels: int = 0,
         size: tuple[int, int] | None = None,
     ) -> None:

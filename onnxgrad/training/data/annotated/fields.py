@@ -13,6 +13,7 @@ from typing import Any
 
 from onnxgrad.errors import DataError, FileError
 from onnxgrad.internal.files import is_file, read_whole
+from onnxgrad.training.data.broken import skips_broken
 
 __all__ = ["as_box", "as_number", "as_text", "picture_at", "read_json", "read_lines", "read_text"]
 
@@ -95,7 +96,7 @@ def as_box(corners: Iterable[Any], where: str) -> list[float]:
 
 
 def picture_at(folders: Iterable[Path], name: str, where: str) -> Path:
-    """The picture of a name in the first folder that holds it.
+    """The picture of a name in the first folder that holds it; where broken examples are left out, one that is missing is named.
 
     Raises:
         DataError: naming the field and the folders.
@@ -104,5 +105,7 @@ def picture_at(folders: Iterable[Path], name: str, where: str) -> Path:
     for folder in tried:
         if is_file(folder / name):
             return folder / name
+    if skips_broken():
+        return tried[0] / name
     listed = ", ".join(repr(str(folder)) for folder in tried)
     raise DataError(f"{where}: there is no file {name[:80]!r} in {listed}. Put the pictures there.")

@@ -14,7 +14,7 @@ from onnxgrad.errors import DataError, FileError
 from onnxgrad.internal.files import read_whole
 from onnxgrad.internal.words import DataPart
 from onnxgrad.training.data.annotated.answers import Listing
-from onnxgrad.training.data.annotated.coco import read_coco
+from onnxgrad.training.data.annotated.coco import read_coco, read_coco_masks
 from onnxgrad.training.data.annotated.masks import MaskFiles, mask_folders, read_colours, read_masks
 from onnxgrad.training.data.annotated.text_regions import is_label_file, read_icdar, read_label_file
 from onnxgrad.training.data.annotated.voc import read_voc
@@ -58,7 +58,7 @@ def format_at(
     if isinstance(colours, (str, Path)):
         colours = read_colours(Path(colours))
     if path.is_file():
-        candidates = [_of_file(path, part)]
+        candidates = [_of_file(path, part), _outlines_in(path)]
     elif path.is_dir():
         candidates = _of_folder(path, part, colours, recorded)
     else:
@@ -77,6 +77,12 @@ def _of_file(path: Path, part: str) -> Format | None:
     return None
 
 
+def _outlines_in(path: Path) -> Format | None:
+    """The masks that a COCO file has outlines of"""
+    has_some = path.suffix == ".json" and _lists(path, b'"segmentation"')
+    return Format("COCO", "mask", path, partial(read_coco_masks, path)) if has_some else None
+
+
 def _of_folder(
     path: Path, part: str, colours: Mapping[str, Sequence[int]] | None, recorded: MaskFiles | None
 ) -> list[Format | None]:
@@ -88,7 +94,7 @@ def _of_folder(
         formats.append(_of_file(file, part))
     listed = _coco_in(path, part)
     if listed is not None:
-        formats.append(_of_file(listed, part))
+        formats += [_of_file(listed, part), _outlines_in(listed)]
     if any(path.glob("*.xml")) or any((path / "Annotations").glob("*.xml")):
         formats.append(Format("VOC", "boxes", path, partial(read_voc, path, part)))
     if (path / "Label.txt").is_file():

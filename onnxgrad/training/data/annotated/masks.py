@@ -15,9 +15,19 @@ import numpy as np
 from onnxgrad.errors import DataError
 from onnxgrad.training.data.annotated.answers import IGNORED, Listing, Masks
 from onnxgrad.training.data.annotated.fields import read_lines, read_text
+from onnxgrad.training.data.broken import broken_among, is_left_out, skips_broken
 from onnxgrad.training.data.picture_files import images_in
 
-__all__ = ["COLOUR_TABLES", "MaskFiles", "colour_table_in", "mask_files", "mask_folders", "read_colours", "read_masks"]
+__all__ = [
+    "COLOUR_TABLES",
+    "MaskFiles",
+    "colour_table_in",
+    "mask_files",
+    "mask_folders",
+    "opened_mask",
+    "read_colours",
+    "read_masks",
+]
 
 Array = np.ndarray[Any, Any]
 Colours = Mapping[str, Sequence[int]]
@@ -50,7 +60,7 @@ class MaskFiles:
         Raises:
             DataError: if it cannot be read, or holds a colour that is no class.
         """
-        return self.classes_of(_opened(path), str(path))
+        return self.classes_of(opened_mask(path), str(path))
 
     def classes_of(self, image: Any, where: str) -> Array:
         """The classes of an image of Pillow."""
@@ -139,14 +149,19 @@ def read_masks(
         paths = [file for file in paths if file.stem in stems[0]]
     if not paths:
         raise DataError(f"{str(pictures)!r} holds no pictures.")
-    files = []
+    files, masked = [], []
     for file in paths:
         missing = next((layer for layer, stem in zip(layers, stems, strict=True) if file.stem not in stem), None)
         if missing is not None:
-            raise DataError(
-                f"the picture {str(file)!r} has no mask of its name in {str(missing)!r}. Add it, or take the picture out."
-            )
+            reason = f"the picture {str(file)!r} has no mask of its name in {str(missing)!r}. Add it, or take the picture out."
+            if not is_left_out(str(file), reason):
+                raise DataError(reason)
+            continue
+        masked.append(file)
         files.append([stem[file.stem] for stem in stems])
+    if not files:
+        raise DataError(f"no picture in {str(pictures)!r} has a mask of its name in {str(masks)!r}.")
+    paths = masked
     table = colours if colours is not None else colour_table_in(path)
     names = [folder.name for folder in subfolders] if subfolders else None if table is None else list(table)
     return mask_files(paths, files, table, names or (None if known is None else list(known)), path.name, recorded)
@@ -168,8 +183,10 @@ def mask_files(
     chosen = sorted({round(at) for at in np.linspace(0, len(files) - 1, min(len(files), _LOOKED_AT))})
     plain = MaskFiles(colours)
     values: set[int] = set()
-    for file in (file for number in chosen for file in files[number]):
-        image = _opened(file)
+    looked_at = [file for number in chosen for file in files[number]]
+    unread = broken_among(looked_at, opened_mask) if skips_broken() else {}
+    for file in (file for at, file in enumerate(looked_at) if at not in unread):
+        image = opened_mask(file)
         if colours is None:
             values |= set(np.unique(np.asarray(image)).astype(np.int64).tolist())
         else:
@@ -231,8 +248,12 @@ def _stem(stem: str) -> str:
     return stem.removesuffix("_mask").removesuffix("_gt")
 
 
-def _opened(path: Path) -> Any:
-    """A mask as it lies in its file: palette numbers stay numbers"""
+def opened_mask(path: Path) -> Any:
+    """A mask as it lies in its file: palette numbers stay numbers.
+
+    Raises:
+        DataError: if it cannot be read.
+    """
     try:
         from PIL import Image
 

@@ -15,6 +15,7 @@ import numpy as np
 from onnxgrad.errors import DataError
 from onnxgrad.training.data.annotated.answers import Listing, Regions
 from onnxgrad.training.data.annotated.fields import as_number, picture_at, read_lines
+from onnxgrad.training.data.broken import is_left_out
 from onnxgrad.training.data.picture_files import images_in
 
 __all__ = ["is_label_file", "read_icdar", "read_label_file"]
@@ -72,7 +73,10 @@ def read_icdar(path: Path) -> Listing:
     for file in sorted(path.rglob("gt_*.txt")):
         picture = pictures.get(file.stem[3:].lower())
         if picture is None:
-            raise DataError(f"{str(file)!r} has no picture {file.stem[3:]!r} in {str(path)!r}. Put it there.")
+            reason = f"{str(file)!r} has no picture {file.stem[3:]!r} in {str(path)!r}. Put it there."
+            if is_left_out(str(file), reason):
+                continue
+            raise DataError(reason)
         found = [_line(line, f"{file.name}, line {number}") for number, line in read_lines(file)]
         paths.append(picture)
         regions.append([points for points, _ in found])

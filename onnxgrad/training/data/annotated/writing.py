@@ -5,6 +5,7 @@ Tests: tests/training/data/annotated/test_writing.py.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from onnxgrad.errors import DataError
 from onnxgrad.internal.files import make_folder, writing
 from onnxgrad.training.data.rows import Rows
 
-__all__ = ["labels_in", "mask_classes", "mask_palette", "write_masks"]
+__all__ = ["answer_files", "labels_in", "mask_classes", "mask_palette", "write_masks"]
 
 Array = np.ndarray[Any, Any]
 _BYTES = 256
@@ -61,6 +62,35 @@ def mask_palette(classes: int) -> list[int]:
     return palette
 
 
+def answer_files(folder: Path, rows: Rows) -> list[Path]:
+    """Name a .png file for each picture of the data: its own name, in the folders below the one that holds all pictures.
+
+    Args:
+        folder: for the files; it need not be there.
+        rows: the data. A picture without a file gets its number, and of equal names the later ones theirs.
+
+    Raises:
+        DataError: if the data is not of pictures, or a picture itself lies where its file would be written.
+    """
+    pictures = [rows.file(number) for number in range(len(rows))]
+    if rows.view(0) is None:
+        raise DataError("the data holds no pictures, which files are named after. Write a table.")
+    places = [None if file is None else Path(os.path.abspath(file)) for file in pictures]  # of a link, where the link lies
+    above = os.path.commonpath([place.parent for place in places if place is not None] or [Path.cwd()])
+    own = {file.resolve() for file in pictures if file is not None}
+    names: list[Path] = []
+    taken: set[Path] = set()
+    for number, place in enumerate(places):
+        name = Path(f"{number:06}.png" if place is None else os.path.relpath(place, above)).with_suffix(".png")
+        while name in taken:
+            name = name.with_stem(f"{name.stem}_{number:06}")
+        taken.add(name)
+        names.append(name)
+        if (folder / name).resolve() in own:
+            raise DataError(f"{str(folder / name)!r} is one of the pictures themselves. Name another folder.")
+    return [folder / name for name in names]
+
+
 def write_masks(folder: Path, classes: Array, rows: Rows) -> list[Path]:
     """Write a .png file with a palette for each mask, of the name and the size of its picture.
 
@@ -70,30 +100,25 @@ def write_masks(folder: Path, classes: Array, rows: Rows) -> list[Path]:
         rows: the data, whose pictures the masks are brought back to.
 
     Raises:
-        DataError: if the data is not of pictures.
+        DataError: as ``answer_files`` does.
         FileError: if a file cannot be written.
     """
     from PIL import Image
 
-    make_folder(folder)
-    written: list[Path] = []
-    for number, mask in enumerate(classes):
-        view, file = rows.view(number), rows.file(number)
-        if view is None:
-            raise DataError("the data holds no pictures, which masks are brought back to. Write a table.")
+    files = answer_files(folder, rows)
+    for number, (path, mask) in enumerate(zip(files, classes, strict=True)):
+        view = rows.view(number)
+        assert view is not None
         back = view.mask_back(mask)
-        path = folder / f"{f'{number:06}' if file is None else file.stem}.png"
-        if path in written:
-            path = folder / f"{path.stem}_{number:06}.png"
         if back.max(initial=0) < _BYTES:
             image = Image.fromarray(back.astype(np.uint8))
             image.putpalette(mask_palette(_BYTES))
         else:
             image = Image.fromarray(back.astype(np.uint16))
+        make_folder(path.parent)
         with writing(path) as stream:
             image.save(stream, "PNG")
-        written.append(path)
-    return written
+    return files
 
 
 def labels_in(scores: Array, names: Sequence[str], threshold: float = 0.0) -> list[str]:

@@ -9,6 +9,8 @@ from onnxgrad.training.data.kinds.labels import LabelsColumn
 from onnxgrad.training.data.kinds.numbers import NumberColumn, NumbersColumn, is_missing
 from onnxgrad.training.data.kinds.picture import PictureColumn
 from onnxgrad.training.data.kinds.placed import BoxesColumn, MaskColumn, RegionsColumn
+from onnxgrad.training.data.kinds.sound import SoundColumn
+from onnxgrad.training.data.kinds.spans import SpansColumn
 from onnxgrad.training.data.kinds.text import TextColumn
 from onnxgrad.training.data.kinds.words import CharactersColumn, WordsColumn
 
@@ -18,6 +20,7 @@ KINDS: dict[str, type[Column]] = {
     kind.kind: kind
     for kind in (
         PictureColumn,
+        SoundColumn,
         NumberColumn,
         NumbersColumn,
         WordsColumn,
@@ -28,11 +31,12 @@ KINDS: dict[str, type[Column]] = {
         BoxesColumn,
         RegionsColumn,
         GroupsColumn,
+        SpansColumn,
     )
 }
 """Columns by the name of their kind, which the record of the data has."""
 
-_RECOGNISED: tuple[type[Column], ...] = (PictureColumn, LabelsColumn, NumbersColumn, NumberColumn, WordsColumn)
+_RECOGNISED: tuple[type[Column], ...] = (PictureColumn, SoundColumn, LabelsColumn, NumbersColumn, NumberColumn, WordsColumn)
 """In this order, those that show in the cells of a table."""
 
 
@@ -40,8 +44,10 @@ def kind_of(cells: Sequence[Any]) -> str | None:
     """Return the kind that most cells of a column of a table are of, as the others are mistakes; None if they are all empty.
 
     Example:
-        >>> kind_of(["1", "", "2,5"]), kind_of(["[1, 2]"]), kind_of(["b.png"]), kind_of(["cat", "12"]), kind_of(["cat;dog", "dog"])
-        ('number', 'numbers', 'picture', 'words', 'labels')
+        >>> kind_of(["1", "", "2,5"]), kind_of(["[1, 2]"]), kind_of(["b.png"]), kind_of(["b.wav"])
+        ('number', 'numbers', 'picture', 'sound')
+        >>> kind_of(["cat", "12"]), kind_of(["cat;dog", "dog"])
+        ('words', 'labels')
     """
     present = [cell for cell in cells if not is_missing(cell)]
     if not present:

@@ -6,15 +6,15 @@ Tests: tests/training/data/test_record.py, tests/training/data/test_kinds.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
 from onnxgrad.errors import DataError
-from onnxgrad.training.data.changes import Changes
+from onnxgrad.training.data.changes import Changes, SoundChanges
 from onnxgrad.training.data.rows import Batch
 
 if TYPE_CHECKING:
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Cells",
     "Column",
+    "ColumnParts",
     "LazyColumn",
     "Reading",
+    "SoundReading",
     "are_names",
     "are_numbers",
     "are_texts",
@@ -36,6 +38,31 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 Values: TypeAlias = "Sequence[Any] | Array | Any"
 """The cells of one column of a table: an array, a list with None for empty cells, or text as pyarrow has it."""
+
+
+@dataclass(frozen=True)
+class SoundReading:
+    """What the user said of sounds; None is found or guessed.
+
+    Attributes:
+        rate: samples in a second, as the model takes them.
+        length: seconds of a window.
+        hop: seconds from one window of a long sound to the next, where it is judged.
+        join: ``"mean"`` or ``"max"``: what stands for the windows of one sound.
+        full: value of the loudest sample that a file can hold, such as 1 or 32768.
+        fronts: a ``Fronts``, whose features the model takes.
+        chunk: samples of a chunk of a stream, and how many before them the model reads again.
+        changes: what is changed at random in training.
+    """
+
+    rate: int | None = None
+    length: float | None = None
+    hop: float | None = None
+    join: str | None = None
+    full: float | None = None
+    fronts: Any = None
+    chunk: tuple[int, int] | None = None
+    changes: SoundChanges = field(default_factory=SoundChanges)
 
 
 @dataclass(frozen=True)
@@ -55,6 +82,7 @@ class Reading:
         fit: how images of another size get into the model's: one of ``views.FITS``.
         colours: of masks in colours, red, green and blue by class.
         changes: what is changed at random in training.
+        sound: what was said of sounds.
     """
 
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -70,6 +98,7 @@ class Reading:
     fit: str | None = None
     colours: Mapping[str, Sequence[int]] | None = None
     changes: Changes = field(default_factory=Changes)
+    sound: SoundReading = field(default_factory=SoundReading)
 
 
 @dataclass(frozen=True)
@@ -81,16 +110,50 @@ class Cells:
         values: by column of the table.
         first: number of the first row, from 0.
         folder: that names of files are relative to.
+        numbers: of the rows, from 0, where some were left out; None where they follow the first.
     """
 
     where: str
     values: Mapping[str, Values]
     first: int = 0
     folder: Path = Path(".")
+    numbers: Array | None = None
 
     def at(self, row: int, column: str) -> str:
         """``t.csv, row 3, column 'a'``, where ``row`` counts from 0 in these cells"""
-        return f"{self.where}, row {self.first + row + 1}, column {column!r}"
+        return f"{self.row(row)}, column {column!r}"
+
+    def row(self, row: int) -> str:
+        """``t.csv, row 3``, where ``row`` counts from 0 in these cells"""
+        return f"{self.where}, row {(self.first + row if self.numbers is None else int(self.numbers[row])) + 1}"
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(next(iter(self.values.values()))) if self.values else 0
+
+    def listed(self, name: str) -> list[Any]:
+        """The cells of a column as a list."""
+        values = self.values[name]
+        return list(values.to_pylist() if hasattr(values, "to_pylist") else values)
+
+    def of_columns(self, names: Iterable[str]) -> Cells:
+        """Some of the columns."""
+        return replace(self, values={name: self.values[name] for name in names})
+
+    def of_rows(self, rows: Array) -> Cells:
+        """The rows of these numbers, which count from 0 in these cells."""
+        numbers = np.asarray(rows) + self.first if self.numbers is None else self.numbers[rows]
+        return replace(self, values={name: _taken(values, rows) for name, values in self.values.items()}, numbers=numbers)
+
+
+def _taken(values: Values, rows: Array) -> Values:
+    """Some cells of a column"""
+    if isinstance(values, np.ndarray):
+        return values[rows]
+    if hasattr(values, "to_pylist"):  # of pyarrow
+        return values.take(rows)  # type: ignore[union-attr]
+    return [values[row] for row in rows]
 
 
 class LazyColumn:
@@ -111,6 +174,14 @@ class LazyColumn:
     def beside(self, columns: Mapping[str, LazyColumn]) -> None:
         """Take notice of the other columns that are read with this one, by name."""
 
+    def file(self, row: int) -> Path | None:
+        """The file of an example, if it has one."""
+        return None
+
+    def parts(self) -> ColumnParts | None:
+        """The parts that long examples are cut into where they are judged; None where each is read as a whole."""
+        return None
+
     def stacked(self, values: Sequence[Array]) -> Array:
         """Join the arrays of the examples of a batch."""
         return np.stack(values)
@@ -119,6 +190,16 @@ class LazyColumn:
     def settings(self) -> Sequence[object]:
         """What else examples depend on, which ranks compare by its text."""
         return ()
+
+
+class ColumnParts(NamedTuple):
+    """Examples of a column in parts: see ``rows.Parts``."""
+
+    column: LazyColumn
+    example: Array
+    start: Array
+    seconds: Array
+    join: str
 
 
 @dataclass(frozen=True)
@@ -158,6 +239,14 @@ class Column:
             DataError: if cells and record contradict each other.
         """
         raise NotImplementedError
+
+    @classmethod
+    def flaws(cls, name: str, cells: Cells, wanted: DataSpec, reading: Reading, known: Column | None) -> dict[int, str]:
+        """Find the rows whose own cells cannot be read: why, by number of the row in these cells; see ``found``.
+
+        A cell that only contradicts other rows or the record is none of them.
+        """
+        return {}
 
     def read(
         self, name: str, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]

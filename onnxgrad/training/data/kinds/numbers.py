@@ -16,6 +16,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, DataError
+from onnxgrad.training.data.broken import flaws_in
 from onnxgrad.training.data.characters import PADDING
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, are_numbers, contradiction, is_name
 
@@ -76,6 +77,20 @@ class NumberColumn(Column):
         if reading.fill is not None:
             column = replace(column, fill=tuple(_filling(cells, part, reading) for part in parts))
         return column
+
+    @classmethod
+    def flaws(cls, name: str, cells: Cells, wanted: DataSpec, reading: Reading, known: Column | None) -> dict[int, str]:
+        is_target = name in wanted.targets
+        is_filled = not is_target and (reading.fill is not None or bool(isinstance(known, NumberColumn) and known.fill))
+        flaws: dict[int, str] = {}
+        for part in cells.values:
+            decimal, fill = decimal_of(cells, part, reading), 0.0 if is_filled else None
+
+            def read(rows: Array, part: str = part, decimal: str = decimal, fill: float | None = fill) -> object:
+                return numbers_of(cells.of_rows(rows), part, decimal, fill, is_target)
+
+            flaws = {**flaws_in(read, cells.count), **flaws}
+        return flaws
 
     def read(
         self, name: str, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]

@@ -15,6 +15,7 @@ import numpy as np
 
 from onnxgrad.errors import DataError, OnnxGradError
 from onnxgrad.internal.files import is_file
+from onnxgrad.training.data.broken import broken_among, flaws_in
 from onnxgrad.training.data.changes import Changes
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, are_numbers, is_whole
 from onnxgrad.training.data.picture_files import SUFFIXES, size_of
@@ -30,6 +31,7 @@ __all__ = [
     "PictureColumn",
     "PictureFiles",
     "as_picture",
+    "broken_files",
     "named_files",
     "opened_file",
     "picture_at",
@@ -91,6 +93,10 @@ class PictureColumn(Column):
         (part,) = cells.values
         files = named_files(cells, part)
         return pictures_of(PictureFiles(files), len(files), (part,), wanted, reading, known, remarks, cells.where)
+
+    @classmethod
+    def flaws(cls, name: str, cells: Cells, wanted: DataSpec, reading: Reading, known: Column | None) -> dict[int, str]:
+        return broken_files(cells, opened_file)
 
     def read(
         self, name: str, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]
@@ -225,6 +231,15 @@ def named_files(cells: Cells, part: str) -> list[Path]:
         if not is_file(files[-1]):
             raise DataError(f"{cells.at(row, part)}: there is no file {str(files[-1])!r}.")
     return files
+
+
+def broken_files(cells: Cells, read: Callable[[Path], object]) -> dict[int, str]:
+    """The rows of a column of files of which one is missing or cannot be read, and why."""
+    (part,) = cells.values
+    missing = flaws_in(lambda rows: named_files(cells.of_rows(rows), part), cells.count)
+    there = np.array([row for row in range(cells.count) if row not in missing], np.int64)
+    unread = broken_among(named_files(cells.of_rows(there), part), read)
+    return {**missing, **{int(there[at]): reason for at, reason in unread.items()}}
 
 
 # Images of Pillow ----------------------------------------------------------------------------------------------------

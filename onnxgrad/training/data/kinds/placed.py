@@ -14,9 +14,9 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import DataError
 from onnxgrad.training.data.annotated.answers import Answers, Listing, Masks, Regions
-from onnxgrad.training.data.annotated.masks import MaskFiles, mask_files
+from onnxgrad.training.data.annotated.masks import MaskFiles, mask_files, opened_mask
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, are_texts
-from onnxgrad.training.data.kinds.picture import LazyPictures, named_files
+from onnxgrad.training.data.kinds.picture import LazyPictures, broken_files, named_files
 from onnxgrad.training.data.rows import Batch
 
 if TYPE_CHECKING:
@@ -79,6 +79,10 @@ class MaskColumn(Column):
         listing = mask_files(files, [[file] for file in files], reading.colours, None, cells.where, _read_of(known))
         remarks.extend(listing.remarks)
         return _mask_column(listing, (part,))
+
+    @classmethod
+    def flaws(cls, name: str, cells: Cells, wanted: DataSpec, reading: Reading, known: Column | None) -> dict[int, str]:
+        return broken_files(cells, opened_mask)
 
     def read(
         self, name: str, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]
@@ -175,7 +179,8 @@ def _mask_column(listing: Listing, parts: tuple[str, ...]) -> MaskColumn:
     assert isinstance(listing.answers, Masks)
     read, names = listing.answers.read, tuple(listing.classes)
     named = names if names != tuple(map(str, range(len(names)))) else ()
-    assert isinstance(read, MaskFiles)
+    if not isinstance(read, MaskFiles):
+        return MaskColumn(parts, named)  # drawn from outlines
     colours = () if read.colours is None else tuple(int(v) for colour in read.colours.values() for v in colour)
     return MaskColumn(parts, named, read.binary, colours)
 

@@ -6,6 +6,7 @@ Tests: tests/training/data/test_texts.py, tests/training/data/test_kinds.py.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ import numpy as np
 
 from onnxgrad.errors import DataError, FileError, OnnxGradError
 from onnxgrad.internal.files import read_whole
+from onnxgrad.training.data.broken import flaws_in
 from onnxgrad.training.data.derived_inputs import MASK, TOKENS
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, contradiction, is_name, is_whole
 from onnxgrad.training.data.positions import positions_for
@@ -74,6 +76,18 @@ class TextColumn(Column):
         limit = reading.max_length or (LONGEST if recorded is None else recorded.length)
         length = fixed if isinstance(fixed, int) else limit
         return cls(tuple(cells.values), file.path.name, file.sha256, length, mask, types)
+
+    @classmethod
+    def flaws(cls, name: str, cells: Cells, wanted: DataSpec, reading: Reading, known: Column | None) -> dict[int, str]:
+        flaws: dict[int, str] = {}
+        for part in cells.values:
+            listed = cells.listed(part)
+
+            def read(rows: Array, part: str = part, listed: Sequence[Any] = listed) -> object:
+                return [_written(listed[row], cells.at(int(row), part)) for row in rows]
+
+            flaws = {**flaws_in(read, cells.count), **flaws}
+        return flaws
 
     def read(
         self, name: str, cells: Cells, wanted: DataSpec, reading: Reading, remarks: list[str]
@@ -141,12 +155,17 @@ class TokenizerFile:
         except UnicodeDecodeError as error:
             raise DataError(f"{str(path)!r} is not written in UTF-8 ({error}). Convert it.") from error
         try:
-            self.tokenizer: Any = Tokenizer.from_str(text)
+            self.tokenizer: Any = Tokenizer.from_str(_with_whole_offsets(text))
         except Exception as error:
             raise DataError(f"{str(path)!r} is no tokenizer ({error}). Name the tokenizer.json of the model.") from error
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
         self._content = content
+
+    @cached_property
+    def marks(self) -> list[str]:
+        """Tokens that stand for themselves in a text, such as ``<|im_end|>``."""
+        return [str(token.content) for token in self.tokenizer.get_added_tokens_decoder().values()]
 
     @cached_property
     def sha256(self) -> str:
@@ -157,6 +176,14 @@ class TokenizerFile:
         if recorded.sha256 and recorded.sha256 != self.sha256:
             then = f"the tokenizer {recorded.tokenizer!r} (sha256 {recorded.sha256[:12]})"
             raise contradiction(str(self.path), then, f"sha256 {self.sha256[:12]}", "Name that file (--tokenizer).")
+
+
+def _with_whole_offsets(text: str) -> str:
+    """A ``tokenizer.json`` whose tokens reach over the spaces in them, which say what counts of an answer.
+
+    Byte-level tokenizers such as that of GPT-NeoX may be set to trim them off; the token ids are the same.
+    """
+    return re.sub(r'("trim_offsets"\s*:\s*)true', r"\1false", text)
 
 
 def bucket(length: int, limit: int) -> int:

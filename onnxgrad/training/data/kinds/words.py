@@ -54,6 +54,21 @@ class WordsColumn(Column):
         return cls.of_pieces([cells], part)
 
     @classmethod
+    def flaws(cls, name: str, cells: Cells, wanted: DataSpec, reading: Reading, known: Column | None) -> dict[int, str]:
+        (part,) = cells.values
+        flaws = empty_cells(cells, part, is_target=True)
+        while True:
+            kept = cells.of_rows(np.array([row for row in range(cells.count) if row not in flaws], np.int64))
+            words = listed_cells(kept, part, is_target=True)
+            places = {word: (kept, row) for row, word in reversed(list(enumerate(words)))}
+            mixed = _mixed(Counter(words), places, part)
+            if mixed is None:
+                return flaws
+            word, reason = mixed
+            at = cells.listed(part)
+            flaws |= {row: reason for row in range(cells.count) if row not in flaws and str(at[row]) == word}
+
+    @classmethod
     def of_pieces(cls, pieces: Iterable[Cells], part: str) -> WordsColumn:
         """Number the words of a column in the order of the alphabet.
 
@@ -68,7 +83,9 @@ class WordsColumn(Column):
             for row, word in enumerate(listed):
                 if word not in places:
                     places[word] = (cells, row)
-        _check_mixed(counts, places, part)
+        mixed = _mixed(counts, places, part)
+        if mixed is not None:
+            raise DataError(mixed[1])
         return cls((part,), tuple(sorted(counts)))
 
     def read(
@@ -89,6 +106,11 @@ class CharactersColumn(Column):
     """A text in each cell, as targets of ``ctc``: the numbers of its characters by the list that the model's file holds."""
 
     kind: ClassVar[str] = "characters"
+
+    @classmethod
+    def flaws(cls, name: str, cells: Cells, wanted: DataSpec, reading: Reading, known: Column | None) -> dict[int, str]:
+        (part,) = cells.values
+        return empty_cells(cells, part, is_target=True)
 
     @classmethod
     def found(
@@ -121,19 +143,28 @@ def listed_cells(cells: Cells, part: str, is_target: bool) -> list[str]:
     return [str(cell) for cell in listed]
 
 
-def _check_mixed(counts: Mapping[str, int], places: Mapping[str, tuple[Cells, int]], part: str) -> None:
-    """Refuse a few words among numbers, which would make an alphabet of all of them"""
+def empty_cells(cells: Cells, part: str, is_target: bool) -> dict[int, str]:
+    """The rows of a column that are empty, and the error for each."""
+    listed = enumerate(cells.listed(part))
+    return {
+        row: str(empty_cell(cells, row, part, cell, is_target)) for row, cell in listed if cell is None or not str(cell).strip()
+    }
+
+
+def _mixed(counts: Mapping[str, int], places: Mapping[str, tuple[Cells, int]], part: str) -> tuple[str, str] | None:
+    """One of a few words among numbers, which would make an alphabet of all of them, and the error for it; None if there is none"""
     words = [word for word in places if number_in(word) is None]
     total, many = sum(counts.values()), sum(counts[word] for word in words)
     if not words or many == total:
-        return
+        return None
     word = next((word for word in words if is_missing(word)), words[0])
     if is_missing(word) or many < _FEW * total:
         cells, row = places[word]
-        raise DataError(
+        return word, (
             f"{cells.at(row, part)} holds {word[:40]!r}, and {total - many:,} of {total:,} cells hold numbers. "
             "Correct it, or leave the row out."
         )
+    return None
 
 
 def classes_line(name: str, classes: Sequence[str]) -> str:

@@ -13,10 +13,19 @@ from tests.training.data.annotated.sets import NAMES, REFERENCE, SETS, boxes, wa
 
 
 class TestBatches:
+    def test_boxes_that_do_not_count_are_marked_behind_the_others(self):
+        things = np.array([[0, 10, 10, 30, 30], [2, 0, 0, 60, 50], [1, 40, 5, 50, 45.0]])
+        moved = Boxes([things], [np.array([False, True, False])]).moved(0, view_of((64, 64), (64, 64)))
+        assert moved.tolist() == [[0, 10, 10, 30, 30], [1, 40, 5, 50, 45], [-4, 0, 0, 60, 50]]
+
     def test_boxes_lie_on_their_pixels_and_come_back(self):
         rows = open_data(SETS / "coco", boxes())
         batch = rows.take(np.arange(8))
-        assert batch["x"].shape == (8, 3, 64, 64) and batch["boxes"].dtype == np.float32 and batch["boxes"].shape == (8, 3, 5)
+        assert batch["x"].shape == (8, 3, 64, 64) and batch["boxes"].dtype == np.float32 and batch["boxes"].shape == (8, 4, 5)
+        crowd, bus = batch["boxes"][0, 3], rows.classes["boxes"].index("bus")  # behind three boxes that count
+        left_out = rows.lazy["boxes"].answers.left_out(0, rows.view(0).picture)
+        assert (batch["boxes"][0, :3, 0] == bus).all() and crowd[0] == -2 - left_out[0, 0] < -1
+        assert np.allclose(rows.view(0).boxes_back(crowd[None].astype(np.float64))[0, 1:], left_out[0, 1:], atol=1e-3)
         assert (batch["boxes"][2] == [-1, 0, 0, 0, 0]).all()  # the picture without boxes
         assert rows.classes == {"boxes": ["car", "bus", "tree"]} and "letterbox" in " ".join(rows.remarks)
         for row, things in enumerate(REFERENCE["things"]):
@@ -60,7 +69,8 @@ class TestBatches:
         assert batch["regions"][1, :, 0].tolist() == [0, -1, -1]
         around = open_data(SETS / "regions" / "paddle" / "Label.txt", boxes())
         assert [len(around.original("boxes", row)) for row in range(3)] == [2, 1, 0]
-        assert around.take(np.arange(3))["boxes"].shape == (3, 2, 5)
+        around = around.take(np.arange(3))["boxes"]  # the text that nobody can read comes last
+        assert around.shape == (3, 3, 5) and around[..., 0].tolist() == [[0, 0, -2], [0, -1, -1], [-1, -1, -1]]
 
     def test_masks_in_the_forms_that_losses_take(self):
         whole = open_data(SETS / "masks", wanted("target", (None, 64, 64), "int64")).take(np.arange(4))["target"]

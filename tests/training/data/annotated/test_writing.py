@@ -6,9 +6,14 @@ import pytest
 from onnxgrad.errors import DataError
 from onnxgrad.training.data import open_data
 from onnxgrad.training.data.annotated.masks import MaskFiles
-from onnxgrad.training.data.annotated.writing import labels_in, mask_classes, mask_palette, write_masks
+from onnxgrad.training.data.annotated.writing import answer_files, labels_in, mask_classes, mask_palette, write_masks
+from onnxgrad.training.data.kinds.column import Reading
+from onnxgrad.training.data.kinds.picture import LazyPictures, PictureColumn, PictureFiles
+from onnxgrad.training.data.lazy_rows import LazyRows
 from onnxgrad.training.data.rows import Columns
 from tests.training.data.annotated.sets import SETS, wanted
+
+Image = pytest.importorskip("PIL.Image")
 
 
 def test_masks_come_back_in_the_size_of_their_pictures(tmp_path):
@@ -29,6 +34,31 @@ def test_files_of_equal_names_and_of_many_classes(tmp_path):
     files = write_masks(tmp_path, np.full((2, 64, 64), 300), twice)
     assert [file.name for file in files] == ["001.png", "001_000001.png"]
     assert (MaskFiles()(files[0]) == 300).all()
+
+
+def pictures_in(folder, names):
+    for number, name in enumerate(names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(folder / name)
+    files = sorted(path for path in folder.rglob("*.*"))
+    return LazyRows(
+        {"x": LazyPictures(PictureFiles(files), "x", PictureColumn(size=(8, 8)), wanted("y", (None,)), Reading(), "t")}, {}, 2
+    )
+
+
+def test_files_are_named_after_pictures_in_their_folders(tmp_path):
+    rows = pictures_in(tmp_path / "in", ["a/x.jpg", "a/x.png", "b/x.bmp"])
+    rows.length = 3
+    names = [str(file.relative_to(tmp_path / "out")) for file in answer_files(tmp_path / "out", rows)]
+    assert names == ["a/x.png", "a/x_000001.png", "b/x.png"] and not (tmp_path / "out").exists()
+
+
+def test_no_picture_is_written_over(tmp_path):
+    rows = pictures_in(tmp_path / "in", ["x.png", "y.jpg"])
+    with pytest.raises(DataError, match="is one of the pictures themselves"):
+        answer_files(tmp_path / "in", rows)
+    with pytest.raises(DataError, match="is one of the pictures themselves"):
+        write_masks(tmp_path / "in", np.zeros((2, 8, 8), int), rows)
 
 
 def test_scores_of_one_class_are_compared_with_the_threshold():
