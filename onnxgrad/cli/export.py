@@ -9,11 +9,13 @@ from pathlib import Path
 from onnxgrad.cli.common import print_json
 from onnxgrad.cli.settings import checkpoint_of, make_trainer, read_settings
 from onnxgrad.core.graph.contract import Lowering
+from onnxgrad.core.interop.model_file import files_read_by
 from onnxgrad.core.interop.required_operators import required_operators
 from onnxgrad.core.step.split import files_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import write_whole
 from onnxgrad.training.surgery.adapters import ADAPTER
+from onnxgrad.training.surgery.peft import CONFIG, TENSORS, save_peft
 from onnxgrad.training.trainer import Trainer
 
 
@@ -28,8 +30,10 @@ def run(options: argparse.Namespace) -> int:
         raise ArgumentError("--batch-norm is for --split, which cuts a batch into parts.")
     if options.observe and not options.inference:
         raise ArgumentError("--observe is for --inference, whose scales it sets.")
-    if not (options.inference or options.merged or options.training_step or options.adapters):
-        raise ArgumentError("say what to write: --inference, --merged, --training-step or --adapters.")
+    if options.peft_base and not options.peft:
+        raise ArgumentError("--peft-base is for --peft FOLDER. Name the folder.")
+    if not (options.inference or options.merged or options.training_step or options.adapters or options.peft):
+        raise ArgumentError("say what to write: --inference, --merged, --training-step, --adapters or --peft.")
     if options.requantise and not options.merged:
         raise ArgumentError("--requantise is for --merged FILE.onnx. Name the file.")
     trainer = make_trainer(read_settings(options.folder), options.folder)
@@ -47,11 +51,17 @@ def run(options: argparse.Namespace) -> int:
         written.append(options.adapters)
         if Path(options.adapters).suffix == ADAPTER:
             written.append(str(Path(options.adapters).with_suffix(".onnx")))
+    if options.peft:
+        save_peft(trainer.inference, options.peft, base=options.peft_base, scope=trainer.averaged())
+        written += [str(Path(options.peft) / name) for name in (CONFIG, TENSORS)]
     if options.split:
         manifest = trainer.save_training_step(options.training_step, options.lowering, split=True, batch_norm=options.batch_norm)
-        written += [str(Path(options.training_step).with_name(name)) for name in files_of(manifest)]
+        described = Path(manifest["values"]).with_suffix(".json").name
+        written += [str(Path(options.training_step).with_name(name)) for name in (*files_of(manifest), described)]
     elif options.training_step:
         written += _write_step(trainer, Path(options.training_step), options.lowering, options.required_operators)
+    written, others = _with_weights(written)
+    notes += others
     if options.json:
         result = {"checkpoint": str(path), "step": trainer.step_number, "epoch": trainer.epoch, "written": written}
         print_json({**result, "notes": notes} if notes else result)
@@ -60,6 +70,19 @@ def run(options: argparse.Namespace) -> int:
             print(f"note: {line}")
         print(f"{path} (step {trainer.step_number}): wrote {', '.join(written)}")
     return 0
+
+
+def _with_weights(paths: list[str]) -> tuple[list[str], list[str]]:
+    """Each file with that of its weights, if it has one of its own, and notes on those that it reads of the model's"""
+    files, notes = [], []
+    for path in paths:
+        files.append(path)
+        for name in files_read_by(path) if Path(path).suffix == ".onnx" else ():
+            if name == f"{Path(path).name}.data":
+                files.append(f"{path}.data")
+            else:
+                notes.append(f"{path} reads {name}, which lies beside it already. Copy both.")
+    return files, notes
 
 
 def _write_step(trainer: Trainer, path: Path, lowering: Lowering | None, operators: str | None) -> list[str]:

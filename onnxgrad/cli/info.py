@@ -16,13 +16,14 @@ from onnxgrad.core.interop.weights import is_table
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ModelError
+from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.internal.words import DETECTION
-from onnxgrad.training.data.derived_inputs import read_by_loss
+from onnxgrad.training.data.derived_inputs import EMBEDDED, TOKENS, DerivedInputs, read_by_loss
 from onnxgrad.training.data.record import record_of
 from onnxgrad.training.detection.classes import class_names
 from onnxgrad.training.detection.heads import DetectorHead, MapHead, freeze_decoding, recognise_head
 from onnxgrad.training.losses.fitting import fitting_losses
+from onnxgrad.training.losses.word_scores import check_word_scores
 from onnxgrad.training.surgery.batch_norm import has_statistics
 from onnxgrad.training.surgery.ties import find_ties
 
@@ -46,10 +47,14 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
     names = {p.name for p in program.parameters}
     fixed = {name: text.partition(": ")[2] for name, text in program.decisions.items() if name not in names}
     operators = list(all_operators_of(program.global_block()))
+    follows = DerivedInputs(program).follows
     return {
         "producer": " ".join(filter(None, program.producer)),
         "opset": {domain or "ai.onnx": version for domain, version in program.opset_imports},
-        "inputs": [{"name": v.name, "type": shape_text(v)} for v in program.inputs],
+        "inputs": [
+            {"name": v.name, "type": shape_text(v), **({"follows": follows[v.name]} if v.name in follows else {})}
+            for v in program.inputs
+        ],
         "head": _head(program, head),
         "outputs": [{"name": v.name, "type": shape_text(v), "losses": _losses(v, program, head)} for v in program.outputs],
         "data": _recorded(program),
@@ -64,7 +69,7 @@ def describe(program: Program, sizes: dict[str, int]) -> dict[str, Any]:
             "tables": {p.name: p.reason for p in program.parameters if is_table(p)},
         },
         "ties": find_ties(program).warnings(),
-        "hints": [*_hints(operators), *_unneeded(program)],
+        "hints": [*_hints(operators), *_unneeded(program), *_parts(program)],
         "training_mode_operators": {op_type: sum(op.type == op_type for op in operators) for op_type in _MODES},
         "keeps_statistics": has_statistics(program),
         "memory": _memory(program, sizes),
@@ -115,6 +120,21 @@ def _unneeded(program: Program) -> list[str]:
     return [f"a loss of {output.name!r} does not need the input {', '.join(map(repr, left))}."] if left else []
 
 
+def _parts(program: Program) -> list[str]:
+    """What is said of a file that holds part of a language model"""
+    said, whole = [], False
+    for v in program.outputs:
+        if v.is_float and v.rank == 3 and any(given.name == TOKENS for given in program.inputs):
+            try:
+                check_word_scores(v)
+                whole = True
+            except ArgumentError as error:
+                said.append(str(error))
+    if any(v.name == EMBEDDED for v in program.inputs):
+        said.append(f"{EMBEDDED} are rows of a table of embeddings, which another file of the model gives for its tokens.")
+    return [] if whole else said
+
+
 def _weight(p: Any) -> dict[str, Any]:
     size = int(np.prod(p.static_shape or (0,)))
     reason = (
@@ -160,7 +180,8 @@ def _print(facts: dict[str, Any], everything: bool) -> None:
     for section in ("inputs", "outputs"):
         for v in facts[section]:
             losses = f"; losses that fit: {', '.join(v['losses'])}" if v.get("losses") else ""
-            print(f"{section[:-1]:<7} {v['name']}: {v['type']}{losses}")
+            follows = f"; {v['follows']}, unless the data has it" if v.get("follows") else ""
+            print(f"{section[:-1]:<7} {v['name']}: {v['type']}{losses}{follows}")
     for name, column in facts["data"].items():
         known = ", ".join(f"{field} {_short(value)}" for field, value in column.items() if field != "kind")
         print(f"data    {name}: {column['kind']}{f' ({known})' if known else ''}")

@@ -43,6 +43,7 @@ from onnxgrad.training.surgery.batch_norm import MODES, has_statistics, insert_b
 from onnxgrad.training.surgery.heads import insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora
 from onnxgrad.training.surgery.packing import mask_packed_texts
+from onnxgrad.training.surgery.peft import CONFIG, load_peft
 from onnxgrad.training.surgery.ties import tie, untie
 from onnxgrad.training.tasks import held_by, plan_task, task_line
 from onnxgrad.training.trainer import Trainer
@@ -201,6 +202,8 @@ def checkpoint_of(folder: Path, name: str) -> Path:
 def _go_on_from(settings: dict[str, Any], program: Program) -> None:
     """Set new adapters to those of a file, or of the best checkpoint of another run"""
     path = Path(settings["adapter"])
+    if (path / CONFIG).is_file():
+        raise ArgumentError(f"--adapter {path}: adapters of PEFT have a rank and layers of their own. Leave --lora and --on out.")
     if not path.is_dir():
         load_adapters(program, path)
         return
@@ -253,6 +256,13 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
         )
         if settings.get("adapter") is not None and folder is None:  # a checkpoint holds them later
             _go_on_from(settings, program)
+        chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
+    elif settings.get("adapter") is not None:
+        if not (Path(settings["adapter"]) / CONFIG).is_file():
+            raise ArgumentError(
+                f"--adapter {settings['adapter']} goes with the --lora, --on and --alpha that made it. Give them too."
+            )
+        adapters = load_peft(program, settings["adapter"])
         chosen = [*(chosen or (["head.*"] if settings["head"] is not None else [])), *adapters]
     if settings.get("pack") and settings.get("tokenizer") is not None:
         mask_packed_texts(program)

@@ -37,6 +37,7 @@ from onnxgrad.training.run.plan import check_fit_options
 from onnxgrad.training.run.position import epochs_done
 from onnxgrad.training.run.progress import Working
 from onnxgrad.training.run.rate_finder import find_learning_rate
+from onnxgrad.training.surgery.peft import CONFIG
 from onnxgrad.training.trainer import Trainer
 
 _STAGES = {"pipeline", "micro_batches", "cuts"}
@@ -195,8 +196,9 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         raise ArgumentError(f"--precision {options.precision} is for --device {device}. Leave it out.")
     if options.dropout and not options.dropout_after:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
+    has_own = options.adapter is not None and (Path(options.adapter) / CONFIG).is_file()  # adapters of PEFT
     for option in ("alpha", "rslora", "lora_dropout", "adapter"):
-        if getattr(options, option) and options.lora is None:
+        if getattr(options, option) and options.lora is None and not (has_own and option == "adapter"):
             raise ArgumentError(f"--{option.replace('_', '-')} is for adapters. Give --lora RANK too, or leave it out.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["epochs"] = 5 if options.epochs is None else options.epochs

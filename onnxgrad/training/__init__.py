@@ -20,6 +20,7 @@ from onnxgrad.training.surgery.batch_norm import fold_batch_norm, insert_batch_n
 from onnxgrad.training.surgery.heads import cut_at, insert_dropout, replace_head
 from onnxgrad.training.surgery.lora import add_lora, merge_lora
 from onnxgrad.training.surgery.packing import mask_packed_texts
+from onnxgrad.training.surgery.peft import load_peft, save_peft
 from onnxgrad.training.surgery.streams import unroll
 from onnxgrad.training.surgery.ties import find_ties, tie, untie
 from onnxgrad.training.trainer import Trainer
@@ -50,6 +51,7 @@ __all__ = [
     "insert_dropout",
     "load_adapters",
     "load_checkpoint",
+    "load_peft",
     "mask_packed_texts",
     "merge_lora",
     "plot_history",
@@ -57,6 +59,7 @@ __all__ = [
     "replace_head",
     "save_adapters",
     "save_checkpoint",
+    "save_peft",
     "tie",
     "train_quantized",
     "unroll",

@@ -6,7 +6,7 @@ Tests: tests/training/test_generation.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,7 +84,7 @@ class Generator:
     @checked
     def answer(
         self,
-        record: dict[str, Any],
+        record: Mapping[str, object],
         *,
         max_tokens: int = 256,
         temperature: float = 0.0,

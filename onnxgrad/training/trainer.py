@@ -30,6 +30,7 @@ from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.demand import demand
 from onnxgrad.core.passes.modes import split_statistics
+from onnxgrad.core.runtime.agreement import first_difference
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.state.inputs import GivenByName
@@ -241,6 +242,7 @@ class Trainer(TrainingSteps):
         self.interrupt = Interrupt(self.ranks.are_many)
         self.gradient_norms: Any = None
         self._norms: Variable | None = None
+        self._is_compared = False
         self.step_weights: dict[str, float] = {}
         """What the loss and the metrics of the last step count, where these are not its examples."""
         if detection is not None and detection.column not in self.record.columns and detection.classes is not None:
@@ -544,6 +546,7 @@ class Trainer(TrainingSteps):
         """
         feed, fetches = self._fed(batch)
         examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
+        self._compare_with_file(feed)
         try:
             row, outputs = self.program.active_scope().change(lambda: self._advance(feed, fetches, examples))
         except _NotFinite as error:
@@ -557,6 +560,24 @@ class Trainer(TrainingSteps):
         for text in doubted_logits(outputs, [v.name for v in self.outputs], doubts) if any(doubts) else ():
             warnings.warn(text, stacklevel=3)
         return row
+
+    def _compare_with_file(self, feed: dict[str, Any]) -> None:
+        """Before the first step, let one row go through what is trained and through the file, if it has operators of onnxruntime
+
+        Raises:
+            TrainingError: naming the first tensor that differs.
+        """
+        if self._is_compared or self.ranks.are_many:
+            return
+        self._is_compared = True
+        row = self.model.derived.short_row(feed)
+        found = first_difference(self.program, self.inference, [v.name for v in self.outputs], row, self.executor)
+        if found is not None:
+            raise TrainingError(
+                f"the training step does not compute what the file does: {found.name!r} differs by {found.share:.0%}, at "
+                f"{found.operator}. onnxruntime gives other numbers for an operator before it among those of the step. Write its "
+                "operators out, by expand='com.microsoft' (--expand com.microsoft), and report this."
+            )
 
     def _fed(self, batch: GivenByName) -> tuple[dict[str, Any], list[Variable]]:
         """The feed and the fetches of a step, on the place that the first one chooses, with ranks in agreement"""

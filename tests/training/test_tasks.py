@@ -27,7 +27,7 @@ class TestHeld:
     @pytest.mark.parametrize(
         ("path", "kind", "what"),
         [
-            ("coco", "boxes", "coco holds boxes (COCO)"),
+            ("coco", "outlines", "coco holds boxes and outlines (COCO)"),
             ("yolo/data.yaml", "boxes", "data.yaml holds boxes (YOLO)"),
             ("voc", "boxes", "voc holds boxes (VOC)"),
             ("masks", "mask", "masks holds masks (masks)"),
@@ -115,7 +115,7 @@ class TestPlans:
 
     def test_what_does_not_fit_is_refused(self):
         held = held_by(SETS / "coco")
-        with pytest.raises(ArgumentError, match=r"coco holds boxes \(COCO\), which is for detect, not for classify"):
+        with pytest.raises(ArgumentError, match=r"coco holds boxes and outlines \(COCO\), which is for detect, not for classify"):
             plan_task(held, output(), "classify")
         with pytest.raises(
             ArgumentError, match=r"there is no task 'detection'. Use one of classify, multilabel, regress, segment, detect"

@@ -14,6 +14,7 @@ examples:
   onnxgrad export run/ --merged merged.onnx
   onnxgrad export run/ --adapters adapters.safetensors
   onnxgrad export run/ --adapters adapters.onnx_adapter
+  onnxgrad export run/ --peft adapter/ --peft-base Qwen/Qwen2.5-0.5B-Instruct
 """
 
 # Tests: tests/cli/test_commands.py.
@@ -50,5 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--adapters",
         metavar="FILE",
         help="write only the LoRA adapters: .safetensors, or .onnx_adapter for onnxruntime with the model that takes it as .onnx",
+    )
+    parser.add_argument("--peft", metavar="FOLDER", help="write the LoRA adapters as PEFT's PeftModel.from_pretrained loads them")
+    parser.add_argument(
+        "--peft-base",
+        metavar="MODEL",
+        help="with --peft: name or folder of the PyTorch model; the config.json of a folder says which of its modules are packed",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")

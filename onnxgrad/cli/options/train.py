@@ -250,8 +250,9 @@ def _add_choice(group: Any) -> None:
     group.add_argument("--lora-dropout", type=float, metavar="P", help="share of an adapter's inputs that a step sets to 0")
     group.add_argument(
         "--adapter",
-        metavar="RUN",
-        help="begin with the adapters of another run, or of an exported .safetensors file, of the same --lora, --on and --alpha",
+        metavar="RUN|FOLDER",
+        help="begin with the adapters of another run, or of an exported .safetensors file, of the same --lora, --on and --alpha, "
+        "or with those of a folder that PEFT wrote (adapter_config.json), without --lora",
     )
     group.add_argument(
         "--classes",

@@ -18,6 +18,7 @@ from onnxgrad.core.graph.order import order_for_memory
 from onnxgrad.core.graph_passes.bfloat16 import BFLOAT16
 from onnxgrad.core.graph_passes.branches import BRANCHES
 from onnxgrad.core.graph_passes.ceil_pools import CEIL_POOLS
+from onnxgrad.core.graph_passes.contrib_kernels import CONTRIB_KERNELS
 from onnxgrad.core.graph_passes.empty import EMPTY
 from onnxgrad.core.graph_passes.float64 import FLOAT64
 from onnxgrad.core.graph_passes.fold import FOLD
@@ -140,6 +141,7 @@ NEWEST_OPSET = Pass("newest_opset", _lower_opset, when=_is_too_new)
 
 GENERAL_PASSES: list[GraphPass] = [
     SCHEMA_BODIES,
+    CONTRIB_KERNELS,
     FOLD,
     NEWEST_OPSET,
     BRANCHES,

@@ -7,9 +7,11 @@ from typing import Any
 from onnxgrad.core.graph.contract import Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.rewriting import rewrite_operators
+from onnxgrad.core.graph_passes.contrib_kernels import emit_foreign
 from onnxgrad.core.graph_passes.float64 import write_block
 from onnxgrad.core.graph_passes.float64_functions import Written
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 
@@ -31,10 +33,13 @@ def in_float32(build: Any, op: Operator) -> list[Variable | None]:
     if attrs.get("dtype") == _BFLOAT16:
         attrs["dtype"] = _FLOAT32
     wide = [build.Cast(v, to=_FLOAT32) if v is not None and _is_narrow(v) else v for v in op.inputs]
-    emitted = build.emit(op.type, wide, attrs, len(op.outputs))
-    results = emitted if isinstance(emitted, tuple) else (emitted,)
+    if op.schema is None:
+        results = tuple(emit_foreign(build, op, wide, attrs, "float32"))
+    else:
+        emitted = build.emit(op.type, wide, attrs, len(op.outputs))
+        results = emitted if isinstance(emitted, tuple) else (emitted,)
     return [
-        build.Cast(new, to=old.dtype.number) if old is not None and _is_narrow(old) else new
+        build.Cast(new, to=old.dtype.number) if old is not None and new is not None and _is_narrow(old) else new
         for old, new in zip(op.outputs, results, strict=True)
     ]
 
@@ -44,7 +49,9 @@ def _is_narrow(v: Variable) -> bool:
 
 
 def _form_of(op: Operator) -> Written | None:
-    if op.domain or op.type in _HAVE or not (_has_bfloat16(op.inputs) or _has_bfloat16(op.outputs)):
+    if op.domain not in ("", CONTRIB_DOMAIN) or (not op.domain and op.type in _HAVE):
+        return None
+    if not (_has_bfloat16(op.inputs) or _has_bfloat16(op.outputs)):
         return None
     return None if op.blocks() else in_float32
 
@@ -55,8 +62,9 @@ def _has_bfloat16(values: list[Variable | None]) -> bool:
 
 def write_out_bfloat16(graph: Graph, target: Target) -> int:
     """Each result is rounded to bfloat16, as the operator's own would be."""
-    rewrites = sum(write_block(body, _form_of) for op in graph.operators for body in op.blocks())
-    types = {op.type for op in graph.operators if _form_of(op) is not None}
+    rewrites = write_block(graph.program.global_block(), lambda op: _form_of(op) if op.schema is None else None)
+    rewrites += sum(write_block(body, _form_of) for op in graph.operators for body in op.blocks())
+    types = {op.type for op in graph.operators if not op.domain and _form_of(op) is not None}
     return rewrites + rewrite_operators(
         graph, dict.fromkeys(types, lambda build, op: None if _form_of(op) is None else in_float32(build, op))
     )

@@ -22,8 +22,11 @@ from onnxgrad.internal.files import is_file
 __all__ = ["embed", "is_external", "sparse_tensor", "stored_tensor"]
 
 
-def is_external(proto: TensorProto) -> bool:
-    return proto.data_location == TensorProto.EXTERNAL
+def is_external(proto: object) -> bool:
+    """Whether the message of a tensor, also of a sparse one, names a file that holds its content."""
+    if isinstance(proto, SparseTensorProto):
+        return is_external(proto.values) or is_external(proto.indices)
+    return isinstance(proto, TensorProto) and proto.data_location == TensorProto.EXTERNAL
 
 
 def embed(proto: TensorProto, tensor: TensorValue) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+import onnx
 from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from onnxgrad.core.interop.external_data import is_external
@@ -17,7 +18,7 @@ from onnxgrad.dtypes import from_onnx_number
 from onnxgrad.errors import ExternalDataError
 from onnxgrad.internal.files import writing
 
-__all__ = ["Stored", "bytes_of_array", "write_model_file"]
+__all__ = ["Stored", "bytes_of_array", "files_read_by", "fits_message", "write_model_file"]
 
 _EXTERNAL_THRESHOLD = 1024
 _LARGEST_MESSAGE = 2**31 - 2**20
@@ -44,6 +45,11 @@ class Stored(NamedTuple):
         return head if self.read is None else head + len(_RAW_DATA) + len(_number(self.size)) + self.size
 
 
+def fits_message(size: int) -> bool:
+    """Whether a message can hold this many bytes of weights."""
+    return size <= _LARGEST_MESSAGE
+
+
 def bytes_of_array(array: np.ndarray[Any, Any]) -> memoryview:
     """The bytes of an array's elements, row by row, lowest byte first; without a copy where they lie so."""
     laid = np.ascontiguousarray(array)
@@ -52,7 +58,16 @@ def bytes_of_array(array: np.ndarray[Any, Any]) -> memoryview:
     return laid.reshape(-1).view(np.uint8).data
 
 
-def write_model_file(model: ModelProto, tensors: list[Stored], path: Path, source: Path | None, *, keeps: bool = False) -> None:
+def files_read_by(path: str | Path) -> list[str]:
+    """List the files in its folder that a model file reads weights from, in the order in which it names them."""
+    graph = onnx.load(path, load_external_data=False).graph
+    tensors = [t for t in (*graph.initializer, *_tensors_of_nodes(graph)) if is_external(t)]
+    return list(dict.fromkeys(entry.value for t in tensors for entry in t.external_data if entry.key == "location"))
+
+
+def write_model_file(
+    model: ModelProto, tensors: list[Stored], path: Path, source: Path | None, *, keeps: bool = False, copies: bool = False
+) -> None:
     """Write a model and the initializers of its main graph, in this order, under temporary names first.
 
     Args:
@@ -61,13 +76,14 @@ def write_model_file(model: ModelProto, tensors: list[Stored], path: Path, sourc
         path: of the model. What a message cannot hold, and what would be out of reach, goes to ``<path>.data``.
         source: the folder that the model was loaded from.
         keeps: whether what is stored in files must be left there, though other values go to ``<path>.data``.
+        copies: whether what is stored in files goes to ``<path>.data``, wherever they are.
 
     Raises:
         FileError: if a file cannot be written; ExternalDataError if a weight cannot be read, or not be left where it is.
     """
     inner = list(_tensors_of_nodes(model.graph))
     outside = any(is_external(t) for t in (*(s.header for s in tensors), *inner))
-    moved = outside and (source is None or source.resolve() != path.parent.resolve())
+    moved = outside and (copies or source is None or source.resolve() != path.parent.resolve())
     if moved and keeps and source is not None:
         tensors = [Stored(_referred(s.header, source, path.parent), s.size, s.read) for s in tensors]
         for t in inner:

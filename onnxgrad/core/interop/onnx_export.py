@@ -31,7 +31,7 @@ from onnxgrad.core.graph import verify
 from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.interop.external_data import embed, is_external
 from onnxgrad.core.interop.messages import renamed_devices, unread
-from onnxgrad.core.interop.model_file import Stored, bytes_of_array, write_model_file
+from onnxgrad.core.interop.model_file import Stored, bytes_of_array, fits_message, write_model_file
 from onnxgrad.core.interop.onnx_import import FREE_INITIALIZERS, FROZEN_KEY, Imported
 from onnxgrad.core.interop.validate import ORIGIN_KEY, REDUCTION_KEY, ROLE_KEY
 from onnxgrad.core.interop.weights import is_table
@@ -47,7 +47,7 @@ from onnxgrad.core.ir.types import shown_type
 from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.errors import ArgumentError, NotInitialized
+from onnxgrad.errors import ArgumentError, ExternalDataError, NotInitialized
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.collector import collector_paused
 
@@ -115,11 +115,13 @@ def save_graph(
     metadata: Mapping[str, str] | None = None,
     *,
     keeps: bool = False,
+    copies: bool = False,
 ) -> None:
     """Write the message of a graph, with further metadata, to a file; no more than one weight is copied at a time.
 
     Args:
         keeps: whether weights that nothing has changed must be left in the files that they were loaded from.
+        copies: whether they must not be, so that the model depends on no file but ``<path>.data``.
 
     Raises:
         FileError: if a file cannot be written, ExternalDataError if a weight cannot be read, NotInitialized if it has no value.
@@ -128,7 +130,7 @@ def save_graph(
     model = write_model(graph, values, stored=tensors)
     _write_metadata(model, dict(metadata or {}))
     imported = graph.source.imported
-    write_model_file(model, tensors, path, imported.folder if isinstance(imported, Imported) else None, keeps=keeps)
+    write_model_file(model, tensors, path, imported.folder if isinstance(imported, Imported) else None, keeps=keeps, copies=copies)
 
 
 def write_model(
@@ -144,11 +146,17 @@ def write_model(
     Args:
         graph: compiled from a program.
         values: of initializers, by variable of the graph, instead of what the scope holds.
-        embeds: whether constants in external files come into the message, which then needs no files.
+        embeds: whether it is for a session, which is fed all inputs and does not ask who wrote an operator.
         apart: initializers that a session is given by other means; the message has their types.
-        stored: a list that takes the initializers of the main graph instead of the message, to be written later.
+        stored: a list that takes the initializers of the main graph instead of the message, to be written later. Without it
+            what lies in external files comes into the message, which then needs no files.
+
+    Raises:
+        ExternalDataError: if external files hold more than a message can.
     """
     program = graph.source
+    if stored is None and not embeds:
+        _check_size(graph)
     model = ModelProto(ir_version=graph.program.ir_version)
     _set_present(
         model,
@@ -164,15 +172,24 @@ def write_model(
     model.graph.MergeFromString(block.unread)
     _set_present(model.graph, doc_string=block.doc)
     _write_metadata(model.graph, block.metadata)
+    writer = _Writer(graph.scope, values or {}, as_loaded=graph.is_whole, embeds=embeds, apart=apart, reads_files=stored is None)
     with collector_paused():
-        _Writer(graph.scope, values or {}, as_loaded=graph.is_whole, embeds=embeds, apart=apart).write_main(
-            model.graph, graph, stored
-        )
+        writer.write_main(model.graph, graph, stored)
         for function in graph.program.functions.values():
             model.functions.append(_write_function(function))
     if 0 < model.ir_version < FREE_INITIALIZERS and {v.name for v in graph.initializers} - {v.name for v in graph.inputs}:
         model.ir_version = FREE_INITIALIZERS
     return model
+
+
+def _check_size(graph: Graph) -> None:
+    """Refuse to read weights of external files into a message that cannot hold them"""
+    sizes = {v: bytes_needed(v.dtype, v.static_shape or ()) for v in graph.initializers}
+    if not fits_message(sum(sizes.values())):
+        outside = next((v for v in sizes if v.value is not None and is_external(v.value.origin)), None)
+        if outside is not None:
+            message = f"tensor {outside.name!r} lies in a file, and with it the model takes {sum(sizes.values()) / 2**30:.1f} GB"
+            raise ExternalDataError(f"{message}, more than a message holds. Write files: save_onnx, or save_training_step.")
 
 
 def _check_message(graph: Graph) -> None:
@@ -231,13 +248,20 @@ class _Writer:
     """Writes the blocks of a graph; weights have their newest value in a scope."""
 
     def __init__(
-        self, scope: Scope, values: Values, as_loaded: bool = True, embeds: bool = False, apart: Sequence[Variable] = ()
+        self,
+        scope: Scope,
+        values: Values,
+        as_loaded: bool = True,
+        embeds: bool = False,
+        apart: Sequence[Variable] = (),
+        reads_files: bool = False,
     ) -> None:
         self.scope = scope
         self.values = values
         self.as_loaded = as_loaded
         self.embeds = embeds
         self.apart = set(apart)
+        self.reads_files = reads_files
 
     def write_main(self, proto: GraphProto, graph: Graph, stored: list[Stored] | None) -> None:
         for v in graph.inputs:
@@ -289,14 +313,14 @@ class _Writer:
         value = v.value or v.default
         if array is None and value is not None:
             origin = value.origin
-            if isinstance(origin, SparseTensorProto) and self.as_loaded:
+            if isinstance(origin, SparseTensorProto) and self.as_loaded and not (self.reads_files and is_external(origin)):
                 proto.sparse_initializer.add().CopyFrom(origin)
                 proto.sparse_initializer[-1].values.name = v.name
                 return
             if isinstance(origin, TensorProto):
                 proto.initializer.add().CopyFrom(origin)
                 proto.initializer[-1].name = v.name
-                if self.embeds and is_external(origin):
+                if self.reads_files and is_external(origin):
                     embed(proto.initializer[-1], value)
                 return
             array = value.numpy()
@@ -385,6 +409,8 @@ class _Writer:
                 self._write_body(proto.graphs.add(), body)
         else:
             fill_attribute(proto, key, value, attr_type)
+            if self.reads_files and attr_type == AttributeProto.TENSOR and is_external(proto.t):
+                embed(proto.t, value)
         if op.attr_info is not None and key in op.attr_info:
             _set_present(proto, doc_string=op.attr_info[key].doc)
             proto.MergeFromString(op.attr_info[key].unread)

@@ -149,6 +149,13 @@ _declare(
     results=["Y"],
     attributes=[*_ints("transA", "transB", "transBatchA", "transBatchB"), *_floats("alpha")],
 )
+_declare("GatedAdd", operands=["X", "Y", "gate", *_optional("gate_weight")], results=["output"])
+_declare(
+    "GatedRMSNorm",
+    operands=["X", "scale", "gate"],
+    results=["Y"],
+    attributes=[*_strings("activation"), *_floats("epsilon")],
+)
 _declare(
     "GatherBlockQuantized",
     operands=["data", "indices", "scales", *_optional("zero_points")],
@@ -212,6 +219,21 @@ _declare(
     results=["output", "present_state"],
     required=[*_ints("kv_num_heads", "q_num_heads")],
     attributes=[*_ints("chunk_size", "state_window"), *_floats("scale"), *_strings("update_rule")],
+)
+_declare(
+    "LinearAttentionGate",
+    operands=["a", "dt_bias", "decay_scale", *_optional("b")],
+    results=["decay", *_optional("beta")],
+)
+_declare(
+    "MRotaryEmbedding",
+    operands=["input", "position_ids", "cos_cache", "sin_cache"],
+    results=["output"],
+    required=[*_int_lists("mrope_section")],
+    attributes=[
+        *_ints("interleaved", "is_packed_batching", "mrope_layout", "num_heads", "rotary_embedding_dim"),
+        *_floats("scale"),
+    ],
 )
 _declare(
     "MatMulIntegerToFloat",

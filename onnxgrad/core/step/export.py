@@ -47,7 +47,8 @@ def to_training_step(
     and the new values of those that change are graph outputs, so any onnxruntime can train: feed each ``state`` output back
     into its input.
 
-    Of a program that adds gradients up the step counts its runs, and updates the weights in every so many-th.
+    Of a program that adds gradients up the step counts its runs, and updates the weights in every so many-th. What lay in
+    files beside the model that was loaded is in the message.
 
     Args:
         program: a program that ``minimize`` was called on (without it, the model just has no state outputs).
@@ -77,8 +78,9 @@ def save_training_step(
 ) -> Manifest:
     """Write one training step as ``<path>.onnx``, its manifest ``<path>.json`` and the first values ``<path>.bin``.
 
-    The model holds no values: a caller reads them from the .bin file, where each begins at the ``offset`` and has the number of
-    ``bytes`` that the manifest gives, row by row and with the lowest byte first.
+    Constants that lay in files beside the model that was loaded go to ``<path>.onnx.data``. The model holds no values of state:
+    a caller reads them from the .bin file, where each begins at the ``offset`` and has the number of ``bytes`` that the manifest
+    gives, row by row and with the lowest byte first.
 
     Args:
         program, fetch, scope, lowering: as for ``to_training_step``.
@@ -225,5 +227,5 @@ def save_step(stem: Path, manifest: Manifest, values: Values, graphs: Mapping[st
             file.write(bytes(entry["offset"] - file.tell()))
             file.write(bytes_of_array(values[variables[name]]))
     for name, graph in graphs.items():
-        save_graph(graph, stem.with_name(name), values, {METADATA_KEY: json.dumps(manifest)})
+        save_graph(graph, stem.with_name(name), values, {METADATA_KEY: json.dumps(manifest)}, copies=True)
     write_whole(Path(f"{stem}.json"), (json.dumps(manifest, indent=1) + "\n").encode())

@@ -126,6 +126,8 @@ def save_split_training_step(
 ) -> Manifest:
     """Write ``<path>_gradients.onnx``, ``<path>_apply.onnx``, the manifest ``<path>.json`` and the first values ``<path>.bin``.
 
+    Constants that lay in files beside the model that was loaded go to ``<path>_gradients.onnx.data``.
+
     Args:
         program, fetch, scope, lowering, loss, loss_weight, batch_norm: as for ``to_split_training_step``.
         path: of the files; a suffix ``.onnx`` is dropped.

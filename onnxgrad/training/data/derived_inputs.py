@@ -1,6 +1,7 @@
 """Inputs of a language model that follow from its tokens: an empty cache, the mask, the positions, the labels.
 
-Exporters and generation libraries agree on the names: ``input_ids``, ``attention_mask``, ``position_ids``, ``past_key_values.*``.
+Exporters and generation libraries agree on the names: ``input_ids``, ``attention_mask``, ``position_ids``, ``past_key_values.*``;
+the text part of a model that also sees takes ``inputs_embeds`` in place of tokens.
 
 Tests: tests/training/test_trainer.py.
 """
@@ -20,14 +21,15 @@ from onnxgrad.core.state.inputs import COLUMN, as_array
 from onnxgrad.errors import DataError
 from onnxgrad.training.data.rows import Batch
 
-__all__ = ["DerivedInputs", "read_by_loss"]
+__all__ = ["EMBEDDED", "TOKENS", "DerivedInputs", "advice_on_missing", "read_by_loss"]
 
 Array = np.ndarray[Any, Any]
-TOKENS, MASK, POSITIONS, PAST = "input_ids", "attention_mask", "position_ids", "past"
+TOKENS, EMBEDDED, MASK, POSITIONS, PAST = "input_ids", "inputs_embeds", "attention_mask", "position_ids", "past"
 SEGMENTS = "packed_text_ids"
 """Which text of a packed row each token belongs to."""
 IGNORED = -100
 """The label of what does not count."""
+_SHORT = 16
 
 
 class DerivedInputs:
@@ -39,6 +41,7 @@ class DerivedInputs:
 
     Attributes:
         names: of the inputs that follow from others.
+        follows: for each of these that the model has, what it is and from which input it follows.
         read: names of columns that are looked at where the data has them.
         remarks: a line on each kind of them.
 
@@ -53,22 +56,38 @@ class DerivedInputs:
     def __init__(self, program: Program, labels: Sequence[Variable] = ()) -> None:
         self._made: dict[str, Callable[[Batch], Array]] = {}
         self._windowed = False
+        self._source, self._source_rank = TOKENS, 2
+        self.follows: dict[str, str] = {}
         self.remarks: list[str] = []
         inputs = {v.name: v for v in program.inputs}
-        tokens = inputs.get(TOKENS)
-        if tokens is None or tokens.rank != 2 or not tokens.dtype.is_integer:
+        tokens, embedded = inputs.get(TOKENS), inputs.get(EMBEDDED)
+        if tokens is not None and tokens.rank == 2 and tokens.dtype.is_integer:
+            self._source, self._source_rank = TOKENS, 2
+        elif tokens is None and embedded is not None and embedded.rank == 3 and embedded.is_float:
+            self._source, self._source_rank, labels = EMBEDDED, 3, ()
+        else:
             return
         past = [v for v in inputs.values() if v.name.startswith(PAST) and v.is_float and v.dims and len(v.dims) > 1]
         mask, positions = inputs.get(MASK), inputs.get(POSITIONS)
         if past:
             self.remarks.append(f"{_together([v.name for v in past])} are fed as an empty cache unless the data has them.")
         self._made.update((v.name, _empty(v)) for v in past)
+        self.follows.update((v.name, f"an empty cache, by the rows of {self._source}") for v in past)
         if mask is not None and mask.rank == 2:
             self.remarks.append(f"{MASK} is 1 everywhere unless the data has it.")
             self._made[MASK] = _ones
+            self.follows[MASK] = f"1 for each position of {self._source}"
         if positions is not None and positions.rank == 2:
             self.remarks.append(f"{POSITIONS} count what {MASK} lets through unless the data has them.")
             self._made[POSITIONS] = _positions
+            self.follows[POSITIONS] = f"counted from {self._source if mask is None else MASK}"
+        elif positions is not None and positions.rank == 3 and positions.dims is not None and positions.dims[0] == 3:
+            self.remarks.append(
+                f"{POSITIONS} in time, height and width are those of text: each counts what {MASK} lets through, unless the data "
+                "has them."
+            )
+            self._made[POSITIONS] = _positions_of_text
+            self.follows[POSITIONS] = f"counted from {self._source if mask is None else MASK}, three times, as those of text are"
         self._windowed = any(op.attrs.get("sliding_window_cache") for v in past for op in _readers(v))
         if self._windowed:
             self.remarks.append(f"{MASK} hides no padding on the right, which a window cache does not take and no word sees.")
@@ -93,18 +112,31 @@ class DerivedInputs:
             DataError: if the size of a cache is not known, or the tokens have not two axes.
         """
         missing = [name for name in self._made if name not in batch]
-        if (not missing and not self._windowed) or TOKENS not in batch:
+        if (not missing and not self._windowed) or self._source not in batch:
             return batch
         arrays = {name: as_array(array, name, COLUMN) for name, array in batch.items()}
-        if arrays[TOKENS].ndim != 2:
+        if arrays[self._source].ndim != self._source_rank:
+            takes = "[batch, steps]" if self._source == TOKENS else "[batch, steps, size]"
             raise DataError(
-                f"column {TOKENS!r} has shape {list(arrays[TOKENS].shape)}, the model takes [batch, steps]. Reshape it."
+                f"column {self._source!r} has shape {list(arrays[self._source].shape)}, the model takes {takes}. Reshape it."
             )
         for name in sorted(missing, key=lambda name: name.startswith(PAST)):  # a cache that is created here holds no tokens
             arrays[name] = self._made[name](arrays)
         if self._windowed and MASK in arrays and arrays[MASK].ndim == 2 and (np.diff(arrays[MASK], axis=1) <= 0).all():
             arrays[MASK] = np.ones_like(arrays[MASK])
         return arrays
+
+    def short_row(self, feed: Batch) -> Batch:
+        """The first example of a completed batch, of a text its first 16 tokens, with an empty cache."""
+        tokens = feed.get(self._source)
+        rows, steps = (None, None) if tokens is None or tokens.ndim != self._source_rank else tokens.shape[:2]
+        row: Batch = {}
+        for name, array in feed.items():
+            if steps is not None and name in self._made and self._made[name] is not _labels:
+                continue
+            part = array[:1] if getattr(array, "ndim", 0) and rows in (None, len(array)) else array
+            row[name] = part[:, :_SHORT] if steps is not None and part.ndim > 1 and part.shape[1] == steps else part
+        return self.complete(row)
 
 
 def read_by_loss(inputs: Sequence[Variable], loss: Variable) -> tuple[list[Variable], list[str]]:
@@ -114,24 +146,40 @@ def read_by_loss(inputs: Sequence[Variable], loss: Variable) -> tuple[list[Varia
     return [v for v in inputs if v in read], [v.name for v in inputs if v not in read]
 
 
+def advice_on_missing(name: str) -> str:
+    """Say what to do about an input that the data lacks."""
+    if name == EMBEDDED:
+        return (
+            "Rename or add it: this part of a model takes rows of its table of embeddings, which is in another file; run that file "
+            "on the tokens, and give what it gives beside labels, [rows, steps]"
+        )
+    return "Rename or add it"
+
+
 def _together(names: Sequence[str]) -> str:
     """``past_key_values.* (4 inputs)``, or the name of a single one"""
     return names[0] if len(names) == 1 else f"{names[0].partition('.')[0]}.* ({len(names)} inputs)"
 
 
+def _sizes(batch: Batch) -> tuple[int, int]:
+    """Rows and steps"""
+    rows, steps = batch[TOKENS if TOKENS in batch else EMBEDDED].shape[:2]
+    return int(rows), int(steps)
+
+
 def _mask(batch: Batch) -> Array:
-    return batch[MASK] if MASK in batch else np.ones_like(batch[TOKENS])
+    return batch[MASK] if MASK in batch else np.ones(_sizes(batch), np.int64)
 
 
 def _past_steps(batch: Batch) -> int:
     """Return the number of tokens in the cache that the data feeds"""
-    return max(0, int(_mask(batch).shape[1]) - int(batch[TOKENS].shape[1]))
+    return max(0, int(_mask(batch).shape[1]) - _sizes(batch)[1])
 
 
 def _ones(batch: Batch) -> Array:
     """Return a mask of ones, one for each token and for each token of a cache in the data"""
     past_steps = [v.shape[2] for name, v in batch.items() if name.startswith(PAST) and v.ndim == 4]
-    rows, steps = batch[TOKENS].shape
+    rows, steps = _sizes(batch)
     return np.ones((rows, steps + max(past_steps, default=0)), np.int64)
 
 
@@ -145,6 +193,11 @@ def _positions(batch: Batch) -> Array:
     counted = np.cumsum(_mask(batch), axis=1) - 1
     positions: Array = np.maximum(counted, 0)[:, _past_steps(batch) :].astype(np.int64)
     return positions
+
+
+def _positions_of_text(batch: Batch) -> Array:
+    """[3, rows, steps]"""
+    return np.stack([_positions(batch)] * 3)
 
 
 def _positions_in_texts(texts: Array) -> Array:
@@ -175,7 +228,7 @@ def _empty(v: Variable) -> Callable[[Batch], Array]:
     def make(batch: Batch) -> Array:
         if None in dims[1:]:
             raise DataError(f"the shape of {v.name!r}, {list(v.dims or ())}, does not say how large a cache is. Feed it by name.")
-        rows = len(batch[TOKENS]) if not isinstance(dims[0], int) else dims[0]
+        rows = _sizes(batch)[0] if not isinstance(dims[0], int) else dims[0]
         return np.zeros((rows, *dims[1:]), v.dtype.numpy)
 
     return make

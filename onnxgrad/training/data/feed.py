@@ -14,6 +14,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.state.inputs import COLUMN, Door, Input, as_input
 from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.training.data.annotated.answers import IGNORED
+from onnxgrad.training.data.derived_inputs import advice_on_missing
 from onnxgrad.training.data.kinds.groups import OF_GROUPS
 from onnxgrad.training.data.rows import Batch
 from onnxgrad.training.losses.terms import Term
@@ -35,7 +36,7 @@ def checked_batch(batch: dict[str, Any], variables: Sequence[Variable]) -> Batch
     feed: Batch = {}
     for v in variables:
         if v.name not in batch:
-            raise DataError(f"the batch has no column {v.name!r}; it has {sorted(batch)}. Rename or add it.")
+            raise DataError(f"the batch has no column {v.name!r}; it has {sorted(batch)}. {advice_on_missing(v.name)}.")
         array = as_input(v, batch[v.name], _COLUMN)
         if v.dtype.is_float and not np.isfinite(array).all():
             where = int(np.argmax(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))) if array.ndim else 0

@@ -16,6 +16,7 @@ from onnxgrad.errors import ArgumentTypeError, DataError, FileError, ModelError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import is_file, read_arrays
 from onnxgrad.training.data.annotated.formats import format_at
+from onnxgrad.training.data.derived_inputs import advice_on_missing
 from onnxgrad.training.data.images import Images, is_image_table
 from onnxgrad.training.data.kinds.groups import rows_together
 from onnxgrad.training.data.loaders import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
@@ -129,7 +130,7 @@ def for_validation(data: Any) -> Any:
 def _columns(data: Mapping[str, Any], wanted: DataSpec) -> Columns:
     missing = [name for name in wanted.names if name not in data]
     if missing:
-        raise DataError(f"the data has no column {missing[0]!r}; it has {sorted(map(str, data))}. Rename or add it.")
+        raise DataError(f"the data has no column {missing[0]!r}; it has {sorted(map(str, data))}. {advice_on_missing(missing[0])}.")
     taken = [*wanted.names, *(name for name in wanted.optional if name in data)]
     columns = Columns({name: data[name] for name in taken})
     columns.unused = sorted({str(name) for name in data} - set(taken))

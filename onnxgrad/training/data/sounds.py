@@ -75,7 +75,7 @@ class Sounds:
         hop: float | None = None,
         join: Literal["mean", "max"] | None = None,
         full: float | None = None,
-        fronts: Sequence[Any] = (),
+        fronts: Sequence[str | Path | tuple[str | Path, int | None]] = (),
         chunk: Sequence[int] | None = None,
         noise: str | Path | None = None,
         snr: Sequence[float] = (0.0, 20.0),

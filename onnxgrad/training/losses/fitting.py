@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import OnnxGradError
-from onnxgrad.training.data.derived_inputs import TOKENS
+from onnxgrad.errors import ArgumentError, OnnxGradError
+from onnxgrad.training.data.derived_inputs import EMBEDDED, TOKENS
+from onnxgrad.training.losses.word_scores import check_word_scores
 from onnxgrad.training.surgery.activations import Activation, argmax_before
 
 __all__ = ["fitting_losses"]
@@ -35,7 +36,7 @@ def fitting_losses(y: Variable, program: Program) -> list[str]:
     except OnnxGradError:
         return []
     last = y.dims[-1] if y.dims else None
-    takes_tokens = any(v.name == TOKENS for v in program.inputs)
+    takes_tokens = any(v.name in (EMBEDDED, TOKENS) for v in program.inputs)
     if activation == "Sigmoid":
         return ["bce_with_logits", "focal", *(["dice"] if y.rank == 4 else [])]
     if activation:
@@ -45,5 +46,13 @@ def fitting_losses(y: Variable, program: Program) -> list[str]:
     if y.rank == 2:
         return ["cross_entropy", "bce_with_logits", *_NUMBERS, "cosine", "triplet", "info_nce", "kl"]
     if y.rank == 3:
-        return [*(["causal_lm"] if takes_tokens else []), "cross_entropy", "ctc", *_NUMBERS]
+        return [*(["causal_lm"] if takes_tokens and _scores_words(y) else []), "cross_entropy", "ctc", *_NUMBERS]
     return ["cross_entropy", "bce_with_logits", "dice", *_NUMBERS]
+
+
+def _scores_words(y: Variable) -> bool:
+    try:
+        check_word_scores(y)
+    except ArgumentError:
+        return False
+    return True

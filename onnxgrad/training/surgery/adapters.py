@@ -18,6 +18,7 @@ from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import value_of
 from onnxgrad.errors import ArgumentError, UnknownName
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import write_whole, writing
@@ -137,6 +138,8 @@ def _write(path: Path, weights: dict[str, Array]) -> None:
     adapter = onnxruntime.AdapterFormat()
     adapter.set_adapter_version(1)
     adapter.set_model_version(1)
-    adapter.set_parameters({name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in weights.items()})
+    values = {name: value_of(value) for name, value in weights.items()}  # the adapter refers to their memory until it is written
+    adapter.set_parameters(values)
     with writing(path) as file:
         adapter.export_adapter(file.name)
+    del values

@@ -18,14 +18,14 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import UnknownName
 
-__all__ = ["GROUPS", "KEY", "LoraTarget", "chosen_targets", "matrix_of"]
+__all__ = ["GROUPS", "KEY", "PACKED", "LoraTarget", "chosen_targets", "matrix_of"]
 
 KEY = "onnxgrad.lora"
 """Marks the operators of a branch."""
 GROUPS = ("attention", "mlp", "all")
 _ATTENTION = ("attn", "attention", "q_proj", "k_proj", "v_proj", "o_proj", "qkv")
 _MLP = ("mlp", "ffn", "feed_forward", "gate_proj", "up_proj", "down_proj", "intermediate", "output.dense", "fc1", "fc2")
-_PACKED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+PACKED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 _BEHIND_HEAD = VIEWS | {"Add", "Cast", "Div", "LogSoftmax", "Mul", "Sigmoid", "Softmax", "Tanh"}
 """What files compute of the scores of a head: scales, caps and probabilities; behind any other operator lies a further layer."""
 
@@ -46,7 +46,7 @@ class LoraTarget(NamedTuple):
         """Whether a pattern names one of the layers that this one holds in one weight"""
         return any(
             fnmatchcase(name.replace(packed, part), pattern)
-            for packed, parts in _PACKED.items()
+            for packed, parts in PACKED.items()
             for name in (self.name, self.op.name or "")
             for part in parts
             if packed in name

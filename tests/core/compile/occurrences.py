@@ -98,7 +98,7 @@ def run_alone(
     if is_by_hand:
         for op in program.global_block().ops:
             op.origin = None
-    graph = door._graph_of(program, program.outputs, bool(parameters), False, ())
+    graph = door._graph_of(program, program.outputs, bool(parameters), False, (), ())
     by_name = {v.name: v for v in (*graph.inputs, *(v for _, v in graph.outputs))}
     for held, new in place.state.items():
         if held in by_name and new in by_name:
@@ -118,7 +118,7 @@ def graph_before(made: Made, provider: str, batch: str, name: str) -> Graph | No
     shapes = {key: value.shape for key, value in made.feed.items()} if batch == "known" else None
     target = target_of(provider, shapes, made.is_step)
     try:
-        graph = door._graph_of(made.program, made.outputs, made.is_step, made.is_step, ())
+        graph = door._graph_of(made.program, made.outputs, made.is_step, made.is_step, (), ())
         for group in _groups(in_order_of_passes(door._passes_for(target))):
             if any(each.name == name for each in group):
                 return graph

@@ -19,8 +19,8 @@ from tests.core.compile.occurrences import FILE, distinct_passes, places_of
 TABLE = json.loads(FILE.read_text())
 PASSES = distinct_passes()
 REWRITES_NO_OPERATOR = {"refusals", "newest_opset"}
-BY_DEFINITION = {"schema_bodies"}
-"""Rewrites operators that plain cannot run, each by what its schema says, and looks at nothing else."""
+BY_DEFINITION = {"contrib_kernels", "schema_bodies"}
+"""Rewrite operators that plain cannot run, each by what its schema says, and look at nothing else."""
 FEW = 50
 """Changes of a place that the default suite tries, about."""
 

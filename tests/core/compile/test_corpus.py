@@ -13,6 +13,9 @@ from tests.core.compile.corpus import EVERY, FILE, cases, compared, passes_of
 TABLE = json.loads(FILE.read_text())
 REFUSE_ONLY = {"refusals"}
 """Passes that raise or do nothing."""
+FOREIGN = {"contrib_kernels"}
+"""Rewrites what neither onnxruntime's CPU provider nor onnx's evaluator computes, so that there is no plain graph to compare with:
+tests/core/graph_passes/test_contrib_kernels.py has definitions of its own."""
 
 
 def hits():
@@ -32,7 +35,7 @@ def test_the_table_has_every_pass_and_each_is_met():
     for provider in (EVERY, *PROVIDERS):
         assert list(TABLE[provider]) == [each.name for each in passes_of(provider)]
         unmet = {name for name, row in TABLE[provider].items() if not row["places"]}
-        assert unmet <= REFUSE_ONLY, f"{provider}: nothing in the corpus meets {sorted(unmet)}"
+        assert unmet <= REFUSE_ONLY | FOREIGN, f"{provider}: nothing in the corpus meets {sorted(unmet)}"
         assert {each.name: each.rounding for each in passes_of(provider)} == {
             n: row["rounding"] for n, row in TABLE[provider].items()
         }

@@ -149,6 +149,12 @@ CASES |= {
         2,
         {"q_num_heads": N, "kv_num_heads": N},
     ),
+    "linear_attention_shared": (
+        "LinearAttention",
+        [real(B, S, D), real(B, S, D), real(B, S, 2 * D), real(B, 2 * N, H, H), -positive(B, S, 2 * N), positive(B, S, 2 * N)],
+        2,
+        {"q_num_heads": N, "kv_num_heads": 2 * N},
+    ),
     "linear_attention_plain": (
         "LinearAttention",
         [real(B, S, D), real(B, S, D), real(B, S, D)],
@@ -156,6 +162,28 @@ CASES |= {
         {"q_num_heads": N, "kv_num_heads": N, "update_rule": "linear"},
     ),
 }
+TIMES = np.array([[[0, 2, 1], [3, 1, 0]], [[1, 1, 2], [0, 4, 5]], [[5, 0, 3], [2, 2, 1]]], np.int64)
+"""Positions in time, height and width."""
+WIDE = (real(6, 6), real(6, 6))
+CASES |= {
+    "m_rotary": ("MRotaryEmbedding", [real(B, N, S, 12), TIMES, *WIDE], 1, {"mrope_section": [2, 3, 1]}),
+    "m_rotary_mixed": (
+        "MRotaryEmbedding", [real(B, S, N * 12), TIMES, *WIDE], 1,
+        {"mrope_section": [2, 2, 2], "mrope_layout": 1, "num_heads": N, "rotary_embedding_dim": 12},
+    ),
+    "m_rotary_mixed_short": (
+        "MRotaryEmbedding", [real(B, S, N * 16), TIMES, *WIDE], 1,
+        {"mrope_section": [4, 1, 1], "mrope_layout": 1, "num_heads": N, "rotary_embedding_dim": 12},
+    ),
+    "m_rotary_one": (
+        "MRotaryEmbedding", [real(B, N, S, 12), TIMES, *WIDE], 1, {"mrope_section": [6, 0, 0], "interleaved": 1},
+    ),
+    "gated_norm": ("GatedRMSNorm", [real(B, S, D), positive(D), real(B, S, D)], 1, {}),
+    "gated_norm_heads": ("GatedRMSNorm", [real(B, S, D), positive(H), real(B, S, D)], 1, {"activation": "sigmoid", "epsilon": 1e-6}),
+    "gate": ("LinearAttentionGate", [real(B, S, N), real(N), -positive(N), real(B, S, N)], 2, {}),
+    "gate_decay": ("LinearAttentionGate", [real(B, S, N), real(N), -positive(N)], 1, {}),
+    "gated_add": ("GatedAdd", [real(B, S, D), real(B, S, D), real(B, S, 1)], 1, {}),
+}  # fmt: skip
 ROUTER = (RNG.permutation(24).reshape(6, 4) * 0.4 - 4).astype(np.float32)  # apart, so that no difference changes the choice
 
 

@@ -388,7 +388,7 @@ def headed(**options):
 
 
 def holds(trainer):
-    step = trainer.executor.step(trainer.program, [trainer.loss])
+    step = trainer.executor.step(trainer.program, [trainer.loss], trainer.program.active_scope())
     return {name for phase in step.phases for name in phase.holds}
 
 

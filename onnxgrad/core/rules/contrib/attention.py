@@ -1,8 +1,10 @@
-"""Attention, MultiHeadAttention and RotaryEmbedding of com.microsoft, in standard operators."""
+"""Attention, MultiHeadAttention, RotaryEmbedding and MRotaryEmbedding of com.microsoft, in standard operators."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.rules.contrib.node import ContribNode, contrib
@@ -122,7 +124,52 @@ def _attended(op: Builder, node: ContribNode, q: Any, k: Any, v: Any, mask: Any,
 @contrib("RotaryEmbedding")
 def rotary_embedding(op: Builder, node: ContribNode) -> Any:
     """y = x with pairs of entries turned by angles of their positions"""
-    x, positions, cosines, sines = (node.input(i) for i in range(4))
+    positions, cosines, sines = (node.input(i) for i in range(1, 4))
+    if node.rank(1) not in (0, 1, 2):
+        raise node.refusal(f"position_ids are of rank {node.rank(1)}", "Build the file with mrope_section in its configuration")
+
+    def angles(x: Any) -> list[Any]:
+        ids = positions
+        if node.rank(1) < 2:
+            ids = op.Unsqueeze(op.Add(op.Range(0, op.Squeeze(op.Shape(x, start=2, end=3), [0]), 1), positions), [0])
+        return [op.Gather(cache, ids) for cache in (cosines, sines)]
+
+    return _turned(op, node, angles)
+
+
+@contrib("MRotaryEmbedding")
+def m_rotary_embedding(op: Builder, node: ContribNode) -> Any:
+    """y = x with pairs of entries turned by angles of three positions, each pair by the angle of one: time, height or width"""
+    positions, caches = node.input(1), [node.input(2), node.input(3)]
+    sections, layout = list(node.attr("mrope_section", ())), node.attr("mrope_layout", 0)
+    half = caches[0].dims[1] if caches[0].dims else None
+    if len(sections) != 3 or layout not in (0, 1) or (isinstance(half, int) and sum(sections) != half):
+        raise node.refusal(f"mrope_section {sections} with layout {layout} does not divide the {half} angles of cos_cache")
+    which = [stream for stream, count in enumerate(sections) for _ in range(count)]
+    if layout == 1:
+        last = [3 * count for count in sections]
+        which = [pair % 3 if pair % 3 and pair < last[pair % 3] else 0 for pair in range(sum(sections))]
+
+    def angles(x: Any) -> list[Any]:
+        chosen = [[pair for pair, stream in enumerate(which) if stream == at] for at in range(3)]
+        order = [which[:pair].count(stream) + sum(len(chosen[at]) for at in range(stream)) for pair, stream in enumerate(which)]
+        parts = []
+        for cache in caches:
+            streams = [
+                op.Gather(op.Gather(cache, np.array(pairs, np.int64), axis=1), op.Gather(positions, at, axis=0))
+                for at, pairs in enumerate(chosen)
+                if pairs
+            ]
+            together = streams[0] if len(streams) == 1 else op.Concat(*streams, axis=2)
+            parts.append(op.Gather(together, np.array(order, np.int64), axis=2))
+        return parts
+
+    return _turned(op, node, angles)
+
+
+def _turned(op: Builder, node: ContribNode, angles: Any) -> Any:
+    """The operand with its heads apart, rotated by cosines and sines of [batch, length, pairs], in its own layout again"""
+    x, cosines = node.input(0), node.input(2)
     if node.attr("is_packed_batching", 0) or node.attr("scale", 1.0) != 1.0:
         raise node.refusal("packed batches and scale are not expanded")
     source = x
@@ -133,9 +180,7 @@ def rotary_embedding(op: Builder, node: ContribNode) -> Any:
         size = op.Mul(op.Shape(cosines, start=1), [2])
         shape = op.Concat([0, 0, -1], size, axis=0) if not heads else [0, 0, heads, -1]
         x = op.Transpose(op.Reshape(x, shape), perm=[0, 2, 1, 3])
-    if node.rank(1) == 1:
-        positions = op.Unsqueeze(op.Add(op.Range(0, op.Squeeze(op.Shape(x, start=2, end=3), [0]), 1), positions), [0])
-    cosine, sine = (op.Unsqueeze(op.Gather(cache, positions), [1]) for cache in (cosines, sines))
+    cosine, sine = (op.Unsqueeze(part, [1]) for part in angles(x))
     y = rotated(op, x, cosine, sine, bool(node.attr("interleaved", 0)), node.attr("rotary_embedding_dim", 0))
     return op.Reshape(op.Transpose(y, perm=[0, 2, 1, 3]), op.Shape(source)) if node.rank(0) == 3 else y
 

@@ -16,6 +16,7 @@ from onnxgrad.core.rules.attention import grouped_matmul
 from onnxgrad.core.rules.common import lowest_of, size_along, swap_last_two
 from onnxgrad.core.rules.contrib.attention import per_head, rotated
 from onnxgrad.core.rules.contrib.node import ContribNode, contrib
+from onnxgrad.core.rules.contrib.normalization import root_mean_square_normalized
 from onnxgrad.dtypes import dtype_of
 
 __all__: list[str] = []
@@ -25,9 +26,10 @@ _INT64 = dtype_of("int64").number
 
 @contrib("GroupQueryAttention")
 def group_query_attention(op: Builder, node: ContribNode) -> Any:
-    """y = softmax(softcap(q k^T * scale) + bias + mask) v over cached and new keys, q and k rotated by their positions"""
+    """y = softmax(softcap(q k^T * scale) + bias + mask) v over cached and new keys, q and k normalised and rotated"""
     _check(node)
     q, k, v = _heads(op, node)
+    q, k = (_normalised(op, node, x, index) for x, index in ((q, 14), (k, 15)))
     positions = _Positions(op, node, q)
     if node.attr("do_rotary", 0):
         q, k = _rotary(op, node, q, positions), _rotary(op, node, k, positions)
@@ -50,8 +52,8 @@ def _check(node: ContribNode) -> None:
     for name in ("k_quant_type", "v_quant_type"):
         if node.attr(name, "NONE") not in ("NONE", b"NONE"):
             raise node.refusal(f"its cache is quantised ({name})")
-    if node.input(14) is not None or node.input(15) is not None:
-        raise node.refusal("the normalisation of q and k inside it (q_norm_weight) is not written", "Normalise them before it")
+    if (node.input(14) is None) != (node.input(15) is None):
+        raise node.refusal("it has one of q_norm_weight and k_norm_weight", "Correct the file")
     if node.attr("sliding_window_cache", 0) and node.attr("local_window_size", -1) <= 0:
         raise node.refusal("sliding_window_cache needs local_window_size")
 
@@ -67,6 +69,14 @@ def _heads(op: Builder, node: ContribNode) -> tuple[Any, Any, Any]:
     packed = per_head(op, q, heads + 2 * kv_heads)
     q, k, v = op.Split(packed, [heads, kv_heads, kv_heads], axis=1, outputs=3)
     return q, k, v
+
+
+def _normalised(op: Builder, node: ContribNode, x: Any, index: int) -> Any:
+    """Queries or keys over the root of their mean square, head by head, where the operator has a weight for that"""
+    if node.input(index) is None:
+        return x
+    epsilon = node.attr("q_norm_epsilon" if index == 14 else "k_norm_epsilon", node.attr("qk_norm_epsilon", 1e-6))
+    return root_mean_square_normalized(op, x, node.input(index), epsilon)[0]
 
 
 def _rotary(op: Builder, node: ContribNode, x: Any, positions: _Positions) -> Any:

@@ -12,7 +12,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.contrib.node import ContribNode, contrib
 from onnxgrad.dtypes import dtype_of
 
-__all__: list[str] = []
+__all__ = ["root_mean_square_normalized"]
 
 
 @contrib("LayerNormalization")
@@ -41,7 +41,7 @@ def skip_layer_normalization(op: Builder, node: ContribNode) -> Any:
 def skip_simplified_layer_normalization(op: Builder, node: ContribNode) -> Any:
     """y = RMSNormalization(x + skip + b)"""
     total = _with_skip(op, node, node.input(3))
-    y, inverse = _root_mean_square_normalized(op, total, node.input(2), node.attr("epsilon", 1e-12))
+    y, inverse = root_mean_square_normalized(op, total, node.input(2), node.attr("epsilon", 1e-12))
     return y, None, inverse, total
 
 
@@ -55,10 +55,10 @@ def simplified_layer_normalization(op: Builder, node: ContribNode) -> Any:
     """y = x / sqrt(mean(x^2) + epsilon) * scale"""
     if node.attr("axis", -1) != -1 and node.attr("axis") != node.rank(0) - 1:
         raise node.refusal("only the last axis is normalised")
-    return _root_mean_square_normalized(op, node.input(0), node.input(1), node.attr("epsilon", 1e-5))
+    return root_mean_square_normalized(op, node.input(0), node.input(1), node.attr("epsilon", 1e-5))
 
 
-def _root_mean_square_normalized(op: Builder, x: Any, scale: Any, epsilon: float) -> tuple[Any, Any]:
+def root_mean_square_normalized(op: Builder, x: Any, scale: Any, epsilon: float) -> tuple[Any, Any]:
     """x / sqrt(mean(x^2) + epsilon) * scale in float32 at least, and the reciprocal of that root"""
     narrow = x.type is not None and x.dtype.name in ("float16", "bfloat16")
     wide = op.Cast(x, to=1) if narrow else x

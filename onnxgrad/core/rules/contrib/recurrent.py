@@ -26,12 +26,28 @@ def causal_conv_with_state(op: Builder, node: ContribNode) -> Any:
 def linear_attention(op: Builder, node: ContribNode) -> Any:
     """a Scan of s' = exp(g) s;  s = s' + k^T beta (v - k s') or s' + k^T v;  y = scale q s"""
     heads, kv_heads = node.count("q_num_heads"), node.count("kv_num_heads")
-    if kv_heads > heads or node.attr("state_window", 0):
-        raise node.refusal("more heads of keys than of queries, and state_window, are not written")
+    if node.attr("state_window", 0):
+        raise node.refusal("state_window is not written")
     rule = node.attr("update_rule", "gated_delta")
     inputs = [node.input(i) for i in range(6)]
+    if kv_heads > heads:
+        inputs[:2], heads = [_repeated(op, node, i, heads, kv_heads) for i in range(2)], kv_heads
     if "gated" not in rule:
         inputs[4] = None
     if "delta" not in rule:
         inputs[5] = None
     return linear_recurrence(op, node, inputs, heads, kv_heads, node.attr("scale", 0.0))
+
+
+def _repeated(op: Builder, node: ContribNode, index: int, heads: int, kv_heads: int) -> Any:
+    """Queries or keys with each head as often as heads of values share it; keys may have as many heads as values already"""
+    x, width = node.input(index), node.input(0).dims[2] if node.rank(0) == node.rank(1) == 3 else None
+    own = x.dims[2]
+    if not isinstance(width, int) or not isinstance(own, int) or kv_heads % heads or width % heads:
+        raise node.refusal("more heads of values than of queries, of widths that are not known or no multiples, are not written")
+    size = width // heads
+    if own == kv_heads * size:
+        return x
+    apart = op.Unsqueeze(op.Reshape(x, [0, 0, heads, size]), [3])
+    shape = op.Concat(op.Shape(apart, start=0, end=3), [kv_heads // heads, size], axis=0)
+    return op.Reshape(op.Expand(apart, shape), [0, 0, kv_heads * size])

@@ -1,0 +1,48 @@
+"""Refuse to learn words from an output that does not score them: of a file without a head, or with one for the last word.
+
+Tests: tests/training/test_parts_of_files.py.
+"""
+
+from __future__ import annotations
+
+from onnxgrad.core.ir.traverse import all_operators_of
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.errors import ArgumentError
+
+__all__ = ["check_word_scores"]
+
+
+def check_word_scores(y: Variable) -> None:
+    """Check that an output can hold a score for each word at each position.
+
+    Raises:
+        ArgumentError: saying what the file is: one whose head is left out, or that scores the word behind the last one alone.
+    """
+    program = y.block.program
+    tokens = next((v for v in program.inputs if v.name == "input_ids"), None)
+    if y.dims is None or len(y.dims) != 3:
+        return
+    steps = None if tokens is None or not tokens.dims or len(tokens.dims) != 2 else tokens.dims[1]
+    if y.dims[1] == 1 and steps != 1:
+        raise ArgumentError(
+            f"{y.name!r} scores the word behind the last one alone, [batch, 1, words]: the head is cut for generating "
+            "(prune_lm_head). Build the file with prune_lm_head=false to train it, and cut it again afterwards."
+        )
+    size = y.dims[2]
+    words = _words(program.global_block(), tokens)
+    if isinstance(size, int) and words is not None and words[1] == size != words[0]:
+        raise ArgumentError(
+            f"{y.name!r} holds {size} numbers for each of the {words[0]} words that the file embeds, not scores of words: the head "
+            "is left out (exclude_lm_head). Build the file with its head, or name the output that holds scores."
+        )
+
+
+def _words(block: object, tokens: Variable | None) -> tuple[int, int] | None:
+    """How many words a table has that the tokens index, and the size of its rows"""
+    for op in all_operators_of(block):  # type: ignore[arg-type]
+        if op.type == "Gather" and len(op.inputs) > 1 and op.inputs[1] is tokens and tokens is not None:
+            table = op.inputs[0]
+            dims = None if table is None or not table.is_float else table.static_shape
+            if dims is not None and len(dims) == 2:
+                return dims[0], dims[1]
+    return None
