@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxgrad.internal import state
+
 __all__ = ["PrintOptions", "current_options", "format_array", "set_options"]
 
 INDENT = " " * 7
@@ -35,12 +37,13 @@ class PrintOptions:
     sci_mode: bool = False
 
 
-_options = PrintOptions()
+_USUAL = PrintOptions()
 
 
 def current_options() -> PrintOptions:
     """The options in use."""
-    return _options
+    options: PrintOptions | None = state.current.print_options
+    return _USUAL if options is None else options
 
 
 def set_options(**options: Any) -> None:
@@ -49,8 +52,9 @@ def set_options(**options: Any) -> None:
     Args:
         options: fields of ``PrintOptions``.
     """
-    global _options
-    _options = replace(_options, **{name: value for name, value in options.items() if value is not None})
+    state.current.print_options = replace(
+        current_options(), **{name: value for name, value in options.items() if value is not None}
+    )
 
 
 def format_array(array: np.ndarray[Any, Any]) -> str:
@@ -63,24 +67,24 @@ def format_array(array: np.ndarray[Any, Any]) -> str:
         array = array.astype(np.float32)
     if not array.size:
         return _format_empty(array.shape)
-    is_cut = array.size > _options.threshold
-    texts = [_format_element(value) for value in _shown(array, is_cut).reshape(-1)]
+    options = current_options()
+    texts = [_format_element(value, options) for value in _shown(array, options).reshape(-1)]
     has_sign = any(text.startswith("-") for text in texts)
     width = max(map(len, texts if not has_sign else [_signed(text) for text in texts]))
 
     def padded(value: Any) -> str:
-        text = _format_element(value)
+        text = _format_element(value, options)
         return (_signed(text) if has_sign else text).ljust(width)
 
     if array.ndim == 0:
-        return _format_element(array[()])
+        return _format_element(array[()], options)
     return np.array2string(
         array,
         separator=", ",
         prefix=INDENT,
-        threshold=_options.threshold,
-        edgeitems=_options.edgeitems,
-        max_line_width=_options.linewidth,
+        threshold=options.threshold,
+        edgeitems=options.edgeitems,
+        max_line_width=options.linewidth,
         formatter={"all": padded},
     )
 
@@ -89,25 +93,25 @@ def _signed(text: str) -> str:
     return text if text.startswith("-") else f" {text}"
 
 
-def _format_element(value: Any) -> str:
+def _format_element(value: Any, options: PrintOptions) -> str:
     if not isinstance(value, (float, np.floating)):
         return str(value)
     if np.isnan(value):
         return "nan"
     if np.isinf(value):
         return "inf." if value > 0 else "-inf."
-    if _options.sci_mode:
-        return f"{value:.{_options.precision}e}"
-    return f"{value:.0f}." if value == np.floor(value) else f"{value:.{_options.precision}f}"
+    if options.sci_mode:
+        return f"{value:.{options.precision}e}"
+    return f"{value:.0f}." if value == np.floor(value) else f"{value:.{options.precision}f}"
 
 
-def _shown(array: np.ndarray[Any, Any], is_cut: bool) -> np.ndarray[Any, Any]:
+def _shown(array: np.ndarray[Any, Any], options: PrintOptions) -> np.ndarray[Any, Any]:
     """The elements that print; of a long axis those at both ends"""
-    if not is_cut:
+    if array.size <= options.threshold:
         return array
     for axis, size in enumerate(array.shape):
-        if size > 2 * _options.edgeitems:
-            ends = [*range(_options.edgeitems), *range(size - _options.edgeitems, size)]
+        if size > 2 * options.edgeitems:
+            ends = [*range(options.edgeitems), *range(size - options.edgeitems, size)]
             array = array.take(ends, axis)
     return array
 

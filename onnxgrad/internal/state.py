@@ -82,6 +82,7 @@ class _Defaults:
         self.straight_through = True
         self.autocast: Any = None
         self.place: Any = None
+        self.print_options: Any = None
 
 
 class State:
