@@ -559,10 +559,15 @@ class Examples:
         return self._by_names(op, axis_names(op, [self._rank(v) for v in op.inputs]))
 
     def _kept(self, op: Operator) -> list[_State]:
-        """Compress by a row of booleans of the examples' own: each keeps some of its rows, how many is another number for each"""
+        """Compress that keeps the first position of each example and some others: how many is another number for each
+
+        Where a row of booleans may keep nothing of an example, no position of the result is known to be one's.
+        """
         data, kept = self._of(op.inputs[0]), self._of(op.inputs[1])
         rank, axis = self._rank(op.inputs[0]), attribute_of(op, "axis")
-        is_own = rank is not None and axis is not None and data.axis == axis % rank and kept.axis == 0
+        is_own = (
+            rank is not None and axis is not None and data.axis == axis % rank and kept.axis == 0 and _keeps_firsts(op.inputs[1])
+        )
         if not is_own or data.rows is None or data.rows != kept.rows or op.inputs[1] is None:
             return self._by_names(op, axis_names(op, [self._rank(v) for v in op.inputs]))
         return [replace(_causes([data, kept]), axis=data.axis, rows=Size(1, (f"{op.inputs[1].name}{_KEPT}",)))]
@@ -1023,6 +1028,21 @@ def _name(inputs: Sequence[Any], index: int, axis: int | None) -> Any:
 
 def _is_kept(rows: Size) -> bool:
     return any(name.endswith(_KEPT) for name in rows.names)
+
+
+def _keeps_firsts(kept: Variable | None) -> bool:
+    """Whether a row of booleans is True at the first position of each example, as it is written for rows with a label"""
+    flat = None if kept is None else kept.op
+    either = flat.inputs[0].op if flat is not None and flat.type == "Reshape" and flat.inputs[0] is not None else None
+    if either is None or either.type != "Or":
+        return False
+    equals = [v.op for v in either.inputs if v is not None and v.op is not None and v.op.type == "Equal"]
+    for op in equals:
+        positions, first = op.inputs
+        ranges = positions is not None and positions.op is not None and positions.op.type == "Range"
+        if ranges and first is not None and entries_of(first) == (0,):
+            return True
+    return False
 
 
 def _outside(state: _State) -> _State:

@@ -214,6 +214,12 @@ class _Walk:
         places = labels.op.inputs[0] if labels.rank == 1 and labels.op is not None and _is_flattened(labels.op) else labels
         if places is None or places.rank != 2 or scores.dims is None or scores.rank != (labels.rank or 0) + 1:
             return None
+        places_of_scores = (scores.dims[0], *scores.dims[2:])
+        known = [
+            (a, b) for a, b in zip(places_of_scores, labels.dims or (), strict=False) if isinstance(a, int) and isinstance(b, int)
+        ]
+        if any(a != b for a, b in known):
+            return None  # which no engine computes as the operator says
         words = scores.dims[1]
         if not isinstance(words, int) or words < _FEWEST_WORDS:
             return None

