@@ -27,7 +27,7 @@ from onnxgrad.training.data.kinds.words import WordsColumn, classes_line
 from onnxgrad.training.data.lazy_rows import LazyRows
 from onnxgrad.training.data.picture_files import SUFFIXES, images_in
 from onnxgrad.training.data.preparing import image_input
-from onnxgrad.training.data.readers import reader_of
+from onnxgrad.training.data.readers import filled_cells, reader_of
 from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.rows import Array, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
@@ -202,7 +202,7 @@ class Images:
         if box_columns(reader.header) is None or any(rank not in (None, 3) for rank in ranks):
             return None
         columns = {name: _listed_cells(cells) for name, cells in reader.columns(reader.header).items()}
-        paths = [name for name, cells in columns.items() if PictureColumn.recognises(_filled(cells)[:100])]
+        paths = [name for name, cells in columns.items() if PictureColumn.recognises(filled_cells(cells)[:100])]
         column = next((name for name in PATHS if name in paths), paths[0] if len(paths) == 1 else None)
         if column is None:
             return None
@@ -332,10 +332,5 @@ def is_image_table(path: Path) -> bool:
         head = reader_of(path).head()
     except OnnxGradError:
         return False
-    filled = [_filled(cells) for cells in head.values()]
+    filled = [filled_cells(cells) for cells in head.values()]
     return any(cells and PictureColumn.recognises(cells) for cells in filled)
-
-
-def _filled(cells: Any) -> list[Any]:
-    """The cells that hold something: a list in a cell has no truth value"""
-    return [cell for cell in cells if cell is not None and not (isinstance(cell, str) and cell == "")]

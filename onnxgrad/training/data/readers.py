@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator, Sequence, Set as AbstractSet
+from collections.abc import Iterable, Iterator, Sequence, Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -18,7 +18,7 @@ from onnxgrad.errors import DataError, OnnxGradError
 from onnxgrad.training.data.broken import is_left_out, skips_broken
 from onnxgrad.training.data.kinds.numbers import number_in
 
-__all__ = ["Reader", "reader_of"]
+__all__ = ["Reader", "filled_cells", "reader_of"]
 
 _READ = 16_384
 _HEAD = 1_000
@@ -305,3 +305,8 @@ def _typed(path: Path) -> Iterator[None]:
     except Exception as error:
         message = " ".join(str(error).split())
         raise DataError(f"cannot read {str(path)!r}: {message[:300]}") from error
+
+
+def filled_cells(cells: Iterable[Any]) -> list[Any]:
+    """The cells that hold something: a list in a cell has no truth value."""
+    return [cell for cell in cells if cell is not None and not (isinstance(cell, str) and cell == "")]

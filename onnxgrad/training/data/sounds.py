@@ -21,7 +21,7 @@ from onnxgrad.training.data.kinds.column import Reading, SoundReading
 from onnxgrad.training.data.kinds.sound import JOINS, LazySounds, sound_input, sounds_of
 from onnxgrad.training.data.kinds.words import WordsColumn, classes_line
 from onnxgrad.training.data.lazy_rows import LazyRows
-from onnxgrad.training.data.readers import reader_of
+from onnxgrad.training.data.readers import filled_cells, reader_of
 from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.sound_files import SUFFIXES, is_sound, sounds_in
@@ -185,7 +185,7 @@ def is_sound_table(path: Path) -> bool:
         head = reader_of(path).head()
     except OnnxGradError:
         return False
-    filled = [[cell for cell in cells if cell is not None and cell != ""] for cells in head.values()]
+    filled = [filled_cells(cells) for cells in head.values()]
     return any(cells and all(map(is_sound, cells)) for cells in filled)
 
 

@@ -390,3 +390,9 @@ class TestPages:
         assert (tmp_path / "page.html").read_text().count("data:image/png;base64") == 12
         command("train", tmp_path / "m.onnx", "--data", folder, "--val", folder, "--epochs", 1, "--out", tmp_path / "run")
         assert (tmp_path / "run" / "report.html").read_text().count("data:image/png;base64") >= 12
+
+
+def test_a_table_whose_cells_are_lists_is_no_table_of_sounds(tmp_path):
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    pq.write_table(pa.table({"x": [[1.0, 2.0], [3.0, 4.0]], "target": [0, 1]}), tmp_path / "t.parquet")
+    assert not is_sound_table(tmp_path / "t.parquet")
