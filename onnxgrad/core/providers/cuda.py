@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxgrad.core.graph.contract import GraphPass, Pass
+import numpy as np
+
+from onnxgrad.core.graph.contract import CUDA_FORMS, GraphPass, Pass
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.cuda_kernels import KERNELS
@@ -44,4 +46,40 @@ TRAINING_BATCH_NORMALIZATION = Pass(
 )
 """In training mode, which the CUDA provider refuses from opset 14 on."""
 
-PASSES: list[GraphPass] = [TRAINING_BATCH_NORMALIZATION, KERNELS, DEVICE_SCALARS]
+_MOST_OPERANDS = 32
+"""Concat and Split of more read a list of addresses, which is copied to the device in each run; that fails in a capture."""
+
+
+def _nested_concat(build: Any, op: Operator) -> list[Variable | None] | None:
+    parts: list[Any] = list(op.inputs)
+    if len(parts) <= _MOST_OPERANDS:
+        return None
+    axis = op.attr("axis")
+    while len(parts) > _MOST_OPERANDS:
+        groups = [parts[at : at + _MOST_OPERANDS] for at in range(0, len(parts), _MOST_OPERANDS)]
+        parts = [build.Concat(*group, axis=axis) if len(group) > 1 else group[0] for group in groups]
+    return [build.Concat(*parts, axis=axis)]
+
+
+def _nested_split(build: Any, op: Operator) -> list[Variable | None] | None:
+    sizes = op.inputs[1] if len(op.inputs) > 1 else None
+    if len(op.outputs) <= _MOST_OPERANDS or sizes is None or sizes.value is None:
+        return None
+    return list(_split(build, op.inputs[0], [int(size) for size in sizes.value.numpy()], op.attr("axis")))
+
+
+def _split(build: Any, x: Any, sizes: list[int], axis: int) -> list[Variable]:
+    """Parts of the given sizes, by Splits of at most 32 results."""
+    if len(sizes) == 1:
+        return [x]
+    if len(sizes) <= _MOST_OPERANDS:
+        return list(build.Split(x, np.array(sizes), axis=axis, outputs=len(sizes)))
+    step = -(-len(sizes) // _MOST_OPERANDS)
+    groups = [sizes[at : at + step] for at in range(0, len(sizes), step)]
+    wholes = _split(build, x, [sum(group) for group in groups], axis)
+    return [part for whole, group in zip(wholes, groups, strict=True) for part in _split(build, whole, group, axis)]
+
+
+FEW_OPERANDS = Pass("few_operands", forms={"Concat": _nested_concat, "Split": _nested_split}, gain=CUDA_FORMS)
+
+PASSES: list[GraphPass] = [TRAINING_BATCH_NORMALIZATION, KERNELS, FEW_OPERANDS, DEVICE_SCALARS]

@@ -81,6 +81,7 @@ def cases() -> dict[str, Callable[[], Made]]:
     found["quantised pool"] = _quantised_pool
     found["quantised pool in half"] = lambda: _quantised_pool(is_half=True)
     found["split into nine"] = _split
+    found["forty parts"] = _forty_parts
     found["products of products"] = _products
     found["few rows"] = _few_rows
     # Not Adam, which takes the sign of a gradient of nearly 0 for a whole step.
@@ -327,6 +328,19 @@ def _one_column() -> Made:
         w, build = static.data("w", [128, 128, 1, 1]), program.global_block().build
         y = build.Sub(w, build.Mul(w, build.ReduceMean(w, keepdims=0)))
     return Made(program, [y], {"w": np.random.default_rng(0).normal(size=(128, 128, 1, 1)).astype(np.float32)})
+
+
+def _forty_parts() -> Made:
+    """More than onnxruntime's kernels for CUDA take without a list of addresses."""
+    program = static.Program()
+    with static.program_guard(program):
+        x = static.data("x", [3, 100])
+        x.stop_gradient = False
+        sizes = [1, 2, 3, 4] * 10
+        parts = program.block().build.Split(x, np.array(sizes), axis=1, outputs=40)
+        y = paddle.concat([part * (number + 1.0) for number, part in enumerate(parts)], axis=1)
+        (g,) = gradients([y], [x], [y])
+    return Made(program, [y, g], {"x": np.random.default_rng(0).normal(size=(3, 100)).astype(np.float32)})
 
 
 def _split() -> Made:

@@ -123,3 +123,16 @@ def test_bodies_are_lowered_too():
     graph = lowered(x.block.program, [paddle.cast(total, "float32")])
     assert not missing(graph)
     assert missing(compile(x.block.program, [total], None)) >= {"Clip"}
+
+
+@pytest.mark.parametrize("sizes", [[1] * 33, [2, 1] * 40, [1] * 1100])
+def test_concat_and_split_take_at_most_32_parts(sizes):
+    x = static.data("x", [sum(sizes), 2])
+    parts = x.block.build.Split(x, np.array(sizes), axis=0, outputs=len(sizes))
+    y = paddle.concat(parts[::-1], axis=0)
+    graph = compile(x.block.program, [y], "cuda")
+    assert max(max(len(op.inputs), len(op.outputs)) for op in graph.operators) <= 32
+    given = np.arange(2 * sum(sizes), dtype=np.float32).reshape(-1, 2)
+    wanted = np.concatenate(np.split(given, np.cumsum(sizes)[:-1])[::-1])
+    session = onnxruntime.InferenceSession(write_model(graph).SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(session.run(None, {"x": given})[0], wanted)
