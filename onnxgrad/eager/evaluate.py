@@ -6,12 +6,11 @@ Tests: tests/eager/test_tensors.py.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from itertools import count
 from operator import attrgetter
 from threading import RLock
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,16 +29,17 @@ from onnxgrad.core.runtime.places import CPUPlace
 from onnxgrad.core.runtime.session import open_graph
 from onnxgrad.core.state.inputs import Door, check_classes
 from onnxgrad.eager.node import Call, Kind, TapeNode
+from onnxgrad.eager.structures import Form, NeedsSizes, Structures
 from onnxgrad.errors import ExecutionError, FeedError
 
 __all__ = ["Writer", "counts", "evaluate"]
 
-_SESSIONS = 512
+_BYTES = 1 << 30
+"""What sessions may take in all, by the values that they compute."""
+_LEAST = 1 << 18
+"""What a session takes beside these."""
 _LABELS = Door("the tensor", "the loss", casts=False)
-_CONSTANTS_TRIED = 4
 _SMALL_WORK = 1 << 14
-Built = TypeVar("Built")
-
 counts = {"sessions": 0, "runs": 0, "backward": 0}
 """How many sessions and backward passes were built, and how many runs there were; tests read it."""
 
@@ -56,48 +56,10 @@ class _Compiled(NamedTuple):
     widened: list[str]
     labels: list[FedLabel]
     computed: list[FedLabel]
+    bytes: int
 
 
-class Structures(Generic[Built]):
-    """Things built for a structure, the least recently used dropped first.
-
-    A structure counts with the values of its constants. When several that differ in floating-point constants only have
-    been built, such as a changing learning rate, one more is built that takes these as inputs.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._built: OrderedDict[Any, Built] = OrderedDict()
-        self._variants: dict[Any, int] = {}
-
-    def get(self, key: tuple[Any, ...], leaves: list[TapeNode], build: Callable[[set[TapeNode]], Built]) -> Built:
-        """Look up the graph of this structure, or build it, where ``build`` is given the leaves that are inputs after all."""
-        entry = self._built.get(key)
-        if entry is None:
-            key, fed = self._loosened(key, leaves)
-            entry = self._built.get(key) or build(fed)
-            self._built[key] = entry
-            if len(self._built) > self._limit:
-                self._built.popitem(last=False)
-        self._built.move_to_end(key)
-        return entry
-
-    def _loosened(self, key: tuple[Any, ...], leaves: list[TapeNode]) -> tuple[tuple[Any, ...], set[TapeNode]]:
-        """The key under which a structure is kept, and the constants that are inputs, as they were seen to vary."""
-        constants = [node for node in leaves if node.kind.array is not None and node.kind.is_float]
-        if not constants:
-            return key, set()
-        types = {node.kind: ("constant", node.kind.type) for node in constants}
-        loose = tuple([types.get(item, item) if item.__class__ is Kind else item for item in key])
-        seen = self._variants[loose] = self._variants.get(loose, 0) + 1
-        return (loose, set(constants)) if seen > _CONSTANTS_TRIED else (key, set())
-
-    def clear(self) -> None:
-        self._built.clear()
-        self._variants.clear()
-
-
-sessions: Structures[_Compiled] = Structures(_SESSIONS)
+sessions: Structures[_Compiled] = Structures(_BYTES, lambda compiled: compiled.bytes)
 _lock = RLock()
 
 
@@ -139,6 +101,24 @@ class Chain:
                             self._want(node)
         key.extend(self.wanted)
         self.key = tuple(key)
+
+    def form(self) -> Form:
+        """The structure apart from sizes and constants, and the kinds of all results and leaves."""
+        key: list[Any] = []
+        kinds: list[Kind | None] = []
+        for call in self.calls:
+            key.append(call.signature.loose)
+            kinds.extend(call.signature.kinds)
+            for node in call.inputs:
+                if node is None:
+                    key.append(None)
+                else:
+                    key.append(node.offset if node.array is not None else node.call.offset + node.index)  # type: ignore[union-attr]
+        key.extend(self.wanted)
+        for leaf in self.leaves:
+            key.append(leaf.kind.loose)
+            kinds.append(leaf.kind)
+        return Form(tuple(key), kinds)
 
     def _want(self, node: TapeNode) -> None:
         assert node.call is not None
@@ -198,7 +178,7 @@ def evaluate(nodes: Iterable[TapeNode], forget: bool = True) -> None:
 def _evaluate(targets: list[TapeNode], forget: bool) -> None:
     chain = Chain(targets)
     leaves = chain.leaves
-    compiled = sessions.get(chain.key, leaves, lambda fed: _session(chain, fed))
+    compiled = sessions.get(chain.key, chain.form, lambda kinds: _session(chain, kinds))
     try:
         feeds: dict[str, Any] = {name: leaves[at].array for name, at in compiled.leaves}
         for name in compiled.widened:
@@ -222,11 +202,13 @@ def _evaluate(targets: list[TapeNode], forget: bool) -> None:
                 node.call = None
 
 
-def _session(chain: Chain, fed: set[TapeNode]) -> _Compiled:
+def _session(chain: Chain, kinds: Sequence[Kind | None] | None) -> _Compiled:
     writer = Writer()
+    if kinds is not None:
+        writer.take_kinds(kinds, chain.calls, chain.leaves)
     feeds: list[tuple[str, int]] = []
     for at, node in enumerate(chain.leaves):
-        if node.kind.array is None or node in fed:
+        if writer.kind_of_leaf(node).array is None:
             feeds.append((writer.feed(node).name, at))
         else:
             writer.constant(node)
@@ -243,7 +225,8 @@ def _session(chain: Chain, fed: set[TapeNode]) -> _Compiled:
     read = {entry.name for entry in session.get_inputs()}
     leaves = [(name, at) for name, at in feeds if name in read]
     widened = [name for name, at in leaves if _is_odd(chain.leaves[at].kind.type)]
-    return _Compiled(session._sess.run, [v.name for v in outputs], leaves, widened, graph.labels, list(computed.values()))
+    names = [v.name for v in outputs]
+    return _Compiled(session._sess.run, names, leaves, widened, graph.labels, list(computed.values()), _bytes(chain))
 
 
 def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
@@ -251,6 +234,7 @@ def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
 
     Raises:
         FeedError: if one is a constant that is no class.
+        NeedsSizes: if it is not known how many there are.
     """
     computed: dict[Variable, FedLabel] = {}
     inputs = set(writer.block.inputs)
@@ -258,7 +242,11 @@ def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
     for op in writer.block.ops:
         scores, label = op.inputs[:2] if len(op.inputs) > 1 else (None, None)
         classes = scores.dims[1] if scores is not None and scores.dims is not None and len(scores.dims) > 1 else None
-        if label is None or not isinstance(classes, int):
+        if label is None or classes is None:
+            continue
+        if isinstance(classes, str) and (has_labels(op) or is_written_for(op, *LOSSES)):
+            raise NeedsSizes(f"{op.type}: labels are compared with the number of classes.")
+        if not isinstance(classes, int):
             continue
         if op.type == "ScatterElements" and is_written_for(op, *LOSSES):
             # The loss itself need not be computed with its gradient. What does not count is 0 here.
@@ -287,10 +275,23 @@ def _is_odd(type: Any) -> bool:
 
 def _largest(chain: Chain) -> int:
     """Elements of the largest value."""
+    return max(map(_elements, _known_types(chain)), default=0)
+
+
+def _bytes(chain: Chain) -> int:
+    """What a session of these takes, about: all values of a run."""
+    return _LEAST + sum(type.dtype.bits * _elements(type) // 8 for type in _known_types(chain))
+
+
+def _elements(type: TensorType) -> int:
+    dims: Any = type.dims
+    return math.prod(dims)
+
+
+def _known_types(chain: Chain) -> list[TensorType]:
     kinds = [kind for call in chain.calls for kind in call.signature.kinds if kind is not None]
     kinds += [node.kind for node in chain.leaves]
-    dims: list[Any] = [kind.type.dims for kind in kinds if isinstance(kind.type, TensorType) and kind.is_known]
-    return max([math.prod(d) for d in dims], default=0)
+    return [kind.type for kind in kinds if isinstance(kind.type, TensorType) and kind.is_known]
 
 
 class Writer:
@@ -301,7 +302,25 @@ class Writer:
         self.block = self.program.global_block()
         self.variables: dict[Any, Variable] = {}
         self.operators: dict[Call, list[Operator]] = {}
+        self._kinds: dict[Any, Kind | None] = {}
         self._count = 0
+
+    def take_kinds(self, kinds: Sequence[Kind | None], calls: Sequence[Call], leaves: Sequence[TapeNode]) -> None:
+        """Write values of these kinds instead of those that were recorded: all results of the calls, then the leaves."""
+        given = iter(kinds)
+        for call in calls:
+            for index in range(len(call.signature.kinds)):
+                self._kinds[call, index] = next(given)
+        for node in leaves:
+            self._kinds[node] = next(given)
+
+    def kind_of_leaf(self, node: TapeNode) -> Kind:
+        """The kind of a leaf as it is written, with an array where it is a constant."""
+        return self._kinds.get(node) or node.kind
+
+    def kinds_of(self, call: Call) -> list[Kind | None]:
+        """The kinds of a call's results as they are written."""
+        return [self._kinds.get((call, index)) or kind for index, kind in enumerate(call.signature.kinds)]
 
     def _name(self, prefix: str) -> str:
         self._count += 1
@@ -314,7 +333,7 @@ class Writer:
 
     def feed(self, node: TapeNode, as_it_is: bool = False) -> Variable:
         """An input for a leaf; types that numpy lacks come in as float32, unless ``as_it_is``."""
-        v: Variable = self._new("x", node.kind)
+        v: Variable = self._new("x", self.kind_of_leaf(node))
         v.entries = None
         v.is_data = True
         self.block.register(v)
@@ -344,7 +363,7 @@ class Writer:
             self._write_fragment(call, inputs)
             return
         operator = Operator(self.block, signature.type, inputs, [], dict(signature.attrs), signature.domain)
-        for index, kind in enumerate(signature.kinds):
+        for index, kind in enumerate(self.kinds_of(call)):
             v = None if kind is None else self._new("y", kind, operator)
             operator.outputs.append(v)
             if v is not None:

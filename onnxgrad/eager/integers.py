@@ -105,20 +105,21 @@ class OpenWriter(Writer):
         if signature.type == "Cast":
             return self._write_cast(call, opened[0])
         super().write(call)
-        closed = [kind is None or kind.is_float for kind in signature.kinds]
+        kinds = self.kinds_of(call)
+        closed = [kind is None or kind.is_float for kind in kinds]
         carried = {type for type, is_opened in zip(types[0], opened, strict=True) if is_opened}
         carried &= {type for type, is_closed in zip(types[1], closed, strict=True) if not is_closed}
         if not carried:
             return None
         operands = [self._operand(node, type in carried) for node, type in zip(inputs, types[0], strict=True)]
-        results = [_as_double(kind) if type in carried else kind for kind, type in zip(signature.kinds, types[1], strict=True)]
+        results = [_as_double(kind) if type in carried else kind for kind, type in zip(kinds, types[1], strict=True)]
         for index, v in enumerate(self._append(signature.type, operands, results, dict(signature.attrs))):
             if v is not None and types[1][index] in carried:
                 self._doubles[call, index] = v
         return None
 
     def _write_cast(self, call: Call, is_opened: bool) -> None:
-        signature, kind = call.signature, call.signature.kinds[0]
+        signature, kind = call.signature, self.kinds_of(call)[0]
         assert kind is not None
         if kind.is_float and is_opened:
             (output,) = self._append("Cast", [self._operand(call.inputs[0], True)], [kind], dict(signature.attrs))

@@ -40,9 +40,12 @@ _SMALL = 64
 
 
 class Kind:
-    """The properties of a value that are known when it is recorded: its type, known entries, and the array of a constant."""
+    """The properties of a value that are known when it is recorded: its type, known entries, and the array of a constant.
 
-    __slots__ = ("array", "entries", "is_float", "is_known", "number", "type")
+    ``loose`` is what is left of it apart from sizes and numbers.
+    """
+
+    __slots__ = ("array", "entries", "is_float", "is_known", "loose", "number", "type")
 
     def __init__(self, type: Type, entries: Entries | None, array: np.ndarray[Any, Any] | None, number: int) -> None:
         self.type = type
@@ -53,12 +56,15 @@ class Kind:
         self.is_known = not isinstance(type, TensorType) or (
             type.dims is not None and all(isinstance(dim, int) for dim in type.dims)
         )
+        has_rank = isinstance(type, TensorType) and type.dims is not None
+        self.loose: Any = (type.dtype, len(type.dims), array is None) if has_rank else type  # type: ignore[union-attr,arg-type]
 
 
 _kinds: dict[Any, Kind] = {}
 _kinds_of_arrays: dict[Any, Kind] = {}
 _constants: dict[Any, TapeNode] = {}
 _signatures: dict[Any, Signature] = {}
+_loose_numbers: dict[Any, int] = {}
 _numbers, _serials = count(), count()
 _CONSTANT_LIMIT = 20_000
 
@@ -84,27 +90,46 @@ def kind_of_array(array: np.ndarray[Any, Any]) -> Kind:
 class Signature:
     """An operator apart from its operands: type, domain, attributes, which outputs exist and of what kind.
 
-    A signature with a ``fragment`` stands for several operators at once, such as a whole backward pass.
+    A signature with a ``fragment`` stands for several operators at once, such as a whole backward pass. ``base`` is equal for
+    signatures that differ in their outputs alone.
     """
 
-    __slots__ = ("attrs", "domain", "fragment", "kinds", "number", "single", "type")
+    __slots__ = ("_loose", "attrs", "base", "domain", "fragment", "kinds", "number", "single", "type")
 
-    def __init__(self, type: str, domain: str, attrs: dict[str, Any], kinds: tuple[Kind | None, ...], fragment: Any = None) -> None:
+    def __init__(
+        self,
+        type: str,
+        domain: str,
+        attrs: dict[str, Any],
+        kinds: tuple[Kind | None, ...],
+        fragment: Any = None,
+        base: Any = None,
+    ) -> None:
         self.type = type
         self.domain = domain
         self.attrs = attrs
         self.kinds = kinds
         self.fragment = fragment
         self.number = next(_numbers)
+        self.base = self.number if base is None else base
+        self._loose: int | None = None
         only = kinds[0] if len(kinds) == 1 else None
         self.single = only if only is not None and only.is_known else None
+
+    @property
+    def loose(self) -> int:
+        """A number that is equal for signatures that differ in sizes alone."""
+        if self._loose is None:
+            key = (self.base, tuple([None if kind is None else kind.loose for kind in self.kinds]))
+            self._loose = _loose_numbers.setdefault(key, len(_loose_numbers))
+        return self._loose
 
     def with_outputs(self, kinds: tuple[Kind | None, ...]) -> Signature:
         """The same operator with other outputs."""
         key = (self.number, kinds)
         signature = _signatures.get(key)
         if signature is None:
-            signature = _signatures[key] = Signature(self.type, self.domain, self.attrs, kinds, self.fragment)
+            signature = _signatures[key] = Signature(self.type, self.domain, self.attrs, kinds, self.fragment, self.base)
         return signature
 
 
@@ -113,7 +138,7 @@ def signature_of(type: str, domain: str, attrs: dict[str, Any], frozen: Any, kin
     key = (type, domain, frozen, kinds)
     signature = _signatures.get(key)
     if signature is None:
-        signature = _signatures[key] = Signature(type, domain, attrs, kinds)
+        signature = _signatures[key] = Signature(type, domain, attrs, kinds, base=(type, domain, frozen))
     return signature
 
 

@@ -19,10 +19,11 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.eager.evaluate import Structures, Writer, counts, evaluate
+from onnxgrad.eager.evaluate import Writer, counts, evaluate
 from onnxgrad.eager.integers import OpenWriter, cast_gradient
 from onnxgrad.eager.node import FREED, Call, Kind, Meta, Signature, TapeNode, calls_behind, kind_of
 from onnxgrad.eager.record import Fragment, add_gradients, record_call, wrap
+from onnxgrad.eager.structures import Form, Structures
 from onnxgrad.eager.tensor import Tensor, full_like
 from onnxgrad.errors import ArgumentTypeError, FreedGraph
 from onnxgrad.internal import state
@@ -30,6 +31,7 @@ from onnxgrad.internal import state
 __all__ = ["Backward", "backward"]
 
 _PASSES = 512
+"""Backward passes that are kept."""
 PYTHON = "PyLayer"
 """The type of calls whose gradient is a Python function."""
 
@@ -232,7 +234,7 @@ class _Template(NamedTuple):
     extensions: list[tuple[int, int, Kind]]
 
 
-templates: Structures[_Template] = Structures(_PASSES)
+templates: Structures[_Template] = Structures(_PASSES, lambda template: 1)
 
 
 class _Path:
@@ -245,11 +247,26 @@ class _Path:
         self.calls = calls_behind([node for node, _ in seeds], self._is_passed)
         self.positions = {call: at for at, call in enumerate(self.calls)}
         self.leaves: list[TapeNode] = []
+        self.wanted: list[tuple[TapeNode, int, int]] = []
+        self.key = self._key_of(sought, is_loose=False)
+        self._sought = sought
+
+    def form(self) -> Form:
+        """The structure apart from sizes and constants, and the kinds of all results, leaves and seeds."""
+        key = self._key_of(self._sought, is_loose=True)
+        kinds: list[Kind | None] = [kind for call in self.calls for kind in call.signature.kinds]
+        kinds += [node.kind for node in self.leaves]
+        kinds += [seed._node.kind for _, seed in self.seeds if seed is not None]
+        return Form(key, kinds)
+
+    def _key_of(self, sought: dict[Any, TapeNode], is_loose: bool) -> tuple[Any, ...]:
+        """Number leaves and what is wanted of ``sought``; a key of it all, with or without sizes and constants."""
+        self.leaves = []
         numbers: dict[TapeNode, int] = {}
         reached: dict[Any, tuple[TapeNode, int, int]] = {}
         key: list[Any] = []
         for call in self.calls:
-            key.append(call.signature.number)
+            key.append(call.signature.loose if is_loose else call.signature.number)
             for node in call.inputs:
                 if node is None:
                     key.append(None)
@@ -261,22 +278,23 @@ class _Path:
                     if node not in numbers:
                         numbers[node] = len(self.leaves)
                         self.leaves.append(node)
-                        key.append(node.kind)
+                        key.append(node.kind.loose if is_loose else node.kind)
                     at, index = -1, numbers[node]
                     key.append(index)
                 wanted = _key(node)
                 if wanted in sought and wanted not in reached and not node.stop:
                     reached[wanted] = node, at, index
-        for node, _ in seeds:  # A seed that is sought itself, unless it is a cut, whose gradient was taken when it arrived.
-            if _key(node) in sought and _key(node) not in ends and not _is_cut(node):
+        for node, _ in self.seeds:  # A seed that is sought itself, unless it is a cut, whose gradient was taken when it arrived.
+            if _key(node) in sought and _key(node) not in self.ends and not _is_cut(node):
                 reached.setdefault(_key(node), (node, self.positions[node.call], node.index))  # type: ignore[index]
         self.wanted = list(reached.values())
         key.append("wanted")
         key.extend((at, index) for _, at, index in self.wanted)
         key.append("seeds")
-        for node, seed in seeds:
-            key.append((self.positions[node.call], node.index, None if seed is None else seed._node.kind.type))  # type: ignore[index]
-        self.key = tuple(key)
+        for node, seed in self.seeds:
+            kind = None if seed is None else seed._node.kind
+            key.append((self.positions[node.call], node.index, kind and (kind.loose if is_loose else kind.type)))  # type: ignore[index]
+        return tuple(key)
 
     def _is_passed(self, node: TapeNode) -> bool:
         call: Any = node.call
@@ -289,13 +307,14 @@ class _Path:
         """Record the backward pass; the gradients of ``wanted`` that there are."""
         if not self.wanted:
             return []
-        template = templates.get(self.key, self.leaves, self._template)
+        template = templates.get(self.key, self.form, self._template)
         if template.signature is None:
             return []
+        signature = template.signature.with_outputs(tuple([kind_of(self.wanted[at][0].kind.type) for at in template.present]))
         for at, _, kind in template.extensions:
-            signature = self.calls[at].signature
-            self.calls[at].signature = signature.with_outputs((*signature.kinds, kind))
-        nodes = record_call(template.signature, tuple([self._source(*source) for source in template.sources]))
+            forward = self.calls[at].signature
+            self.calls[at].signature = forward.with_outputs((*forward.kinds, kind))
+        nodes = record_call(signature, tuple([self._source(*source) for source in template.sources]))
         return [(self.wanted[at][0], wrap(node)) for at, node in zip(template.present, nodes, strict=True)]
 
     def _source(self, sort: str, at: int, index: int) -> TapeNode:
@@ -314,11 +333,15 @@ class _Path:
 
     # Building ------------------------------------------------------------------------------------------------------
 
-    def _template(self, fed: set[TapeNode]) -> _Template:
+    def _template(self, kinds: Sequence[Kind | None] | None) -> _Template:
         counts["backward"] += 1
         writer = OpenWriter([node for call in self.calls for node in call.inputs] + [node for node, _ in self.seeds])
+        kinds_of_seeds = [seed._node.kind for _, seed in self.seeds if seed is not None]
+        if kinds is not None:
+            writer.take_kinds(kinds, self.calls, self.leaves)
+            kinds_of_seeds = list(kinds[len(kinds) - len(kinds_of_seeds) :])  # type: ignore[arg-type]
         for node in self.leaves:
-            if node.kind.array is None or node in fed:
+            if writer.kind_of_leaf(node).array is None:
                 writer.feed(node, as_it_is=True)
             else:
                 writer.constant(node)
@@ -332,7 +355,11 @@ class _Path:
             if v.is_leaf:
                 v._stop = False
         targets = [writer.differentiable(node, writer.variables[node.call, node.index]) for node, _ in self.seeds]
-        seeds = [None if seed is None else writer.feed(TapeNode(kind_of(seed.type), None), as_it_is=True) for _, seed in self.seeds]
+        given = iter(kinds_of_seeds)
+        seeds = [
+            None if seed is None else writer.feed(TapeNode(kind_of(next(given).type), None), as_it_is=True)
+            for _, seed in self.seeds
+        ]
         cotangents = [
             None if g is None else cast_gradient(writer.block.build, g, v.dtype) for g, v in zip(seeds, targets, strict=True)
         ]
