@@ -32,7 +32,7 @@ from onnxgrad.eager.node import Call, Kind, TapeNode
 from onnxgrad.eager.structures import Form, NeedsSizes, Structures
 from onnxgrad.errors import ExecutionError, FeedError
 
-__all__ = ["Writer", "counts", "evaluate"]
+__all__ = ["Writer", "counts", "evaluate", "require_classes"]
 
 _BYTES = 1 << 30
 """What sessions may take in all, by the values that they compute."""
@@ -217,6 +217,8 @@ def _session(chain: Chain, kinds: Sequence[Kind | None] | None) -> _Compiled:
     results = [writer.variables[chain.output_at(number)] for number in chain.wanted]
     outputs = [writer.block.build.Cast(v, to=1) if _is_odd(v.type) else v for v in results]
     drop_guards_of_rules(writer.block.ops)  # all labels are checked
+    if kinds is not None:
+        require_classes(writer.block.ops)
     computed = _computed_labels(writer)
     outputs += list(computed)
     graph = compile(writer.program, outputs, runs=True, checks_labels=True)
@@ -234,7 +236,6 @@ def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
 
     Raises:
         FeedError: if one is a constant that is no class.
-        NeedsSizes: if it is not known how many there are.
     """
     computed: dict[Variable, FedLabel] = {}
     inputs = set(writer.block.inputs)
@@ -242,11 +243,7 @@ def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
     for op in writer.block.ops:
         scores, label = op.inputs[:2] if len(op.inputs) > 1 else (None, None)
         classes = scores.dims[1] if scores is not None and scores.dims is not None and len(scores.dims) > 1 else None
-        if label is None or classes is None:
-            continue
-        if isinstance(classes, str) and (has_labels(op) or is_written_for(op, *LOSSES)):
-            raise NeedsSizes(f"{op.type}: labels are compared with the number of classes.")
-        if not isinstance(classes, int):
+        if label is None or not isinstance(classes, int):
             continue
         if op.type == "ScatterElements" and is_written_for(op, *LOSSES):
             # The loss itself need not be computed with its gradient. What does not count is 0 here.
@@ -259,6 +256,19 @@ def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:
             else:
                 computed[label] = FedLabel("label", classes, ignored)
     return computed
+
+
+def require_classes(operators: Iterable[Operator]) -> None:
+    """Check that the number of classes is known to each loss with labels, and to each gradient of one.
+
+    Raises:
+        NeedsSizes: if it is not, as labels are compared with it.
+    """
+    for op in operators:
+        scores = op.inputs[0] if op.inputs else None
+        is_symbol = scores is not None and scores.dims is not None and len(scores.dims) > 1 and isinstance(scores.dims[1], str)
+        if is_symbol and (has_labels(op) or is_written_for(op, *LOSSES)):
+            raise NeedsSizes(f"{op.type}: labels are compared with the number of classes.")
 
 
 def _labels_behind(index: Variable) -> Variable:

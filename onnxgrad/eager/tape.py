@@ -19,7 +19,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.eager.evaluate import Writer, counts, evaluate
+from onnxgrad.eager.evaluate import Writer, counts, evaluate, require_classes
 from onnxgrad.eager.integers import OpenWriter, cast_gradient
 from onnxgrad.eager.node import FREED, Call, Kind, Meta, Signature, TapeNode, calls_behind, kind_of
 from onnxgrad.eager.record import Fragment, add_gradients, record_call, wrap
@@ -365,6 +365,8 @@ class _Path:
         ]
         with state.fresh_names():  # Names made while differentiating do not count in the user's name counters.
             grads = gradients(targets, variables, cotangents)
+        if kinds is not None:
+            require_classes(writer.block.ops)
         return self._fragment(writer, grads, seeds)
 
     def _fragment(self, writer: Writer, grads: list[Variable | None], seeds: list[Variable | None]) -> _Template:

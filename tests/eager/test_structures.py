@@ -1,0 +1,160 @@
+"""A recorded structure is built once for all its sizes, and what was built for others gives the same values."""
+
+import numpy as np
+import pytest
+
+import onnxgrad as paddle
+import onnxgrad.nn.functional as F
+from onnxgrad import nn
+from onnxgrad.eager import evaluate, tape
+from onnxgrad.eager.structures import Form, NeedsSizes, Structures
+from onnxgrad.errors import FeedError
+
+
+def forget():
+    evaluate.sessions.clear()
+    tape.templates.clear()
+
+
+def array(*shape, seed=0):
+    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
+
+
+def _attention(draw, n):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
+    return lambda x: layer(x), array(2, n, 8, seed=draw)
+
+
+def _images(draw, n):
+    layers = nn.Sequential(nn.Conv2D(3, 4, 3, padding=1), nn.BatchNorm2D(4), nn.ReLU(), nn.MaxPool2D(3, 2, 1), nn.Flatten())
+    return lambda x: layers(x).mean(axis=1), array(n % 3 + 2, 3, n, n + 1, seed=draw)
+
+
+def _recurrent(draw, n):
+    layer = nn.GRU(4, 5)
+    return lambda x: layer(x)[0], array(2, n, 4, seed=draw)
+
+
+def _halves(draw, n):
+    # 4 and 5 have the same half.
+    return lambda x: paddle.concat([x[: x.shape[0] // 2] * 2.0, x.flip(0)[1:]]) / x.shape[0], array(n, 3, seed=draw)
+
+
+def _two_sizes(draw, n):
+    # Equal at first, and not always.
+    other = paddle.to_tensor(array({4: 4, 5: 5}.get(n, n + 1), 3, seed=7))
+    return lambda x: F.softmax(x @ other.t(), axis=-1) @ other, array(n, 3, seed=draw)
+
+
+def _broadcast(draw, n):
+    other = paddle.to_tensor(array(6, 3, seed=7))
+    return lambda x: x * other + x, array(1 if n % 2 else 6, 3, seed=draw)
+
+
+def _positions(draw, n):
+    return lambda x: paddle.gather(x, paddle.arange(n - 1)) + x[n - 2] * paddle.argmax(x), array(n, 3, seed=draw)
+
+
+CASES = {function.__name__: function for function in (_attention, _images, _recurrent, _halves, _two_sizes, _broadcast, _positions)}
+SIZES = (4, 5, 7, 12, 6, 4)
+
+
+def _values(case, n):
+    """The result, and the gradients of its weighted sum by the input and all parameters of the layers."""
+    paddle.seed(3)
+    function, given = CASES[case](1, n)
+    x = paddle.to_tensor(given, stop_gradient=False)
+    y = function(x)
+    (y * paddle.to_tensor(array(*y.shape, seed=5))).sum().backward()
+    return [y.numpy(), x.grad.numpy()]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sizes_that_were_not_seen_give_what_a_graph_of_their_own_gives(case):
+    exact = []
+    for n in SIZES:
+        forget()
+        exact.append(_values(case, n))
+    forget()
+    for n, wanted in zip(SIZES, exact, strict=True):
+        for value, other in zip(_values(case, n), wanted, strict=True):
+            np.testing.assert_allclose(value, other, rtol=2e-5, atol=1e-6)
+
+
+def test_a_step_is_built_twice_for_any_number_of_lengths():
+    paddle.seed(0)
+    layer, table, head = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0), nn.Embedding(20, 8), nn.Linear(8, 20)
+    optimizer = paddle.optimizer.AdamW(1e-3, parameters=[*layer.parameters(), *table.parameters(), *head.parameters()])
+    draw = np.random.default_rng(0)
+    built = []
+    for length in (5, 5, 8, 8, 3, 11, 17, 2, 30):
+        words = paddle.to_tensor(draw.integers(0, 20, (3, length)))
+        loss = F.cross_entropy(head(layer(table(words))).reshape([-1, 20]), words.reshape([-1]))
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        built.append((evaluate.counts["sessions"], evaluate.counts["backward"]))
+    # The first and second length have a backward pass and sessions, the third a session for this backward pass.
+    assert built[5:] == [built[4]] * 4
+    assert built[3][1] - built[0][1] == 1
+
+
+def test_labels_are_compared_with_the_classes_of_each_size():
+    for classes in (5, 7, 9, 6):
+        scores = paddle.to_tensor(array(3, classes), stop_gradient=False)
+        F.cross_entropy(scores, paddle.to_tensor(np.array([0, 2, classes - 1]))).backward()
+        with pytest.raises(FeedError, match=str(classes)):
+            F.cross_entropy(scores, paddle.to_tensor(np.array([0, 2, classes]))).numpy()
+
+
+def _form(*kinds):
+    return lambda: Form(("sum",), list(kinds))
+
+
+def _kinds(*shapes):
+    return [paddle.to_tensor(np.zeros(shape, np.float32))._node.kind for shape in shapes]
+
+
+def test_what_is_used_least_is_dropped_when_bytes_are_spent():
+    structures = Structures(100, len)
+    built = []
+
+    def build(kinds):
+        built.append(kinds)
+        return "x" * 40
+
+    for key in ("a", "b", "a", "c", "a", "b"):
+        structures.get((key,), lambda key=key: Form((key,), []), build)
+    # The third takes the place of b, which is built again.
+    assert len(built) == 4
+
+
+def test_sizes_that_a_rule_must_know_are_built_one_by_one():
+    structures = Structures(1000, len)
+    built = []
+
+    def build(kinds):
+        built.append(kinds)
+        if kinds is not None:
+            raise NeedsSizes("a rule")
+        return "x"
+
+    for n in (2, 3, 4, 3):
+        structures.get((n,), _form(*_kinds([n])), build)
+    assert [kinds is None for kinds in built] == [True, False, True, True]
+
+
+def test_equal_sizes_share_a_symbol_as_long_as_they_are_equal():
+    structures = Structures(1000, len)
+    built = []
+
+    def build(kinds):
+        built.append(kinds and [kind.type.dims for kind in kinds])
+        return "x"
+
+    for shapes in (((2, 3), (2,)), ((4, 3), (4,)), ((7, 3), (7,)), ((5, 3), (6,)), ((8, 3), (9,)), ((9, 3), (9,))):
+        structures.get(shapes, _form(*_kinds(*shapes)), build)
+    first, second, third = built
+    assert first is None
+    assert second[0][0] == second[1][0] and isinstance(second[0][0], str) and second[0][1] == 3
+    assert third[0][0] != third[1][0] and third[0][1] == 3
