@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onnxgrad.core.compile import compile
-from onnxgrad.core.graph.graph import FedLabel
+from onnxgrad.core.graph.graph import FedLabel, Graph
 from onnxgrad.core.graph_passes.label_range import LOSSES, drop_guards_of_rules, fed_label, has_labels
 from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.origin import is_written_for
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.tensor import TensorValue as Array
+from onnxgrad.core.ir.traits import RANDOM
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
@@ -30,6 +31,7 @@ from onnxgrad.core.runtime.session import open_graph
 from onnxgrad.core.state.inputs import Door, check_classes
 from onnxgrad.eager.node import Call, Kind, TapeNode
 from onnxgrad.eager.structures import Form, NeedsSizes, Structures
+from onnxgrad.eager.threads import FixedRun, MeasuredRun
 from onnxgrad.errors import ExecutionError, FeedError
 
 __all__ = ["Writer", "counts", "evaluate", "require_classes"]
@@ -45,12 +47,12 @@ counts = {"sessions": 0, "runs": 0, "backward": 0}
 
 
 class _Compiled(NamedTuple):
-    """A session, the names of its results, which leaves it takes, and which of these as float32.
+    """What runs a session, the names of its results, which leaves it takes, and which of these as float32.
 
     Labels of losses are checked: those among the leaves, and those that are computed, which are its last results.
     """
 
-    run: Any
+    session: FixedRun | MeasuredRun
     names: list[str]
     leaves: list[tuple[str, int]]
     widened: list[str]
@@ -185,7 +187,7 @@ def _evaluate(targets: list[TapeNode], forget: bool) -> None:
             feeds[name] = feeds[name].astype(np.float32)
         for label in compiled.labels:
             check_classes(feeds[label.name], label.name, label.classes, label.ignored, _LABELS)
-        results = compiled.run(compiled.names, feeds, None)
+        results = compiled.session.run(compiled.names, feeds, None)
         for label, value in zip(reversed(compiled.computed), reversed(results), strict=False):
             check_classes(value, label.name, label.classes, label.ignored, _LABELS)
     except FeedError:
@@ -222,13 +224,25 @@ def _session(chain: Chain, kinds: Sequence[Kind | None] | None) -> _Compiled:
     computed = _computed_labels(writer)
     outputs += list(computed)
     graph = compile(writer.program, outputs, runs=True, checks_labels=True)
-    session = open_graph(graph, CPUPlace(), 1 if _largest(chain) <= _SMALL_WORK else None)
+    session = _opened(graph, _largest(chain))
     counts["sessions"] += 1
-    read = {entry.name for entry in session.get_inputs()}
+    read = {v.name for v in graph.inputs}
     leaves = [(name, at) for name, at in feeds if name in read]
     widened = [name for name, at in leaves if _is_odd(chain.leaves[at].kind.type)]
     names = [v.name for v in outputs]
-    return _Compiled(session._sess.run, names, leaves, widened, graph.labels, list(computed.values()), _bytes(chain))
+    return _Compiled(session, names, leaves, widened, graph.labels, list(computed.values()), _bytes(chain))
+
+
+def _opened(graph: Graph, largest: int) -> FixedRun | MeasuredRun:
+    """A session of a graph whose largest value has so many elements."""
+
+    def opened(threads: int | None) -> Any:
+        return open_graph(graph, CPUPlace(), threads, stops_spinning=threads != 1)._sess.run
+
+    if largest <= _SMALL_WORK:
+        return FixedRun(opened(1))
+    # Each session draws a stream of its own.
+    return FixedRun(opened(None)) if any(op.type in RANDOM for op in graph.operators) else MeasuredRun(opened)
 
 
 def _computed_labels(writer: Writer) -> dict[Variable, FedLabel]:

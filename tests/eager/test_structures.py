@@ -6,7 +6,7 @@ import pytest
 import onnxgrad as paddle
 import onnxgrad.nn.functional as F
 from onnxgrad import nn
-from onnxgrad.eager import evaluate, tape
+from onnxgrad.eager import evaluate, tape, threads
 from onnxgrad.eager.structures import Form, NeedsSizes, Structures
 from onnxgrad.errors import FeedError
 
@@ -158,3 +158,24 @@ def test_equal_sizes_share_a_symbol_as_long_as_they_are_equal():
     assert first is None
     assert second[0][0] == second[1][0] and isinstance(second[0][0], str) and second[0][1] == 3
     assert third[0][0] != third[1][0] and third[0][1] == 3
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [((1e-3, 5e-4), 1), ((8e-3, 5e-3), None), ((8e-3, 9e-3), 1)])
+def test_threads_are_kept_where_they_were_faster(seconds, kept, monkeypatch):
+    clock = [0.0]
+    opened = []
+
+    def session(threads):
+        def run(names, feeds, options):
+            clock[0] += seconds[threads is None]
+            return threads
+
+        opened.append(threads)
+        return run
+
+    monkeypatch.setattr(threads.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(threads.os, "cpu_count", lambda: 4)
+    measured = threads.MeasuredRun(session)
+    results = [measured.run([], {}, None) for _ in range(20)]
+    assert results[:2] == [1, 1] and set(results[14:]) == {kept}
+    assert opened == ([1] if seconds[0] < 2e-3 else [1, None])
