@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
 from itertools import count, islice
 from operator import attrgetter
 from pathlib import Path
@@ -167,10 +168,15 @@ class Call:
         return [f"{code.co_filename}:{line} in {code.co_qualname}" for code, (line, *_) in frames]
 
 
+@cache
+def _is_ours(code: CodeType) -> bool:
+    return code.co_filename.startswith(_FOLDER)
+
+
 def user_stack() -> tuple[tuple[CodeType, int], ...]:
     """Code and position of the innermost frames outside this package; made into lines only when somebody asks."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(_FOLDER):
+    while frame is not None and _is_ours(frame.f_code):
         frame = frame.f_back
     if frame is None:
         return ()

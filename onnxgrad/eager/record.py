@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import weakref
 from itertools import count
+from math import prod
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK", "EAGER", "Fragment", "add_gradients", "record", "record_binary", "record_call", "record_unary", "wrap"]
 
 _LONGEST_CHAIN = 400
+"""Operators that are built as one session at most, about."""
+_PART = 64
+"""Operators of a part of a chain that repeats, so that one session computes all its parts."""
+_SMALL = 1 << 12
+"""Elements of values that take less time to compute again than their operators take to be built."""
 _MEMO_LIMIT = 50_000
 
 
@@ -186,8 +193,8 @@ def record_call(signature: Signature, inputs: tuple[TapeNode | None, ...]) -> li
                 depth = node.depth
     if not state.current.gradients:
         stop = True
-    if depth >= _LONGEST_CHAIN:
-        depth = _shorten(inputs)
+    if depth and depth % _PART == 0:
+        depth = _shorten(inputs, depth)
     call = Call(signature, inputs)
     call.stack = () if stop else user_stack()
     nodes: list[Any] = [None] * len(signature.kinds)
@@ -213,8 +220,8 @@ def record_one(signature: Signature, inputs: tuple[Any, ...]) -> Any:
     kind: Any = signature.single
     if not (stop or state.current.gradients):
         stop = True
-    if depth >= _LONGEST_CHAIN:
-        depth = _shorten(inputs)
+    if depth and depth % _PART == 0:
+        depth = _shorten(inputs, depth)
     call = Call(signature, inputs)
     call.stack = () if stop else user_stack()
     node = TapeNode(kind, None, call, 0, stop or not (kind.is_float or carries_gradient(signature, 0, inputs)), depth + 1)
@@ -227,12 +234,35 @@ def record_one(signature: Signature, inputs: tuple[Any, ...]) -> Any:
 _new, _ref = object.__new__, weakref.ref
 
 
-def _shorten(inputs: tuple[TapeNode | None, ...]) -> int:
-    """Compute the operands when the chain before them has become long; nothing pending is left."""
+def _shorten(inputs: tuple[TapeNode | None, ...], depth: int) -> int:
+    """Compute the operands where the chain before them is long, or of small operators that repeat; the depth that is left."""
     from onnxgrad.eager.evaluate import evaluate
 
+    left = 0
+    if depth < _LONGEST_CHAIN:
+        period = _period(max((node for node in inputs if node is not None), key=attrgetter("depth")))
+        if period is None:
+            return depth
+        # The next part is as long as a multiple of the period, and so has the same structure.
+        left = _PART % period
     evaluate([node for node in inputs if node is not None and node.array is None])
-    return 0
+    return left
+
+
+def _period(node: TapeNode) -> int | None:
+    """After how many operators the chain before a value repeats; None where it does not, or where values are not small."""
+    numbers: list[int] = []
+    while node.call is not None and len(numbers) < _PART:
+        kind = node.kind
+        if not (kind.is_known and isinstance(kind.type, TensorType) and prod(kind.type.dims or ()) <= _SMALL):  # type: ignore[arg-type]
+            return None
+        numbers.append(node.call.signature.number)
+        present = [operand for operand in node.call.inputs if operand is not None]
+        if not present:
+            break
+        node = max(present, key=attrgetter("depth"))
+    sizes = range(1, _PART // 2 + 1)
+    return next((size for size in sizes if len(numbers) == _PART and numbers[size:] == numbers[:-size]), None)
 
 
 def record_unary(op_type: str, x: Any) -> Any:

@@ -80,6 +80,7 @@ class Backward:
         self._found: dict[Any, tuple[TapeNode, Tensor]] = {}
         self._arrived: dict[Any, tuple[TapeNode, Tensor]] = {}
         self._cuts: dict[Any, TapeNode] = {}
+        self._joints: dict[Any, TapeNode] = {}
         self._absent: set[Any] = set()
         self._stores = False
         """Whether gradients are stored in tensors, and not returned."""
@@ -94,6 +95,8 @@ class Backward:
             wanted = self.leaves + [n for n in inner if n.meta is not None and n.meta.retain is not None]
             self._stores = True
         sought = {_key(node): node for node in wanted}
+        self._joints = joints(self.calls, targets, [*self._cuts, *sought]) if len(self.calls) > _LONG else {}
+        self._cuts.update(self._joints)
         sought.update(self._cuts)
         with state.guard(gradients=self.create_graph):
             plain: list[tuple[TapeNode, Tensor | None]] = []
@@ -130,7 +133,7 @@ class Backward:
                 continue
             node.mark = mark
             call = node.call
-            if _key(node) in self._blocked:
+            if self._blocked and _key(node) in self._blocked:
                 continue
             if call is None:
                 leaves.append(node)
@@ -168,7 +171,11 @@ class Backward:
         for key in [key for key in self._arrived if key[0] is call]:
             node, gradient = self._arrived.pop(key)
             kept, gradient = _call_hooks(node, gradient)
-            self._found[key] = (node, kept if self._stores else gradient)
+            if key in self._joints:
+                # Part by part, so that one session computes those that are alike.
+                evaluate([gradient._node, *(found._node for _, found in self._found.values())])
+            else:
+                self._found[key] = (node, kept if self._stores else gradient)
             outputs[node.index] = gradient
             if call.signature.type != PYTHON:
                 self._stage([(node, gradient)], sought)
@@ -197,13 +204,53 @@ class Backward:
         if not inner:
             return
         ends = {key for key in self._cuts if not any(_key(node) == key for node, _ in inner)} | self._blocked
-        path = _Path(inner, sought, ends)
+        # A seed that is a cut arrived when its gradient was taken.
+        wanted = sought if not self._cuts else {key: node for key, node in sought.items() if key not in self._cuts or key in ends}
+        path = _Path(inner, wanted, ends, None if self._cuts or self._blocked else self.calls)
         if not path.calls:
             return
         for node, gradient in path.differentiate():
             self._arrive(node, gradient)
 
 
+def joints(calls: Sequence[Call], targets: Sequence[TapeNode], others: Sequence[Any]) -> dict[Any, TapeNode]:
+    """Find computed values that all gradients pass from what follows to what is before, by their keys.
+
+    Args:
+        calls: of the path, in recording order.
+        targets: what is differentiated.
+        others: keys of values that are no joints.
+    """
+    positions = {call: at for at, call in enumerate(calls)}
+    last: dict[Any, int] = {_key(node): len(calls) for node in targets if not node.stop}
+    nodes: dict[Any, TapeNode] = {}
+    for at, call in enumerate(calls):
+        for node in call.inputs:
+            if node is not None and not node.stop and node.call in positions:
+                key = (node.call, node.index)
+                nodes[key] = node
+                last[key] = max(last.get(key, 0), at)
+    # How many values are made before a call and read by it or later ones.
+    change = [0] * (len(calls) + 1)
+    for key, at in last.items():
+        if isinstance(key, tuple) and key[0] in positions:
+            change[positions[key[0]] + 1] += 1
+            if at < len(calls):
+                change[at + 1] -= 1
+    alive, counts_alive = 0, []
+    for step in change:
+        alive += step
+        counts_alive.append(alive)
+    excluded = set(others) | {_key(node) for node in targets}
+    return {
+        key: node
+        for key, node in nodes.items()
+        if node.array is not None and key not in excluded and counts_alive[positions[key[0]] + 1] == 1
+    }
+
+
+_LONG = 64
+"""Calls of a path that is differentiated in parts where it has joints."""
 _marks = count(1 << 40)
 
 
@@ -240,11 +287,17 @@ templates: Structures[_Template] = Structures(_PASSES, lambda template: 1)
 class _Path:
     """The calls between seeds and what is sought, numbered for a structural key."""
 
-    def __init__(self, seeds: list[tuple[TapeNode, Tensor | None]], sought: dict[Any, TapeNode], ends: set[Any]) -> None:
+    def __init__(
+        self,
+        seeds: list[tuple[TapeNode, Tensor | None]],
+        sought: dict[Any, TapeNode],
+        ends: set[Any],
+        calls: list[Call] | None,
+    ) -> None:
         self.seeds = seeds
         self.ends = ends
         self.nodes: dict[Any, TapeNode] | None = None
-        self.calls = calls_behind([node for node, _ in seeds], self._is_passed)
+        self.calls = calls_behind([node for node, _ in seeds], self._is_passed) if calls is None else calls
         self.positions = {call: at for at, call in enumerate(self.calls)}
         self.leaves: list[TapeNode] = []
         self.wanted: list[tuple[TapeNode, int, int]] = []
@@ -281,11 +334,12 @@ class _Path:
                         key.append(node.kind.loose if is_loose else node.kind)
                     at, index = -1, numbers[node]
                     key.append(index)
-                wanted = _key(node)
-                if wanted in sought and wanted not in reached and not node.stop:
-                    reached[wanted] = node, at, index
-        for node, _ in self.seeds:  # A seed that is sought itself, unless it is a cut, whose gradient was taken when it arrived.
-            if _key(node) in sought and _key(node) not in self.ends and not _is_cut(node):
+                if not node.stop:
+                    wanted = _key(node)
+                    if wanted in sought and wanted not in reached:
+                        reached[wanted] = node, at, index
+        for node, _ in self.seeds:  # One that is sought itself.
+            if _key(node) in sought and _key(node) not in self.ends:
                 reached.setdefault(_key(node), (node, self.positions[node.call], node.index))  # type: ignore[index]
         self.wanted = list(reached.values())
         key.append("wanted")
@@ -301,7 +355,7 @@ class _Path:
         return not node.stop and call.signature.type != PYTHON and _key(node) not in self.ends
 
     def _is_inner(self, node: TapeNode) -> bool:
-        return not node.stop and node.call in self.positions and _key(node) not in self.ends
+        return not node.stop and node.call in self.positions and not (self.ends and _key(node) in self.ends)
 
     def differentiate(self) -> list[tuple[TapeNode, Tensor]]:
         """Record the backward pass; the gradients of ``wanted`` that there are."""

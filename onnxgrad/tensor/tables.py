@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.eager.node import Kind
+from onnxgrad.eager.record import record_unary
+from onnxgrad.eager.tensor import Tensor
 from onnxgrad.tensor.common import floating, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, open_layer
 
@@ -15,6 +18,8 @@ OF_ANY = "x: variable of any shape."
 OF_FLOATS = "x: floats of any shape; integers count as float32."
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+_MOST_KINDS = 4096
+"""Types and shapes of eager tensors that a function remembers to have checked."""
 
 
 class OfOne(Protocol):
@@ -30,10 +35,20 @@ def of_one(
 ) -> OfOne:
     """A function of one operand: an operator, or what a formula appends to a layer; integers computed as float32 if ``floats``."""
 
+    accepted: set[Kind] = set()
+
     def function(x: Variable, name: str | None = None) -> Variable:
+        if name is None and x.__class__ is Tensor and x._node.kind in accepted:
+            recorded: Variable = record_unary(formula, x)  # type: ignore[arg-type]
+            return recorded
         layer = LayerHelper(layer_name, x, name=name)
-        x = floating(layer.op, x) if floats else x
-        return layer.result(formula, x) if isinstance(formula, str) else formula(layer, x)
+        operand = floating(layer.op, x) if floats else x
+        if isinstance(formula, str):
+            y = layer.result(formula, operand)
+            if operand is x and x.__class__ is Tensor and len(accepted) < _MOST_KINDS:
+                accepted.add(x._node.kind)
+            return y
+        return formula(layer, operand)
 
     layer_name = layer_name or name
     return named_function(function, name, doc, OF_FLOATS if floats else OF_ANY)

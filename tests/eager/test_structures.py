@@ -179,3 +179,43 @@ def test_threads_are_kept_where_they_were_faster(seconds, kept, monkeypatch):
     results = [measured.run([], {}, None) for _ in range(20)]
     assert results[:2] == [1, 1] and set(results[14:]) == {kept}
     assert opened == ([1] if seconds[0] < 2e-3 else [1, None])
+
+
+def _chain(n, w, held=False):
+    h = paddle.to_tensor(array(3, 3))
+    kept = []
+    for _ in range(n // 2):
+        h = paddle.tanh(h * w) + (h if held else 0.0)
+        kept.append(h if held and len(kept) % 7 == 0 else None)
+    return h.sum()
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_parts_of_a_long_chain_are_built_once(held):
+    weights = [paddle.to_tensor(np.full((3, 3), value, np.float32), stop_gradient=False) for value in (1.0, 1.0, 1.01)]
+    built = []
+    for w in weights:
+        before = dict(evaluate.counts)
+        _chain(900, w, held).backward()
+        built.append({name: evaluate.counts[name] - before[name] for name in before})
+    # In numpy.
+    for w in weights[1:]:
+        h, slope = array(3, 3).astype(np.float64), np.zeros((3, 3))
+        value = float(w.numpy()[0, 0])
+        for _ in range(450):
+            y = np.tanh(h * value)
+            slope = (1 - y * y) * (h + value * slope) + held * slope
+            h = y + held * h
+        np.testing.assert_allclose(w.grad.numpy(), slope, rtol=1e-3)
+    assert built[0]["sessions"] <= 10 and built[2]["sessions"] == 0
+    assert built[0]["backward"] <= 8 and built[2]["backward"] == 0
+
+
+def test_second_derivatives_of_a_long_chain():
+    w = paddle.to_tensor(0.9, stop_gradient=False)
+    h = w
+    for _ in range(300):
+        h = h * 1.001
+    (first,) = paddle.grad(h * h, [w], create_graph=True)
+    (second,) = paddle.grad(first, [w])
+    np.testing.assert_allclose(float(second), 2 * 1.001**600, rtol=1e-4)
