@@ -4,7 +4,7 @@ An optimizer's chain is bound by how often it goes over memory. Mul and Add go o
 row copies x and adds to the copy, which takes 0.74 of their time. On x86 it multiplies and adds in two roundings, as they do, so that
 results are equal to the bit; other processors may do both in one.
 
-Tests: tests/core/compile/test_scaled_sums.py.
+Tests: tests/core/graph_passes/test_scaled_sums.py.
 """
 
 from __future__ import annotations

@@ -162,21 +162,22 @@ class ApplyBuffers:
     def bound(self, part: StatePart, buffers: Mapping[str, Buffer], values: Mapping[Variable, Any]) -> None:
         """See to it that the pieces of a part are bound to the present memory of its state, and set its small inputs."""
         bound = self._bound.setdefault(id(part), _BoundPart(part.pieces))
-        memory = [buffers[name] for _, name in part.state]
+        memory = [buffers[state] for name, state in part.state if name not in part.whole]
         if [ref() for ref in bound.memory] != memory:
             bound.pieces, bound.small = [None] * part.pieces, {}
             bound.memory = [weakref.ref(buffer) for buffer in memory]
-        small = {name: buffers[state].value for name, state in part.state if name in part.whole}
-        small |= {name: values[v] for name, v in part.values if name in part.whole}
-        for name, value in small.items():
-            if name in bound.small:
-                # Bound once: the numbers go to where they were in the last step.
-                view_of(bound.small[name])[...] = view_of(value)
-            else:
-                bound.small[name] = value_of(view_of(value))
-        bound.gradients = {name: view_of(values[v]).reshape(-1) for name, v in part.values if name not in part.whole}
-        addresses = [gradient.ctypes.data for gradient in bound.gradients.values()]
+        given = {name: buffers[state].value for name, state in part.state if name in part.whole}
+        given |= {name: values[v] for name, v in part.values if name in part.whole}
+        for name, value in given.items():
+            numbers = view_of(value)
+            if name not in bound.small:
+                bound.small[name] = numbers.copy()
+            # Bound once: the numbers of each step go to where those of the last one were.
+            bound.small[name][...] = numbers
+        gradients = {name: values[v] for name, v in part.values if name not in part.whole}
+        addresses = [value.data_ptr() for value in gradients.values()]
         if addresses != bound.addresses:
+            bound.gradients = {name: view_of(value).reshape(-1) for name, value in gradients.items()}
             bound.addresses = addresses
 
     def piece(self, desk: _Desk, part: StatePart, number: int, buffers: Mapping[str, Buffer]) -> _BoundPiece:
@@ -187,8 +188,8 @@ class ApplyBuffers:
         assert part.size is not None
         if piece is None:
             piece = _BoundPiece(part.session.io_binding())
-            for name, value in bound.small.items():
-                piece.binding.bind_ortvalue_input(name, value)
+            for name, numbers in bound.small.items():
+                piece.binding.bind_ortvalue_input(name, value_on(numbers))
             for name, state in part.state:
                 if name not in part.whole:
                     flat = view_of(buffers[state].value).reshape(-1)
@@ -210,10 +211,10 @@ class _BoundPart:
     """What the pieces of a part are bound to.
 
     Attributes:
-        memory: the state, which others may replace, and then free.
-        small: inputs that are bound whole, in memory of their own.
-        gradients: of this step, as arrays of rank 1.
-        addresses: where they lie; the same list as long as they lie there, as what onnxruntime allocates often does from step to step.
+        memory: the state that is bound in pieces, which others may replace, and then free.
+        small: inputs that are bound whole, as arrays of their own.
+        gradients: as arrays of rank 1.
+        addresses: where they lie; the same list as long as they lie there, as what onnxruntime allocates does in most steps.
         pieces: None for those that are not bound yet.
     """
 
