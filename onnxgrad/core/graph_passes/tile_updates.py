@@ -53,7 +53,8 @@ class _Chain:
 def tile_updates(graph: Graph, target: Target) -> int:
     """Write chains of at least 4 elementwise operators that end in new state of 4 rows or more as Scans.
 
-    Inputs and outputs that hold such state are then [rows, 1, columns], so that sums with a scaled tensor are products (``scaled_sums``); ``graph.own_shapes`` has what the state's own shape is.
+    Inputs and outputs that hold such state are then [rows, 1, columns], so that sums with a scaled tensor are products
+    (``scaled_sums``); ``graph.own_shapes`` has what the state's own shape is.
 
     A row has at most ``target.chunk`` elements, and at least half of that, or the chain stays as it is.
     """
@@ -118,7 +119,13 @@ def _write(
     needed: set[Variable],
     whole: dict[Variable, Variable],
 ) -> list[Operator]:
-    """The Scan, and the Reshapes around it; ``whole`` has what others read of state that it takes, ``needed`` what is read twice."""
+    """The Scan, and the Reshapes around it.
+
+    Args:
+        new: values of state.
+        needed: what is read twice.
+        whole: gets what others read of state that it takes.
+    """
     build = stage_builder(graph, chain.operators[-1])
     assert build.stage is not None
     addends = {op: addend for op in chain.operators if (addend := scaled_addend(op, needed)) is not None}
