@@ -3,6 +3,7 @@
 from collections import Counter
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import onnxgrad as paddle
@@ -11,6 +12,7 @@ from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.contract import Target
 from onnxgrad.core.graph.manager import run_passes
 from onnxgrad.core.graph_passes.scaled_sums import SCALED_SUMS
+from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.step import cut, make as making
@@ -66,6 +68,21 @@ def test_others_stay_and_so_do_shapes(case):
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_products_of_other_types_are_slower(dtype):
     assert "Gemm" not in rewritten(ONE["by a constant"][0], dtype)[0]
+
+
+@pytest.mark.parametrize("case", ["a tensor and a scaled one", "a difference"])
+def test_numbers_that_are_not_finite_stay_what_they_are(case):
+    """A step that is skipped multiplies by zero what is infinite"""
+    formula, _ = ONE[case]
+    graph = rewritten(formula)[2]
+    session = onnxruntime.InferenceSession(write_model(graph, embeds=True).SerializeToString(), providers=["CPUExecutionProvider"])
+    x, y = np.random.default_rng(0).normal(size=(2, 1, 15)).astype(np.float32)
+    y[0, :4], x[0, 3:6] = (np.inf, np.nan, 0.0, -np.inf), (np.inf, -0.0, np.nan)
+    for number in (0.0, 1.5, -np.inf, np.nan):
+        s = np.array([number], np.float32)
+        (result,) = session.run(None, {"x": x, "y": y, "number": s})
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_allclose(result, x + y * s if "difference" not in case else x - y * s, rtol=1e-6)
 
 
 def net(optimizer):
