@@ -1,7 +1,7 @@
 """Updates of large state in a loop over pieces: what an optimizer computes on the way stays in a processor's cache.
 
 Adam's chain of elementwise operators reads and writes every tensor in main memory once per operator, and holds a few results of
-the parameter's size. A Scan over [rows, columns] computes one row at a time. The state itself must be an input and an output of
+the parameter's size. A Scan over [rows, 1, columns] computes one row at a time. The state itself must be an input and an output of
 that shape, since a Reshape of an output copies; it is the same memory, which whoever runs the graph binds in this shape.
 """
 
@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.core.costs import COSTS
-from onnxgrad.core.graph.contract import Pass, Target
+from onnxgrad.core.graph.contract import CPU_FORMS, Pass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.order import in_order
 from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
+from onnxgrad.core.graph_passes.scaled_sums import is_single, number_of, read_twice, scaled_addend
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import as_tuple, write_body
 from onnxgrad.core.ir.operator import Operator
@@ -26,18 +27,13 @@ from onnxgrad.core.ir.traverse import substitute
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["PIECE", "TILE_UPDATES", "is_single", "tile_updates"]
+__all__ = ["PIECE", "TILE_UPDATES", "tile_updates"]
 
 PIECE = COSTS.count("tile_updates.piece")
 """Elements of a tensor that each thread computes at a time: what they take stays in a processor's cache."""
 
 _FEW = COSTS.count("tile_updates.fewest")
 """Rows, and operators of a chain, below which nothing is gained."""
-
-
-def is_single(v: Variable) -> bool:
-    """Return whether a variable is one number that broadcasts"""
-    return v.static_shape in ((), (1,))
 
 
 class _Chain:
@@ -57,7 +53,8 @@ class _Chain:
 def tile_updates(graph: Graph, target: Target) -> int:
     """Write chains of at least 4 elementwise operators that end in new state of 4 rows or more as Scans.
 
-    Inputs and outputs that hold such state are then [rows, columns]; ``graph.own_shapes`` has what the state's own shape is.
+    Inputs and outputs that hold such state are then [rows, 1, columns], so that sums with a scaled tensor are products
+    (``scaled_sums``); ``graph.own_shapes`` has what the state's own shape is.
 
     A row has at most ``target.chunk`` elements, and at least half of that, or the chain stays as it is.
     """
@@ -65,6 +62,7 @@ def tile_updates(graph: Graph, target: Target) -> int:
     links, new = Links(graph), set(graph.updates.values())
     inputs, fetched = set(graph.inputs), links.returned - new
     whole: dict[Variable, Variable] = {}
+    needed = read_twice(links)
     written: list[Operator] = []
     for chain in _chains(graph, links, new):
         size = prod(chain.shape)
@@ -72,14 +70,14 @@ def tile_updates(graph: Graph, target: Target) -> int:
         outside = [v for v in chain.read() if v.op is None]
         is_worth = size >= _FEW * length and len(chain.operators) >= _FEW
         if is_worth and columns and not fetched.intersection(outside) and inputs.issuperset(outside):
-            written += _write(graph, chain, (size // columns, columns), new, whole)
+            written += _write(graph, chain, (size // columns, 1, columns), new, needed, whole)
     if written:
         substitute(graph.operators, whole)
         graph.operators = in_order([*graph.operators, *written], graph.resolve)
     return len(written)
 
 
-TILE_UPDATES = Pass("tile_updates", tile_updates, when=lambda graph, target: bool(target.chunk))
+TILE_UPDATES = Pass("tile_updates", tile_updates, when=lambda graph, target: bool(target.chunk), rounding="order", gain=CPU_FORMS)
 
 
 def _chains(graph: Graph, links: Links, new: set[Variable]) -> list[_Chain]:
@@ -114,11 +112,25 @@ def _divisor(size: int, length: int) -> int:
 
 
 def _write(
-    graph: Graph, chain: _Chain, rows: tuple[int, int], new: set[Variable], whole: dict[Variable, Variable]
+    graph: Graph,
+    chain: _Chain,
+    rows: tuple[int, int, int],
+    new: set[Variable],
+    needed: set[Variable],
+    whole: dict[Variable, Variable],
 ) -> list[Operator]:
-    """The Scan, and the Reshapes around it; ``whole`` has what others read of state that it takes."""
+    """The Scan, and the Reshapes around it.
+
+    Args:
+        new: values of state.
+        needed: what is read twice.
+        whole: gets what others read of state that it takes.
+    """
     build = stage_builder(graph, chain.operators[-1])
     assert build.stage is not None
+    addends = {op: addend for op in chain.operators if (addend := scaled_addend(op, needed)) is not None}
+    numbers = {op: number_of(build, op, s) for op, (s, _, _) in addends.items()}
+    absorbed = {v.op for op, (_, y, x) in addends.items() for v in op.inputs if v is not None and v is not x and v is not y}
     read, results = chain.read(), [y for op in chain.operators for y in op.outputs if y is not None and y in new]
     operands = []
     for v in read:
@@ -132,9 +144,13 @@ def _write(
             operands.append(build.Reshape(v, list(rows)))
 
     def body(inner: Any, *row: Variable) -> tuple[Variable, ...]:
-        of = dict(zip(read, row, strict=True))
+        of: dict[Variable | None, Variable] = dict(zip(read, row, strict=True))
         for op in chain.operators:
-            _repeat(inner.block, op, of, rows[1])
+            if op in addends:
+                _, y, x = addends[op]
+                of[op.outputs[0]] = inner.Gemm(numbers[op], of.get(y, y), of.get(x, x))
+            elif op not in absorbed:
+                _repeat(inner.block, op, of, rows[1:])
         return tuple(of[y] for y in results)
 
     block = write_body(build, "chunk", [("row", TensorType(v.dtype, rows[1:])) for v in read], body)
@@ -146,11 +162,11 @@ def _write(
     return build.stage
 
 
-def _repeat(block: Block, op: Operator, of: dict[Variable, Variable], columns: int) -> None:
+def _repeat(block: Block, op: Operator, of: dict[Variable | None, Variable], row: tuple[int, int]) -> None:
     copy = Operator(block, op.type, [None if v is None else of.get(v, v) for v in op.inputs], [], dict(op.attrs))
     (y,) = op.outputs
     assert y is not None
     name = block.program.fresh_name(f"{y.name}/chunk")
-    of[y] = block.register(Variable(block, name, TensorType(y.dtype, (columns,)), copy))
+    of[y] = block.register(Variable(block, name, TensorType(y.dtype, row), copy))
     copy.outputs, copy.name, copy.role = [of[y]], name, op.role
     block.append(copy)

@@ -137,10 +137,11 @@ class _Same(dict[str, str]):
 
 
 def _open_dimensions(message: ModelProto, whole: frozenset[str]) -> None:
-    """Let the tensors of a graph have one axis of any length, except tensors that are bound whole"""
+    """Let the tensors of a graph be a row of any length, except tensors that are bound whole"""
     for info in (*message.graph.input, *message.graph.output):
         if info.name not in whole:
             del info.type.tensor_type.shape.dim[:]
+            info.type.tensor_type.shape.dim.add(dim_value=1)
             info.type.tensor_type.shape.dim.add(dim_param="n")
 
 
@@ -148,7 +149,7 @@ def _open_dimensions(message: ModelProto, whole: frozenset[str]) -> None:
 
 
 class ApplyBuffers:
-    """The buffers to which the parts of one scope are bound, from step to step.
+    """The bindings of the parts on one scope, which are kept from step to step.
 
     Args:
         threads: that apply pieces.
@@ -156,26 +157,100 @@ class ApplyBuffers:
 
     def __init__(self, threads: int) -> None:
         self.desks = [_Desk() for _ in range(threads)]
-        self._pieces: weakref.WeakKeyDictionary[Buffer, list[Any]] = weakref.WeakKeyDictionary()
+        self._bound: dict[int, _BoundPart] = {}
 
-    def pieces(self, buffer: Buffer, length: int) -> list[Any]:
-        """The pieces of a state, each as a value of its own on the same memory."""
-        views = self._pieces.get(buffer)
-        if views is None:
-            flat = view_of(buffer.value).reshape(-1)
-            views = [value_on(flat[start : start + length]) for start in range(0, flat.size, length)]
-            self._pieces[buffer] = views
-        return views
+    def bound(self, part: StatePart, buffers: Mapping[str, Buffer], values: Mapping[Variable, Any]) -> None:
+        """See to it that the pieces of a part are bound to the present memory of its state, and set its small inputs."""
+        bound = self._bound.setdefault(id(part), _BoundPart(part.pieces))
+        memory = [buffers[state] for name, state in part.state if name not in part.whole]
+        if [ref() for ref in bound.memory] != memory:
+            bound.pieces, bound.small = [None] * part.pieces, {}
+            bound.memory = [weakref.ref(buffer) for buffer in memory]
+        given = {name: buffers[state].value for name, state in part.state if name in part.whole}
+        given |= {name: values[v] for name, v in part.values if name in part.whole}
+        for name, value in given.items():
+            numbers = view_of(value)
+            if name not in bound.small:
+                bound.small[name] = numbers.copy()
+            # Bound once: the numbers of each step go to where those of the last one were.
+            bound.small[name][...] = numbers
+        gradients = {name: values[v] for name, v in part.values if name not in part.whole}
+        addresses = [value.data_ptr() for value in gradients.values()]
+        if addresses != bound.addresses:
+            bound.gradients = {name: view_of(value).reshape(-1) for name, value in gradients.items()}
+            bound.addresses = addresses
+
+    def piece(self, desk: _Desk, part: StatePart, number: int, buffers: Mapping[str, Buffer]) -> _BoundPiece:
+        """The binding of a piece, with the outputs of the thread that computes it."""
+        bound = self._bound[id(part)]
+        piece = bound.pieces[number]
+        start = number * part.length
+        assert part.size is not None
+        if piece is None:
+            piece = _BoundPiece(part.session.io_binding())
+            for name, numbers in bound.small.items():
+                piece.binding.bind_ortvalue_input(name, value_on(numbers))
+            for name, state in part.state:
+                if name not in part.whole:
+                    flat = view_of(buffers[state].value).reshape(-1)
+                    piece.binding.bind_ortvalue_input(name, value_on(flat[None, start : start + part.length]))
+            bound.pieces[number] = piece
+        if piece.addresses is not bound.addresses:
+            for name, flat in bound.gradients.items():
+                piece.binding.bind_ortvalue_input(name, value_on(flat[None, start : start + part.length]))
+            piece.addresses = bound.addresses
+        if piece.desk is not desk:
+            piece.desk, piece.outputs = None, desk.outputs(part, min(part.length, part.size - start))
+            for (name, _), value in zip(part.outputs, piece.outputs.values, strict=True):
+                piece.binding.bind_ortvalue_output(name, value)
+            piece.desk = desk
+        return piece
+
+
+class _BoundPart:
+    """What the pieces of a part are bound to.
+
+    Attributes:
+        memory: the state that is bound in pieces, which others may replace, and then free.
+        small: inputs that are bound whole, as arrays of their own.
+        gradients: as arrays of rank 1.
+        addresses: where they lie; the same list as long as they lie there, as what onnxruntime allocates does in most steps.
+        pieces: None for those that are not bound yet.
+    """
+
+    def __init__(self, pieces: int) -> None:
+        self.memory: list[weakref.ref[Buffer]] = []
+        self.small: dict[str, Any] = {}
+        self.gradients: dict[str, Any] = {}
+        self.addresses: list[int] = []
+        self.pieces: list[_BoundPiece | None] = [None] * pieces
+
+
+class _BoundPiece:
+    """The binding of one piece.
+
+    Attributes:
+        addresses: of the gradients that it is bound to, as the part's.
+        desk: whose buffers its outputs are bound to; None while they are not.
+        outputs: those buffers.
+    """
+
+    __slots__ = ("addresses", "binding", "desk", "outputs")
+
+    def __init__(self, binding: Any) -> None:
+        self.binding = binding
+        self.addresses: list[int] | None = None
+        self.desk: _Desk | None = None
+        self.outputs = _Arrays([], [])
 
 
 class _Desk:
-    """The bindings and output buffers of one thread."""
+    """The output buffers of one thread, and its bindings of parts that are computed whole."""
 
     def __init__(self) -> None:
         self._bindings: dict[int, Any] = {}
+        self._buffers: dict[int, list[Any]] = {}
         self._new_values: dict[tuple[int, int], _Arrays] = {}
-        self.bound: StatePart | None = None
-        """The part whose whole inputs are bound."""
 
     def binding(self, part: StatePart) -> Any:
         binding = self._bindings.get(id(part.session))
@@ -184,16 +259,18 @@ class _Desk:
         return binding
 
     def outputs(self, part: StatePart, length: int) -> _Arrays:
-        """Return the buffers for the new values of a piece."""
+        """Return the buffers for the new values of a piece: of shorter ones the beginning of those of the others."""
         key = (id(part.session), length)
         if key not in self._new_values:
-            arrays = [np.empty(length, dtype) for _, dtype in part.outputs]
-            self._new_values[key] = _Arrays(arrays, [value_on(array) for array in arrays])
+            buffers = self._buffers.setdefault(id(part.session), [])
+            if not buffers or buffers[0].size < length:
+                buffers[:] = [np.empty(length, dtype) for _, dtype in part.outputs]
+            arrays = [buffer[:length] for buffer in buffers]
+            self._new_values[key] = _Arrays(arrays, [value_on(array[None]) for array in arrays])
         return self._new_values[key]
 
     def clear(self) -> None:
-        """Let go of what is bound."""
-        self.bound = None
+        """Let go of what is bound whole."""
         for binding in self._bindings.values():
             binding.clear_binding_inputs()
             binding.clear_binding_outputs()
@@ -251,10 +328,11 @@ class Application:
         self._done = bytearray(len(self._units))
         # For each thread the unit that it has computed, and its new values and what they belong to, until they are in place.
         self._new: list[tuple[_Unit, _Arrays] | None] = [None] * len(apply_buffers.desks)
-        # The elements of gradients and state, as arrays of rank 1.
-        self._read: dict[Variable, Any] = {}
+        # The elements of state, as arrays of rank 1.
         self._written: dict[str, Any] = {}
-        self._lock = Lock()
+        self._lock, self._small_lock = Lock(), Lock()
+        # Parts whose small inputs are set, and whose sums have come.
+        self._ready: set[int] = set()
         self._helpers: list[Thread] = []
         self._errors: list[BaseException] = []
         self._stops = False
@@ -285,6 +363,7 @@ class Application:
         """Apply all units that are not done, whole ones first: their operators take all threads."""
         self._wait()
         self._errors, self._stops = [], False
+        self._ready.clear()
         for name in dict.fromkeys(name for part in self._parts for _, name in part.replaces):
             self._take(name)
         for worker in range(len(self._new)):
@@ -308,7 +387,7 @@ class Application:
             raise self._errors.pop()
 
     def _wait(self) -> None:
-        """Until no other thread is at work. Nothing stays bound."""
+        """Until no other thread is at work. Nothing stays bound whole."""
         try:
             for helper in self._helpers:
                 if helper.ident is not None:
@@ -364,34 +443,26 @@ class Application:
         self._scope.drop_spare(name)
 
     def _computed(self, desk: _Desk, unit: _Unit) -> _Arrays:
-        part, piece = unit.part, unit.piece
-        binding = desk.binding(part)
-        if desk.bound is not part:
-            self._wait_for([state for _, state in part.state])
-            for name, state in part.state:
-                if name in part.whole:
-                    binding.bind_ortvalue_input(name, self._buffers[state].value)
-            for name, v in part.values:
-                if name in part.whole:
-                    binding.bind_ortvalue_input(name, self._values[v])
-            desk.bound = part
+        part = unit.part
         if part.size is None:
-            for name, _ in part.outputs:
-                binding.bind_output(name)
-            part.session.run_with_iobinding(binding)
-            values = binding.get_outputs()
-            return _Arrays([view_of(value).reshape(-1) for value in values], values)
-        start = piece * part.length
+            return self._computed_whole(desk.binding(part), part)
+        with self._small_lock:
+            if id(part) not in self._ready:
+                self._wait_for([state for _, state in part.state])
+                self._apply_buffers.bound(part, self._buffers, self._values)
+                self._ready.add(id(part))
+        piece = self._apply_buffers.piece(desk, part, unit.piece, self._buffers)
+        part.session.run_with_iobinding(piece.binding)
+        return piece.outputs
+
+    def _computed_whole(self, binding: Any, part: StatePart) -> _Arrays:
+        self._wait_for([state for _, state in part.state])
         for name, state in part.state:
-            if name not in part.whole:
-                binding.bind_ortvalue_input(name, self._apply_buffers.pieces(self._buffers[state], part.length)[piece])
+            binding.bind_ortvalue_input(name, self._buffers[state].value)
         for name, v in part.values:
-            if name not in part.whole:
-                if v not in self._read:
-                    self._read[v] = view_of(self._values[v]).reshape(-1)
-                binding.bind_ortvalue_input(name, value_on(self._read[v][start : start + part.length]))
-        outputs = desk.outputs(part, min(part.length, part.size - start))
-        for (name, _), value in zip(part.outputs, outputs.values, strict=True):
-            binding.bind_ortvalue_output(name, value)
+            binding.bind_ortvalue_input(name, self._values[v])
+        for name, _ in part.outputs:
+            binding.bind_output(name)
         part.session.run_with_iobinding(binding)
-        return outputs
+        values = binding.get_outputs()
+        return _Arrays([view_of(value).reshape(-1) for value in values], values)

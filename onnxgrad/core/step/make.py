@@ -14,7 +14,8 @@ from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import Target
 from onnxgrad.core.graph.manager import run_passes
-from onnxgrad.core.graph_passes.tile_updates import PIECE, is_single
+from onnxgrad.core.graph_passes.scaled_sums import SCALED_SUMS, is_single
+from onnxgrad.core.graph_passes.tile_updates import PIECE as ROW
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traits import ELEMENTWISE
@@ -56,6 +57,9 @@ __all__ = [
 
 Shapes: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
 """Names of inputs and their shapes."""
+
+PIECE = COSTS.count("make.piece")
+"""Elements of a state that a thread updates at a time in a session for pieces."""
 
 _FEW = COSTS.count("make.most_operators_in_long_pieces")
 """Operators up to which a piece gains little by staying in the cache, and more by costing one run in place of several."""
@@ -168,7 +172,7 @@ def make_step(
 def _make_step(program: Program, fetches: Sequence[Variable], target: StepTarget, applying: Applying | None, turn: Turn) -> Step:
     if applying is None:
         name = "apply" if turn == "apply" else "step"
-        chunk = PIECE * target.threads if target.provider == "cpu" else 0
+        chunk = ROW * target.threads if target.provider == "cpu" else 0
         # A program whose training forms are pending gets further state with them.
         updates = True if turn == "whole" else program.plan.updates(program.updates, turn)
         graph = _compiled(program, fetches, target, updates=updates, chunk=chunk)
@@ -429,14 +433,16 @@ def _make_shared(
 def _part(program: Program, cut: Cut, number: int, states: Sequence[Variable], target: StepTarget) -> ApplyingPhase:
     outputs, inputs = [cut.updates[v] for v in states], [*cut.gradients, *cut.shared]
     updates = {v: cut.updates[v] for v in states}
-    size = None
+    size, operators = None, 0
     if target.provider == "cpu":
         graph = compile(program, outputs, inputs=inputs, state_as_inputs=True, updates=updates, ordered=True)
-        size = _size_of_pieces(graph)
+        size, operators = _size_of_pieces(graph), len(graph.operators)
+        if size is not None:
+            run_passes(graph, [SCALED_SUMS], Target())
     if size is None:
         graph = compile(program, outputs, target.provider, inputs=inputs, state_as_inputs=True, updates=updates, ordered=True)
     names = {graph.name(v): v for v in inputs}
-    length = PIECE * (1 if len(graph.operators) > _FEW else _LONG)
+    length = PIECE * (1 if operators > _FEW else _LONG)
     phase = Phase(
         f"apply {number}",
         graph,

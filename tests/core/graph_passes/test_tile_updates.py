@@ -35,7 +35,7 @@ def scans(graph):
 
 def trained(make, chunk, monkeypatch, steps=4):
     """Losses of some steps and all state behind them, with updates in chunks of so many numbers, or as they are"""
-    monkeypatch.setattr(making, "PIECE", chunk)
+    monkeypatch.setattr(making, "ROW", chunk)
     draw = np.random.default_rng(1)
     feed = {"x": draw.normal(size=(5, ROWS)).astype("float32"), "y": draw.normal(size=(5, 8)).astype("float32")}
     main, startup, scope = static.Program(), static.Program(), static.Scope()
@@ -93,9 +93,9 @@ def test_state_is_rows_and_what_reads_it_sees_its_shape():
     loss = build(paddle.optimizer.Adam(1e-2))
     graph = graph_of(loss)
     (scan,) = scans(graph)
-    assert [v.static_shape for v in scan.outputs] == [(8, 120)] * 3
+    assert [v.static_shape for v in scan.outputs] == [(8, 1, 120)] * 3
     states = [v for v in graph.inputs if v in graph.own_shapes]
-    assert [v.static_shape for v in states] == [(8, 120)] * 3
+    assert [v.static_shape for v in states] == [(8, 1, 120)] * 3
     assert set(graph.own_shapes.values()) == {(ROWS, WIDE)}
     (weight,) = [v for v in states if v.is_parameter]
     readers = [op.type for op in graph.operators if any(v is weight for v in op.inputs)]
@@ -105,7 +105,7 @@ def test_state_is_rows_and_what_reads_it_sees_its_shape():
 
 
 def test_a_fetched_weight_keeps_its_shape(monkeypatch):
-    monkeypatch.setattr(making, "PIECE", 128)
+    monkeypatch.setattr(making, "ROW", 128)
     loss = build(paddle.optimizer.Adam(1e-2))
     weight = loss.block.program.all_parameters()[0]
     executor = static.Executor(threads=1)
@@ -120,7 +120,7 @@ def test_a_fetched_weight_keeps_its_shape(monkeypatch):
 
 
 def test_two_programs_share_the_state(monkeypatch):
-    monkeypatch.setattr(making, "PIECE", 128)
+    monkeypatch.setattr(making, "ROW", 128)
     loss = build(paddle.optimizer.Adam(1e-2))
     main = static.default_main_program()
     judge = main.clone(for_test=True)
@@ -154,7 +154,7 @@ def test_the_optimizers_results_on_the_way_take_no_memory():
 import sys, numpy as np, onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.core.step import make as making
-making.PIECE = int(sys.argv[1])
+making.ROW = int(sys.argv[1])
 x = static.data("x", [4, 4096])
 loss = paddle.mean(static.nn.fc(x, 4096, bias_attr=False))
 paddle.optimizer.Adam(1e-3).minimize(loss)

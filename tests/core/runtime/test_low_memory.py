@@ -449,6 +449,44 @@ class TestThreads:
         assert_same(state_of(program), state)
 
 
+def test_pieces_stay_bound_until_somebody_replaces_the_state(monkeypatch):
+    """Rates that a schedule sets change numbers, no binding; a weight that is set is bound anew, and counts"""
+
+    def schedule():
+        return paddle.optimizer.AdamW(paddle.optimizer.lr.StepDecay(0.1, 1))
+
+    session_of, bound = {}, []
+    io_binding, bind = onnxruntime.InferenceSession.io_binding, onnxruntime.IOBinding.bind_ortvalue_output
+
+    def noted(session):
+        binding = io_binding(session)
+        session_of[binding] = session
+        return binding
+
+    def counted(binding, name, value):
+        bound.append(session_of.get(binding))
+        bind(binding, name, value)
+
+    monkeypatch.setattr(onnxruntime.InferenceSession, "io_binding", noted)
+    monkeypatch.setattr(onnxruntime.IOBinding, "bind_ortvalue_output", counted)
+    states, counts = [], []
+    for executor in (low(), paddle.Executor(memory=None, threads=1)):
+        program, loss = build(schedule)
+        for step, x in enumerate(X):
+            if step == 3:
+                program.active_scope().set("fc_0.w_0", np.full((9, 7), 0.1, np.float32))
+            bound.clear()
+            executor.run(program, {"x": x}, [loss])
+            if not states:
+                sessions = [part.session for part in parts_of(executor, program)]
+                counts.append(sum(any(session is one for one in sessions) for session in bound))
+        states.append(state_of(program))
+    # Three new values of each of the three pieces of fc_0.w_0's 63 elements, and of the one piece of fc_1.w_0's 21.
+    assert counts == [12, 0, 0, 9, 0]
+    for name, value in states[1].items():
+        np.testing.assert_allclose(states[0][name], value, rtol=1e-5, err_msg=name)
+
+
 class TestCut:
     def program(self, *formulas):
         """A program whose state a, b, c of 3x4 elements is replaced by formulas of (op, a, b, c, gradient)."""

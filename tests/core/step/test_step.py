@@ -129,7 +129,7 @@ def test_a_step_reads_well(net):
     text = str(low(net))
     assert text.startswith("4 phases, fetches ")
     assert "state that is replaced: 20 of all ranks alike, " in text
-    assert "apply 1: 13 operators in 3 pieces of 10 elements\n" in text
+    assert "apply 1: 12 operators in 3 pieces of 10 elements\n" in text
     assert "takes " in text and " of gradients" in text and " of shared" in text
 
 
