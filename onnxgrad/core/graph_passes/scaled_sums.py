@@ -56,7 +56,7 @@ def read_twice(links: Links) -> set[Variable]:
 
 def number_of(build: Builder, op: Operator, s: Variable) -> Variable:
     """The factor of a scaled addend as a matrix of one element, negative for a difference."""
-    if s.value is not None:
+    if s.value is not None and not s.persistable:
         number = s.value.numpy().reshape(1, 1)
         return build.constant(-number if op.type == "Sub" else number)
     computed = build.Reshape(s, [1, 1])
