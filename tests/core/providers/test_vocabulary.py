@@ -58,6 +58,17 @@ def graphs(
     return [compile(static.default_main_program(), found, provider, state_as_inputs=True) for provider in (None, "cpu")]
 
 
+def flat_graphs(**attributes):
+    """The same of rows whose number is not known."""
+    op = Builder(static.default_main_program().global_block())
+    x, label = static.data("x", [None, WIDTH]), static.data("label", [None], "int64")
+    x.stop_gradient = False
+    weight = static.create_parameter([WIDTH, WORDS], "float32", name="weight")
+    loss = op.SoftmaxCrossEntropyLoss(op.MatMul(x, weight), label, **attributes)
+    found = [loss, *static.gradients([loss], [x, weight])]
+    return [compile(static.default_main_program(), found, provider, state_as_inputs=True) for provider in (None, "cpu")]
+
+
 def feed_of(graph, ignored=None):
     rng = np.random.default_rng(0)
     feed = {}
@@ -201,3 +212,45 @@ def test_evaluation_holds_the_scores_of_one_block():
     assert holds_scores(plain)
     assert not holds_scores(lowered)
     compare(plain, lowered)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 6, 7, 13, 31])
+def test_few_rows_are_no_more_than_they_are(rows):
+    """Blocks are equal, and less than one row for each is filled up"""
+    plain, lowered = flat_graphs()
+    feed = {**feed_of(plain), "x": np.ones((rows, WIDTH), np.float32), "label": np.arange(rows, dtype=np.int64) % WORDS}
+    if rows:
+        for want, got in zip(run(plain, feed), run(lowered, feed), strict=True):
+            np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-6)
+    else:  # which onnxruntime's own form refuses
+        loss, gx, gw = run(lowered, feed)
+        assert np.isnan(loss) and gx.shape == (0, WIDTH) and not gw.any()
+    message = write_model(lowered)
+    (scan,) = [node for node in message.graph.node if node.op_type == "Scan"]
+    message.graph.output.extend([helper.make_tensor_value_info(scan.output[0], 1, None)])
+    (losses,) = onnxruntime.InferenceSession(message.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        [scan.output[0]], feed
+    )
+    assert losses.shape[0] == max(-(-rows // 6), 1)
+    assert rows <= losses.size < rows + len(losses) + (rows == 0)
+
+
+@pytest.mark.parametrize("ignored", ["none", "some", "all but one", "all"])
+def test_rows_that_do_not_count_change_nothing(ignored):
+    plain, lowered = flat_graphs(ignore_index=-100)
+    rng = np.random.default_rng(0)
+    feed = {**feed_of(plain), "x": rng.normal(size=(13, WIDTH)).astype(np.float32), "label": rng.integers(0, WORDS, 13)}
+    feed["label"][{"none": [], "some": [0, 5, 12], "all but one": np.delete(np.arange(13), 7), "all": np.arange(13)}[ignored]] = -100
+    for want, got in zip(run(plain, feed), run(lowered, feed), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-6)
+
+
+def test_words_that_are_hidden_make_nothing_nan_and_large_scores_lose_nothing():
+    plain, lowered = flat_graphs()
+    feed = {**feed_of(plain), "x": np.ones((13, WIDTH), np.float32), "label": np.full(13, WORDS - 1)}
+    weight = next(name for name in feed if name not in ("x", "label"))
+    for change in (lambda w: w * 1e4, lambda w: np.where(np.arange(WORDS) < 4, -np.inf, w).astype(np.float32)):
+        changed = {**feed, weight: change(feed[weight])}
+        loss, *grads = run(lowered, changed)
+        np.testing.assert_allclose(loss, run(plain, changed)[0], rtol=2e-6)
+        assert np.isfinite(loss)

@@ -370,8 +370,9 @@ class _Writer:
             blocks, size = head.blocks
             self.shape, self.missing = [blocks, size], blocks * size - head.count
         else:
-            blocks = _divided_up(build, self.rows, build.constant([head.most], self.rows.dtype))
-            size = build.Max(_divided_up(build, self.rows, build.Max(blocks, [1])), [1])
+            # At least one row, as a Scan refuses none.
+            blocks = build.Max(_divided_up(build, self.rows, build.constant([head.most], self.rows.dtype)), [1])
+            size = build.Max(_divided_up(build, self.rows, blocks), [1])
             self.shape = build.Concat(blocks, size, axis=0)
             self.missing = build.Sub(build.Mul(blocks, size), self.rows)
 
