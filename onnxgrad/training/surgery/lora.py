@@ -428,18 +428,22 @@ def _sum_later(branch: Branch, weight: Variable, transposed: bool, is_turned: bo
         is_turned: whether the sum is to lie as the layer reads it.
         scope: where the values are.
     """
-    present, before = scope.present(weight.name), Scope()
-    if present is not None:
-        before.put(weight.name, present)
-    stored = None if present is not None else weight.value
-    shape = weight.static_shape
+    before, stored, shape = Scope(), scope.present(weight.name), weight.static_shape
     assert shape is not None
+    if stored is None and weight.value is None:
+        weight.get_value(scope)  # which says that there is none
+    if stored is not None:
+        before.put(weight.name, stored)
+    first = weight.value
 
     def compute() -> Array:
-        value = before.get(weight.name) if stored is None else stored.numpy()
+        value = before.get(weight.name)
+        if value is None and first is not None:
+            value = first.numpy()
+        assert value is not None
         change = _change(branch, scope)
         change = change.T if transposed else change
-        total = np.add(value, change, out=change).astype(weight.dtype.numpy)
+        total: Array = np.add(value, change, out=change).astype(weight.dtype.numpy)
         return total.T if is_turned else total
 
     return TensorValue.computed(weight.dtype, shape[::-1] if is_turned else shape, compute)

@@ -206,7 +206,9 @@ def test_values_and_gradients_stay_and_fewer_elements_are_computed(name, sizes):
     assert fewer < every or sizes["N"] < 6
 
 
-@pytest.mark.parametrize("head", ["o = MatMul (h3, vocabulary)", "o = com.microsoft.MatMulNBits <%s> (h3, packed, scales)"], ids=["float", "int4"])
+@pytest.mark.parametrize(
+    "head", ["o = MatMul (h3, vocabulary)", "o = com.microsoft.MatMulNBits <%s> (h3, packed, scales)"], ids=["float", "int4"]
+)
 def test_rows_are_left_out_behind_operators_of_onnxruntime(head):
     """As files of language models have them: onnx knows no schema by which they could be written again"""
     body = f"""h0 = MatMul (x, w) h1 = com.microsoft.FastGelu (h0, b)
