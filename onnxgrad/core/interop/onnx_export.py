@@ -344,15 +344,18 @@ class _Writer:
                 return False
         if v.dtype.bits < 8 or v.dtype.name == "string":
             return False
-        shape: Sequence[int]
         if present is None:
             assert v.value is not None
-            shape = v.value.shape
+            shape, read = list(v.value.shape), v.value.numpy
         else:
-            shape = present.value.shape() if isinstance(present, Buffer) else present.shape
+            shape = list(present.value.shape() if isinstance(present, Buffer) else present.shape)
+
+            def read() -> np.ndarray[Any, Any]:
+                return present_value(self.scope, v)
+
         header = TensorProto(name=v.name, data_type=v.dtype.number, dims=shape)
         header.MergeFromString(_unread_of(v))
-        stored.append(Stored(header, bytes_needed(v.dtype, shape), lambda: bytes_of_array(present_value(self.scope, v))))
+        stored.append(Stored(header, bytes_needed(v.dtype, shape), lambda: bytes_of_array(read())))
         return True
 
     def _write_node(self, node: NodeProto, op: Operator) -> None:
