@@ -214,6 +214,14 @@ def test_evaluation_holds_the_scores_of_one_block():
     compare(plain, lowered)
 
 
+@pytest.mark.parametrize("head", ["tied", "MatMul"])
+def test_a_frozen_weight_is_written_transposed_by_no_step(head):
+    plain, lowered = graphs(head=head, trained=False)
+    weight = {(WIDTH, WORDS), (WORDS, WIDTH)}
+    turned = [{v.shape for op in graph.operators if op.type == "Transpose" for v in op.outputs} for graph in (plain, lowered)]
+    assert turned[0] & weight and not turned[1] & weight
+
+
 @pytest.mark.parametrize("rows", [0, 1, 2, 6, 7, 13, 31])
 def test_few_rows_are_no_more_than_they_are(rows):
     """Blocks are equal, and less than one row for each is filled up"""
