@@ -335,17 +335,27 @@ class _Writer:
             return False
         present = self.scope.present(v.name) if v.persistable else None
         if present is None or (isinstance(present, Buffer) and present.origin is not None and present.origin is v.value):
-            origin = None if v.value is None else v.value.origin
-            if isinstance(origin, TensorProto) and origin.name == v.name:
-                stored.append(Stored(origin))
+            if v.value is None:
+                return False
+            if isinstance(v.value.origin, TensorProto) and v.value.origin.name == v.name:
+                stored.append(Stored(v.value.origin))
                 return True
-            return False
+            if v.value.origin is not None:
+                return False
         if v.dtype.bits < 8 or v.dtype.name == "string":
             return False
-        shape = present.value.shape() if isinstance(present, Buffer) else present.shape
+        if present is None:
+            assert v.value is not None
+            shape, read = list(v.value.shape), v.value.numpy
+        else:
+            shape = list(present.value.shape() if isinstance(present, Buffer) else present.shape)
+
+            def read() -> np.ndarray[Any, Any]:
+                return present_value(self.scope, v)
+
         header = TensorProto(name=v.name, data_type=v.dtype.number, dims=shape)
         header.MergeFromString(_unread_of(v))
-        stored.append(Stored(header, bytes_needed(v.dtype, shape), lambda: bytes_of_array(present_value(self.scope, v))))
+        stored.append(Stored(header, bytes_needed(v.dtype, shape), lambda: bytes_of_array(read())))
         return True
 
     def _write_node(self, node: NodeProto, op: Operator) -> None:

@@ -23,7 +23,7 @@ class TensorValue:
     (raw, typed or external) of an untouched weight; nobody else looks at it.
     """
 
-    __slots__ = ("_array", "_load", "dtype", "origin", "shape")
+    __slots__ = ("_array", "_keeps", "_load", "dtype", "origin", "shape")
 
     def __init__(
         self,
@@ -38,6 +38,7 @@ class TensorValue:
         self.origin = origin
         self._array = array
         self._load = load
+        self._keeps = True
 
     @classmethod
     def of(cls, value: Any, dtype: DType | None = None) -> TensorValue:
@@ -49,6 +50,13 @@ class TensorValue:
         else:
             array = np.asarray(value, None if dtype is None else dtype.numpy)
         return cls(dtype_of(array.dtype), array.shape, array)
+
+    @classmethod
+    def computed(cls, dtype: DType, shape: tuple[int, ...], compute: Callable[[], np.ndarray[Any, Any]]) -> TensorValue:
+        """Wrap a function that gives the elements, which is called anew at each look: of many such weights one is in memory."""
+        value = cls(dtype, shape, None, compute)
+        value._keeps = False
+        return value
 
     @property
     def size(self) -> int:
@@ -63,7 +71,7 @@ class TensorValue:
             array = self._load()
         except MemoryError as error:
             raise OutOfMemory(f"no memory for a tensor of shape {list(self.shape)}. Free some, or use a larger machine.") from error
-        if self.origin is None or not getattr(self.origin, "external_data", None):
+        if self._keeps and not getattr(self.origin, "external_data", None):
             self._array = array
         return array
 

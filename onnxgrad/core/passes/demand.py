@@ -253,7 +253,9 @@ class _Walk:
             return None
 
         def write(build: Builder, parts: list[Variable | None]) -> Sequence[Variable | None]:
-            emitted = build.emit(op.type, parts, dict(op.attrs), len(op.outputs), domain=op.domain)
+            if op.schema is None:
+                return _copied(build, op, parts)
+            emitted = build.emit(op.type, parts, dict(op.attrs), len(op.outputs))
             return emitted if isinstance(emitted, tuple) else (emitted,)
 
         return _Moved(selection, operands, write)
@@ -266,6 +268,17 @@ class _Walk:
             return False
         mode = op.inputs[2] if len(op.inputs) > 2 else None
         return self.program.training_pending or (mode is not None and entries_of(mode) != (False,))
+
+
+def _copied(build: Builder, op: Operator, parts: list[Variable | None]) -> Sequence[Variable | None]:
+    """Copy an operator of onnxruntime's onto other operands: there is no schema by which it could be emitted."""
+    assert build.stage is not None
+    copy = op.blank_copy(build.block, parts)
+    copy.attrs, copy.name = dict(op.attrs), build.key
+    copy.outputs = [None if v is None else Variable(build.block, "", None, copy) for v in op.outputs]
+    infer_leniently(copy)
+    build.stage.append(copy)
+    return copy.outputs
 
 
 def _moves_less(selects: _Selects) -> bool:

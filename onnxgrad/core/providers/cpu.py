@@ -14,7 +14,6 @@ from onnxgrad.core.providers.layouts.im2col import IM2COL
 from onnxgrad.core.providers.losses.embedding_gradients import EMBEDDING_GRADIENTS
 from onnxgrad.core.providers.losses.rows import CROSS_ENTROPY_ROWS, SCATTERED_ROWS
 from onnxgrad.core.providers.losses.vocabulary import VOCABULARY
-from onnxgrad.core.providers.losses.vocabulary_tiles import VOCABULARY_TILES
 from onnxgrad.core.providers.products.attention import ATTENTION
 from onnxgrad.core.providers.products.elementwise import (
     CLIP_MASK,
@@ -38,7 +37,6 @@ PASSES: list[GraphPass] = [
     ATTENTION,
     HEAD_TRANSPOSES,
     VOCABULARY,
-    VOCABULARY_TILES,
     CLIP_MASK,
     RELU_MASK_AS_HARDSIGMOID,
     FILTER_GRADIENT,

@@ -272,7 +272,8 @@ def merge_lora(
         scope: where the weights are; None for the program's own.
 
     Returns:
-        A program with a scope of its own; for inference, as ``clone(for_test=True)``.
+        A program with a scope of its own; for inference, as ``clone(for_test=True)``. Its sums are computed when they are read, so
+        that a file of any size is written with one of them in memory at a time.
 
     Raises:
         ArgumentError: if there is no such choice.
@@ -295,13 +296,15 @@ def merge_lora(
                 _add_bias(branch.base, bias)
             continue
         weight, transposed = stored
-        change = _change(branch)
-        if _is_read_once(branch.base.inputs[1], reads):
-            weight.set_value(np.asarray(weight.get_value() + (change.T if transposed else change), weight.dtype.numpy))
+        is_own = _is_read_once(branch.base.inputs[1], reads)
+        value = _sum_later(branch, weight, transposed, is_turned=transposed and not is_own, scope=merged.scope)
+        if is_own:
+            weight.value = value
+            if weight.name in merged.scope.values:
+                del merged.scope.values[weight.name]
         else:
-            value = weight.get_value().T if transposed else weight.get_value()
             branch.base.inputs = [*branch.base.inputs]
-            branch.base.inputs[1] = _merged_parameter(weight, np.asarray(value + change, weight.dtype.numpy))
+            branch.base.inputs[1] = _merged_parameter(weight, value)
         _remove(branch)
     before = {v for op in program.global_block().ops for v in op.operands()}
     used = {v for one in merged.blocks for op in one.ops for v in op.operands()}
@@ -331,7 +334,14 @@ def _merge_quantised(branch: Branch, again: bool) -> tuple[Variable | None, list
         return None, [requantise(base, value, weight.name, change)]
     dtype = x.dtype
     name = block.program.fresh_name(f"{weight.name}.merged")
-    stored = TensorValue.of(value.astype(dtype.numpy))
+    if packed:
+        layer = base.blank_copy(base.block, [*base.inputs])
+        layer.attrs, scope = dict(base.attrs), block.program.active_scope()
+        stored = TensorValue.computed(
+            dtype, value.shape, lambda: (float_weight(layer) + _change(branch._replace(base=layer), scope)).astype(dtype.numpy)
+        )
+    else:
+        stored = TensorValue.of(value.astype(dtype.numpy))
     bias = base.inputs[5] if packed and len(base.inputs) > 5 else None
     merged = block.program.global_block().create_parameter(name, value.shape, dtype, value=stored)
     base.inputs = [x, merged] if packed else [x, merged, *base.inputs[2:]]
@@ -404,14 +414,43 @@ def _is_read_once(weight: Variable | None, reads: Counter[Variable]) -> bool:
     return False
 
 
-def _merged_parameter(weight: Variable, value: Array) -> Parameter:
+def _merged_parameter(weight: Variable, value: TensorValue) -> Parameter:
     program = weight.block.program
     name = program.fresh_name(f"{weight.name}.merged")
-    return program.global_block().create_parameter(name, value.shape, weight.dtype, value=TensorValue.of(value))
+    return program.global_block().create_parameter(name, value.shape, weight.dtype, value=value)
 
 
-def _change(branch: Branch) -> Array:
-    a, b = (np.asarray(v.get_value(), np.float64) for v in (branch.a, branch.b))
+def _sum_later(branch: Branch, weight: Variable, transposed: bool, is_turned: bool, scope: Scope) -> TensorValue:
+    """The sum of a weight and a branch, computed at each look, from the values that both have now.
+
+    Args:
+        transposed: whether the layer reads the weight transposed.
+        is_turned: whether the sum is to lie as the layer reads it.
+        scope: where the values are.
+    """
+    before, stored, shape = Scope(), scope.present(weight.name), weight.static_shape
+    assert shape is not None
+    if stored is None and weight.value is None:
+        weight.get_value(scope)  # which says that there is none
+    if stored is not None:
+        before.put(weight.name, stored)
+    first = weight.value
+
+    def compute() -> Array:
+        value = before.get(weight.name)
+        if value is None and first is not None:
+            value = first.numpy()
+        assert value is not None
+        change = _change(branch, scope)
+        change = change.T if transposed else change
+        total: Array = np.add(value, change, out=change).astype(weight.dtype.numpy)
+        return total.T if is_turned else total
+
+    return TensorValue.computed(weight.dtype, shape[::-1] if is_turned else shape, compute)
+
+
+def _change(branch: Branch, scope: Scope | None = None) -> Array:
+    a, b = (np.asarray(v.get_value(scope), np.float64) for v in (branch.a, branch.b))
     if branch.base.type == "Conv":
         groups = branch.base.attr("group")
         low, up = a.reshape(groups, a.shape[0] // groups, -1), b.reshape(groups, b.shape[0] // groups, -1)
@@ -419,9 +458,10 @@ def _change(branch: Branch) -> Array:
     else:
         product = a @ b
         if branch.base.type == "Gemm":
-            product = (product.T if branch.base.attr("transB") else product) / branch.base.attr("alpha")
-    scaled: Array = branch.scale * product
-    return scaled
+            product = product.T if branch.base.attr("transB") else product
+            product /= branch.base.attr("alpha")
+    product *= branch.scale
+    return np.asarray(product)
 
 
 def _remove(branch: Branch) -> None:

@@ -87,9 +87,7 @@ def cases() -> dict[str, Callable[[], Made]]:
     # Not Adam, which takes the sign of a gradient of nearly 0 for a whole step.
     found["few rows, momentum"] = lambda: _few_rows(lambda rate: paddle.optimizer.Momentum(rate, 0.9, use_nesterov=True))
     found["many words"] = _many_words
-    found["words in blocks"] = _words_in_blocks
     found["many words, some ignored"] = lambda: _many_words(ignore_index=2, reduction="sum")
-    found["words in blocks, some ignored"] = lambda: _words_in_blocks(ignore_index=2)
     found["many words with positions behind"] = _many_words_with_positions
     found["few images"] = _few_images
     found["few pixels"] = _few_pixels
@@ -225,21 +223,6 @@ def _many_words_with_positions() -> Made:
     return Made(
         program, [loss], {"x": draw.normal(size=(2, 3, 4)).astype(np.float32), "label": np.arange(6).reshape(2, 3)}, is_step=True
     )
-
-
-def _words_in_blocks(**options: Any) -> Made:
-    """A loss over 4,096 words whose weight the product reads transposed, as it is tied to an embedding"""
-    program, startup = static.Program(), static.Program()
-    with static.program_guard(program, startup):
-        x, label = static.data("x", [None, 8]), static.data("label", [None], "int64")
-        w = static.create_parameter([2**12, 8], "float32", name="w")
-        build = program.global_block().build
-        loss = build.SoftmaxCrossEntropyLoss(build.Gemm(x, w, transB=1), label, **options)
-        paddle.optimizer.SGD(_RATE).minimize(loss)
-    paddle.Executor().run(startup)
-    draw = np.random.default_rng(0)
-    program.set_state_dict({"w": draw.normal(size=(2**12, 8)).astype(np.float32)})
-    return Made(program, [loss], {"x": draw.normal(size=(6, 8)).astype(np.float32), "label": np.arange(6)}, is_step=True)
 
 
 def _few_images() -> Made:

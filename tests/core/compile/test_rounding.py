@@ -117,7 +117,7 @@ def slightly_more(build, op):
 
 
 @pytest.mark.parametrize("wrong", [in_bfloat16, without_a_term, slightly_more])
-@pytest.mark.parametrize("title", ["sample Attention-0", "few images", "words in blocks"])
+@pytest.mark.parametrize("title", ["sample Attention-0", "few images", "many queries"])
 def test_what_a_form_gets_wrong_is_more_than_the_contract_allows(monkeypatch, title, wrong):
     lowered, rewritten = corpus.lowered, []
 

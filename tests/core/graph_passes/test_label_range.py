@@ -12,19 +12,13 @@ from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.bodies import loop_times, write_body
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.types import TensorType
-from onnxgrad.core.providers.losses import vocabulary, vocabulary_tiles
+from onnxgrad.core.providers.losses import vocabulary
 from onnxgrad.federated import Worker
 from onnxgrad.training import Trainer
 
 ROWS, WIDTH, CLASSES = 6, 5, 24
 LABELS = np.array([0, 1, 2, 3, 23, 1])
 PROVIDERS = (None, "cpu", "openvino", "webgpu")
-
-
-@pytest.fixture
-def tiles(monkeypatch):
-    for name, value in {"_FEWEST": 16, "_LEAST": 4, "_MOST": 8}.items():
-        monkeypatch.setattr(vocabulary_tiles, name, value)
 
 
 @pytest.fixture
@@ -94,12 +88,10 @@ def test_every_form_gives_nan(loss_type, reduction, ignored):
     "attributes", [{}, {"ignore_index": -100}, {"reduction": "sum"}, {"ignore_index": 2, "reduction": "sum"}], ids=str
 )
 @pytest.mark.parametrize("batch", [ROWS, None])
-@pytest.mark.parametrize("form", ["tiles", "blocks"])
-def test_forms_by_tiles_and_blocks_stay_and_give_nan(form, attributes, batch, request):
-    request.getfixturevalue(form)
+def test_the_form_by_blocks_stays_and_gives_nan(blocks, attributes, batch):
     found = network("SoftmaxCrossEntropyLoss", batch, **attributes)
     graph = compile(static.default_main_program(), found, "cpu", state_as_inputs=True)
-    assert {"label_range", "vocabulary_tiles" if form == "tiles" else "vocabulary"} <= passes(graph)
+    assert {"label_range", "vocabulary"} <= passes(graph)
     plain = run(compile(static.default_main_program(), found, state_as_inputs=True, checks_labels=True), LABELS)
     for want, got in zip(plain, run(graph, LABELS), strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-6)

@@ -98,3 +98,21 @@ def test_a_sum_that_others_read_stays():
     same = onnxruntime.InferenceSession(write_model(plain).SerializeToString(), providers=["CPUExecutionProvider"])
     for found, expected in zip(session.run(None, feed()), same.run(None, feed()), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [[], [LOOKUPS], [3, 4]], ids=str)
+def test_rows_of_a_transposed_table_are_read_without_writing_it(shape):
+    """As onnxruntime-genai's builder ties a table to a head"""
+    ids = static.data("ids", shape, "int64")
+    weight = static.default_main_program().global_block().create_parameter("weight", (WIDE, ROWS))
+    op = ids.block.build
+    rows = op.Gather(op.Transpose(weight, perm=[1, 0]), ids)
+    plain, lean = (compiled(rows, provider) for provider in (None, "cpu"))
+    values = {"ids": feed()["ids"][: max(1, np.prod(shape, dtype=int))].reshape(shape), "weight": feed()["table"].T.copy()}
+    results = [
+        onnxruntime.InferenceSession(write_model(graph).SerializeToString(), providers=["CPUExecutionProvider"]).run(None, values)
+        for graph in (plain, lean)
+    ]
+    np.testing.assert_array_equal(*results)
+    assert (ROWS, WIDE) not in [v.shape for op in lean.operators if op.type == "Transpose" for v in op.outputs]
+    assert (ROWS, WIDE) in [v.shape for op in plain.operators if op.type == "Transpose" for v in op.outputs]

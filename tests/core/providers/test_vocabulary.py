@@ -58,6 +58,17 @@ def graphs(
     return [compile(static.default_main_program(), found, provider, state_as_inputs=True) for provider in (None, "cpu")]
 
 
+def flat_graphs(**attributes):
+    """The same of rows whose number is not known."""
+    op = Builder(static.default_main_program().global_block())
+    x, label = static.data("x", [None, WIDTH]), static.data("label", [None], "int64")
+    x.stop_gradient = False
+    weight = static.create_parameter([WIDTH, WORDS], "float32", name="weight")
+    loss = op.SoftmaxCrossEntropyLoss(op.MatMul(x, weight), label, **attributes)
+    found = [loss, *static.gradients([loss], [x, weight])]
+    return [compile(static.default_main_program(), found, provider, state_as_inputs=True) for provider in (None, "cpu")]
+
+
 def feed_of(graph, ignored=None):
     rng = np.random.default_rng(0)
     feed = {}
@@ -201,3 +212,86 @@ def test_evaluation_holds_the_scores_of_one_block():
     assert holds_scores(plain)
     assert not holds_scores(lowered)
     compare(plain, lowered)
+
+
+@pytest.mark.parametrize("head", ["tied", "MatMul"])
+def test_a_frozen_weight_is_written_transposed_by_no_step(head):
+    plain, lowered = graphs(head=head, trained=False)
+    weight = {(WIDTH, WORDS), (WORDS, WIDTH)}
+    turned = [{v.shape for op in graph.operators if op.type == "Transpose" for v in op.outputs} for graph in (plain, lowered)]
+    assert turned[0] & weight and not turned[1] & weight
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 6, 7, 13, 31])
+def test_few_rows_are_no_more_than_they_are(rows):
+    """Blocks are equal, and less than one row for each is filled up"""
+    plain, lowered = flat_graphs()
+    feed = {**feed_of(plain), "x": np.ones((rows, WIDTH), np.float32), "label": np.arange(rows, dtype=np.int64) % WORDS}
+    if rows:
+        for want, got in zip(run(plain, feed), run(lowered, feed), strict=True):
+            np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-6)
+    else:  # which onnxruntime's own form refuses
+        loss, gx, gw = run(lowered, feed)
+        assert np.isnan(loss) and gx.shape == (0, WIDTH) and not gw.any()
+    message = write_model(lowered)
+    (scan,) = [node for node in message.graph.node if node.op_type == "Scan"]
+    message.graph.output.extend([helper.make_tensor_value_info(scan.output[0], 1, None)])
+    (losses,) = onnxruntime.InferenceSession(message.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        [scan.output[0]], feed
+    )
+    assert losses.shape[0] == max(-(-rows // 6), 1)
+    assert rows <= losses.size < rows + len(losses) + (rows == 0)
+
+
+@pytest.mark.parametrize("ignored", ["none", "some", "all but one", "all"])
+def test_rows_that_do_not_count_change_nothing(ignored):
+    plain, lowered = flat_graphs(ignore_index=-100)
+    rng = np.random.default_rng(0)
+    feed = {**feed_of(plain), "x": rng.normal(size=(13, WIDTH)).astype(np.float32), "label": rng.integers(0, WORDS, 13)}
+    feed["label"][
+        {"none": [], "some": [0, 5, 12], "all but one": np.delete(np.arange(13), 7), "all": np.arange(13)}[ignored]
+    ] = -100
+    for want, got in zip(run(plain, feed), run(lowered, feed), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-6)
+
+
+def test_words_that_are_hidden_make_nothing_nan_and_large_scores_lose_nothing():
+    plain, lowered = flat_graphs()
+    feed = {**feed_of(plain), "x": np.ones((13, WIDTH), np.float32), "label": np.full(13, WORDS - 1)}
+    weight = next(name for name in feed if name not in ("x", "label"))
+    for change in (lambda w: w * 1e4, lambda w: np.where(np.arange(WORDS) < 4, -np.inf, w).astype(np.float32)):
+        changed = {**feed, weight: change(feed[weight])}
+        loss = run(lowered, changed)[0]
+        np.testing.assert_allclose(loss, run(plain, changed)[0], rtol=2e-6)
+        assert np.isfinite(loss)
+
+
+@pytest.mark.parametrize("dtype", [None, "float16", "bfloat16"])
+@pytest.mark.parametrize(("is_tied", "is_adapted"), [(False, False), (True, False), (False, True)])
+def test_mixed_precision_tied_embeddings_and_an_adapter_of_the_head(monkeypatch, dtype, is_tied, is_adapted):
+    """An adapter adds a second product to the scores, which then stay whole"""
+    op, program = Builder(static.default_main_program().global_block()), static.default_main_program()
+    x, label = static.data("x", [None, WIDTH]), static.data("label", [None], "int64")
+    x.stop_gradient = False
+    weights = [static.create_parameter(shape, "float32") for shape in ([WORDS, WIDTH], [WIDTH, 2], [2, WORDS])]
+    h = op.Add(x, op.Gather(weights[0], op.Abs(label))) if is_tied else x
+    scores = op.MatMul(h, op.Transpose(weights[0], perm=[1, 0]))
+    if is_adapted:
+        scores = op.Add(scores, op.MatMul(op.MatMul(h, weights[1]), weights[2]))
+    loss = op.SoftmaxCrossEntropyLoss(scores, label, ignore_index=-2)
+    if dtype is not None:
+        paddle.amp.to_mixed_precision(program, dtype=dtype)
+    found = [loss, *static.gradients([loss], [x, *weights[: 3 if is_adapted else 1]])]
+    blocks = compile(program, found, "cpu", state_as_inputs=True)
+    monkeypatch.setattr(module, "_WIDE", 10**9)
+    plain = compile(program, found, "cpu", state_as_inputs=True)
+    assert [[op.type for op in graph.operators].count("Scan") for graph in (plain, blocks)] == [0, not is_adapted]
+    feed = {
+        v.name: np.random.default_rng(i).normal(size=[d or 13 for d in v.shape]).astype(np.float32) for i, v in enumerate(weights)
+    }
+    feed = {name: value for name, value in feed.items() if name in {v.name for v in plain.inputs}}
+    label = np.where(np.arange(13) % 3, np.arange(13) % WORDS, -2)
+    feed |= {"x": np.random.default_rng(9).normal(size=(13, WIDTH)).astype(np.float32), "label": label}
+    epsilon = {None: 1e-6, "float16": 1e-3, "bfloat16": 8e-3}[dtype]
+    for want, got in zip(run(plain, feed), run(blocks, feed), strict=True):
+        np.testing.assert_allclose(got, want, rtol=0, atol=2 * epsilon * np.abs(want).max())

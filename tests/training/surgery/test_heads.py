@@ -1,6 +1,9 @@
 """Choosing what trains: heads, cuts, LoRA, ties, Dropout put back in."""
 
 import itertools
+import os
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -416,3 +419,60 @@ class TestLoraOptions:
         np.testing.assert_allclose(executor.run(merged, {"x": x}, ["y"])[0], expected, rtol=1e-4, atol=1e-5)
         branch = branches_of(dropped.clone(for_test=True))[0]
         assert branch.a.name == "w.lora_A"
+
+
+MERGED_WITHIN_A_LIMIT = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+import onnxgrad as og
+from onnxgrad.training import add_lora, merge_lora
+folder = Path(sys.argv[1])
+program = og.from_onnx(folder / "m.onnx")
+weights = [p.name for p in program.parameters]
+for name in add_lora(program, "*", rank=2):
+    if name.endswith("_B"):
+        p = program.global_block().vars[name]
+        p.set_value(np.full(p.static_shape, 0.5, np.float32))
+a, b = (program.global_block().vars[f"{weights[-1]}.lora_{label}"].get_value() for label in "AB")
+held = int(open("/proc/self/statm").read().split()[5]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_DATA, (held + int(sys.argv[2]), -1))
+og.save_onnx(merge_lora(program), folder / "merged.onnx")
+resource.setrlimit(resource.RLIMIT_DATA, (-1, -1))
+(merged,) = [p for p in og.from_onnx(folder / "merged.onnx").parameters if p.name == weights[-1]]
+np.testing.assert_allclose(merged.get_value(), 2 * a @ b, rtol=1e-6)
+assert merged.get_value().any()
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit on anonymous memory is Linux's")
+def test_a_merged_file_is_written_with_one_weight_in_memory(tmp_path):
+    """16 weights of 8 MB, in half of their memory"""
+    size, count = 4 * 1024 * 2048, 16
+    sizes = [1024, 2048]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", [f"h{i}", f"w{i}"], [f"h{i + 1}"]) for i in range(count)],
+        "g",
+        [onnx.helper.make_tensor_value_info("h0", 1, ["N", 1024])],
+        [onnx.helper.make_tensor_value_info(f"h{count}", 1, ["N", sizes[count % 2]])],
+    )
+    for i in range(count):
+        t = graph.initializer.add(name=f"w{i}", data_type=1, dims=[sizes[i % 2], sizes[(i + 1) % 2]])
+        t.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in (("location", "w.bin"), ("offset", i * size), ("length", size)):
+            t.external_data.add(key=key, value=str(value))
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
+    with (tmp_path / "w.bin").open("wb") as file:
+        file.truncate(count * size)  # zeros, which take no place
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", MERGED_WITHIN_A_LIMIT, str(tmp_path), str(count * size // 2)],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    finally:
+        (tmp_path / "merged.onnx").unlink(missing_ok=True)

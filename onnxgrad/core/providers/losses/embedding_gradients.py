@@ -1,4 +1,4 @@
-"""Gradients of large tables that rows are looked up in: one tensor of the table's size where the plain form holds three."""
+"""Large tables that rows are looked up in, and their gradients: one tensor of the table's size where the plain form holds three."""
 
 from __future__ import annotations
 
@@ -21,13 +21,18 @@ _LARGE_PRODUCT = COSTS.count("embedding_gradients.smallest_product")
 
 
 def lean_embedding_gradients(graph: Graph, target: Target) -> int:
-    """In backward passes: a sum of a gradient with rows that are added up in zeros adds them to the gradient; other zeros of at
-    least 1 MB are written in the run, since as a constant onnxruntime would hold and copy them; and a product of at least 16 MB
-    that is transposed is computed transposed.
+    """Read rows of a transposed table as columns, and let gradients of tables hold less.
+
+    In backward passes: a sum of a gradient with rows that are added up in zeros adds them to the gradient; other zeros of at least
+    1 MB are written in the run, since as a constant onnxruntime would hold and copy them; and a product of at least 16 MB that is
+    transposed is computed transposed.
 
     A decoder whose last product reads the table of its tokens: 148 MB instead of 443 for 50,257 tokens of 768 numbers.
     """
     types, count = graph.types(), 0
+    if types >= {"Gather", "Transpose"}:
+        count += rewrite_operators(graph, {"Gather": _columns})
+        graph.settle()
     if types >= {"Gemm", "Transpose"}:
         count += rewrite_operators(graph, {"Transpose": _turned(Links(graph))})
     if "ScatterElements" in types:
@@ -40,6 +45,17 @@ def lean_embedding_gradients(graph: Graph, target: Target) -> int:
 
 
 EMBEDDING_GRADIENTS = Pass("embedding_gradients", lean_embedding_gradients, rounding="order", gain=CPU_FORMS)
+
+
+def _columns(build: Any, op: Operator) -> list[Variable | None] | None:
+    """Rows of a transposed weight as its columns, transposed: a step would write all of the table to read some rows of it."""
+    transpose, index = producer_of(op.inputs[0], "Transpose"), op.inputs[1]
+    weight = None if transpose is None else transpose.inputs[0]
+    if weight is None or weight.rank != 2 or not weight.persistable or op.attr("axis") or index is None or index.rank is None:
+        return None
+    if bytes_of(weight) < _LARGE or transpose is None or transpose.attr("perm") not in (None, [1, 0]):
+        return None
+    return [build.Transpose(build.Gather(weight, index, axis=1), perm=[*range(1, index.rank + 1), 0])]
 
 
 def _turned(links: Links) -> Any:

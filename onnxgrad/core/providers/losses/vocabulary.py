@@ -79,10 +79,16 @@ class Head:
     whole: dict[Variable, None] = field(default_factory=dict)
 
     @property
-    def block(self) -> int:
-        """Rows of a block, which holds 2^25 scores at most, and fewer rows where all blocks can then be equal."""
-        most = max(_LEAST_ROWS, min(_MOST_ROWS, _LARGE // self.words))
-        return most if self.count is None else -(-self.count // -(-self.count // most))
+    def most(self) -> int:
+        """The most rows of a block, whose scores are 2^25 numbers at most."""
+        return max(_LEAST_ROWS, min(_MOST_ROWS, _LARGE // self.words))
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """The numbers of blocks and of rows in one, where the number of rows is known."""
+        assert self.count is not None
+        blocks = -(-self.count // self.most)
+        return blocks, -(-self.count // max(blocks, 1))
 
     @property
     def product(self) -> Operator:
@@ -102,7 +108,7 @@ class Head:
 def _is_large(head: Head) -> bool:
     if head.count is None:
         return head.words >= _WIDE
-    return head.words * head.count >= _LARGE and head.block < head.count
+    return head.words * head.count >= _LARGE and head.most < head.count
 
 
 def sized_head(loss: Operator) -> Head | None:
@@ -342,27 +348,44 @@ def _is_product(op: Operator, rows: Variable | None) -> bool:
 
 
 class _Writer:
-    """Writes one Scan, and what brings its operands and results into blocks of rows and back."""
+    """Writes one Scan, and what brings its operands and results into blocks of rows and back.
+
+    The rows are shared out evenly: ``ceil(rows / most)`` blocks of ``ceil(rows / blocks)``, so that few rows take few, and the last
+    block is filled up with less than one row for each block.
+
+    Attributes:
+        shape: the numbers of blocks and of rows in one, as a tensor of two where the number of rows is known in the run alone.
+        missing: how many rows are filled up, as that is.
+    """
 
     def __init__(self, build: Any, head: Head) -> None:
         self.build, self.head = build, head
         h, self.labels = head.product.inputs[0], build.Reshape(head.loss.inputs[1], [-1])
         assert h is not None and h.dims is not None
         self.h, self.width = h, h.dims[-1]
-        self.size = head.block
         self.rows = build.Shape(self.labels)
-        self.missing: Any = -head.count % self.size if head.count is not None else build.Mod(build.Neg(self.rows), [self.size])
+        self.shape: Any
+        self.missing: Any
+        if head.count is not None:
+            blocks, size = head.blocks
+            self.shape, self.missing = [blocks, size], blocks * size - head.count
+        else:
+            # At least one row, as a Scan refuses none.
+            blocks = build.Max(_divided_up(build, self.rows, build.constant([head.most], self.rows.dtype)), [1])
+            size = build.Max(_divided_up(build, self.rows, blocks), [1])
+            self.shape = build.Concat(blocks, size, axis=0)
+            self.missing = build.Sub(build.Mul(blocks, size), self.rows)
 
     def blocks(self, v: Variable, width: list[Any]) -> Variable:
         """[rows, *width] as [blocks, rows of a block, *width], the last block filled up with zeros."""
-        build, flat = self.build, self.build.Reshape(v, [-1, *width])
+        build, flat, none = self.build, self.build.Reshape(v, [-1, *width]), [0] * len(width)
         if isinstance(self.missing, int):
             if self.missing:
-                flat = build.Pad(flat, [0] * (1 + len(width)) + [self.missing] + [0] * len(width))
-        else:
-            flat = build.Pad(flat, build.Concat([0] * (1 + len(width)), self.missing, [0] * len(width), axis=0))
-        result: Variable = build.Reshape(flat, [-1, self.size, *width])
-        return result
+                flat = build.Pad(flat, [0, *none, self.missing, *none])
+            return build.Reshape(flat, [*self.shape, *width])  # type: ignore[no-any-return]
+        flat = build.Pad(flat, build.Concat([0, *none], self.missing, *([none] if none else []), axis=0))
+        shape = build.Concat(self.shape, width, axis=0) if width else self.shape
+        return build.Reshape(flat, shape, allowzero=1)  # type: ignore[no-any-return]
 
     def whole(self, v: Variable, like: Variable | None) -> Variable:
         """The rows of all blocks, in the shape of the tensor that they stand for."""
@@ -387,7 +410,8 @@ class _Writer:
         if factor is not None and factor.static_shape not in ((), (1,), (1, 1), (1, 1, 1)):
             operands.append(self.blocks(factor, [1]))
             factor = None
-        types = [(f"rows_{i}", TensorType(v.dtype, (v.dims or ())[1:])) for i, v in enumerate(operands)]
+        size = None if head.count is None else head.blocks[1]
+        types = [(f"rows_{i}", TensorType(v.dtype, (size, *(v.dims or ())[2:]))) for i, v in enumerate(operands)]
 
         def body(inner: Any, h: Variable, labels: Variable, *factors: Variable) -> tuple[Variable, ...]:
             return _body(inner, head, h, labels, factors[0] if factors else factor)
@@ -406,6 +430,11 @@ class _Writer:
         old = [v for v in (*(op.outputs[0] for op in head.results), *head.whole) if v is not None]
         pairs = [(head.loss.outputs[0], total), *((v, self.whole(new[head.root(v)], v)) for v in old)]
         return [*pairs, *((op.outputs[0], build.Reshape(self.h, [-1])) for op in head.barriers)]  # type: ignore[list-item]
+
+
+def _divided_up(build: Any, number: Variable, by: Any) -> Any:
+    """ceil(number / by), of numbers that are not negative"""
+    return build.Div(build.Add(number, build.Sub(by, [1])), by)
 
 
 def _body(build: Any, head: Head, h: Variable, labels: Variable, factor: Variable | None) -> tuple[Variable, ...]:
@@ -435,15 +464,28 @@ def _body(build: Any, head: Head, h: Variable, labels: Variable, factor: Variabl
 
 def _repeat(block: Block, op: Operator, rows: dict[Variable | None, Variable | None], head: Head) -> None:
     """An operator of the graph in the body, where ``rows`` stand for its operands of many rows."""
-    copy = Operator(block, op.type, [rows.get(head.root(v), v) for v in op.inputs], [], dict(op.attrs), op.domain)
+    type, inputs, attrs = op.type, [rows.get(head.root(v), v) for v in op.inputs], dict(op.attrs)
+    stored = _stored_weight(op)
+    if stored is not None:
+        type, inputs[1], attrs["transB"] = "Gemm", stored, 0 if attrs.get("transB") else 1
+    copy = Operator(block, type, inputs, [], attrs, op.domain)
     copy.role = op.role
     out = op.outputs[0]
     assert out is not None and out.dims is not None
     name = block.program.fresh_name(f"{out.name}/rows")
-    new = Variable(block, name, TensorType(out.dtype, (head.block, out.dims[-1])), copy)
+    new = Variable(block, name, TensorType(out.dtype, (None if head.count is None else head.blocks[1], out.dims[-1])), copy)
     copy.outputs, copy.name = [block.register(new)], name
     block.append(copy)
     rows[out] = new
+
+
+def _stored_weight(op: Operator) -> Variable | None:
+    """Return the weight that a product reads transposed, so that no step writes it transposed: 544 MB of 151,936 words."""
+    if op.type not in ("MatMul", "Gemm") or op.domain or len(op.inputs) < 2:
+        return None
+    transpose = producer_of(op.inputs[1], "Transpose")
+    weight = None if transpose is None else transpose.inputs[0]
+    return weight if weight is not None and weight.rank == 2 and weight.dtype.name == "float32" else None
 
 
 def _write(graph: Graph, head: Head) -> None:
