@@ -157,7 +157,7 @@ class Graph:
     def take_constants(self) -> None:
         """Hold the constants that operators or outputs read, and no others."""
         inputs = set(self.inputs)
-        read = {v: None for v in self.all_read() if v.op is None and v not in inputs}
+        read = dict.fromkeys(v for v in self.all_read() if v.op is None and v not in inputs)
         held = [v for v in self.initializers if v in read]
         main, known = self.program.global_block(), set(held)
         held += [v for v in read if v.block is main and v.value is not None and v not in known]

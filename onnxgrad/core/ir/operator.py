@@ -112,8 +112,8 @@ def resolve_reference(value: Any, call: Operator, defaults: dict[str, Any]) -> A
     return schema.defaults.get(value.name) if schema is not None else None
 
 
-_PLAIN = (int, float, str, bytes)
-"""Of attributes; far most have one of these types."""
+_PLAIN = frozenset([int, float, str, bytes, TensorValue])
+"""Types of attributes, and of the entries of lists, that are no bodies: those of far most."""
 
 
 class Expansion:
@@ -285,10 +285,11 @@ class Operator:
         """Bodies of If, Loop, Scan and SequenceMap."""
         bodies: list[Block] = []
         for value in self.attrs.values():
-            if isinstance(value, _PLAIN):
+            kind = type(value)
+            if kind in _PLAIN or (kind is list and (not value or type(value[0]) in _PLAIN)):
                 continue
-            if isinstance(value, list):
-                if value and hasattr(value[0], "ops"):
+            if kind is list:
+                if hasattr(value[0], "ops"):
                     bodies += value
             elif hasattr(value, "ops"):
                 bodies.append(value)
@@ -296,9 +297,11 @@ class Operator:
 
     def operands(self) -> list[Variable | None]:
         """Inputs, followed by the outer variables that its bodies read."""
-        if not self.attrs or not self.blocks():
-            return self.inputs
-        return [*self.inputs, *captured_variables(self)]
+        for value in self.attrs.values():  # not by ``blocks``, as this is asked of each operator more often than anything else
+            kind = type(value)
+            if kind not in _PLAIN and (kind is not list or (value and type(value[0]) not in _PLAIN)):
+                return [*self.inputs, *captured_variables(self)]
+        return self.inputs
 
     def __str__(self) -> str:
         """``Gemm 'fc1' (-> logits)``: enough to find it in the program."""

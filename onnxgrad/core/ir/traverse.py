@@ -75,9 +75,11 @@ def needed_operators(
     wanted = {v for v in outputs if v is not None}
     kept: list[Operator] = []
     for op in reversed(operators):
-        if any(v is not None and v in wanted for v in op.outputs):
-            kept.append(op)
-            wanted.update(v for v in op.operands() if v is not None and v not in known)
+        for v in op.outputs:
+            if v in wanted:  # None is not
+                kept.append(op)
+                wanted.update([read for read in op.operands() if read is not None and read not in known])
+                break
     kept.reverse()
     return kept
 
@@ -95,8 +97,10 @@ def dependent_operators(operators: Iterable[Operator], sources: Iterable[Variabl
 
 def substitute(operators: Iterable[Operator], mapping: dict[Variable, Variable]) -> None:
     """Let the operators, and the bodies inside them, read ``mapping[v]`` instead of ``v``."""
+    changed = mapping.keys()
     for op in operators:
-        op.inputs = [None if v is None else mapping.get(v, v) for v in op.inputs]
+        if not changed.isdisjoint(op.inputs):
+            op.inputs = [None if v is None else mapping.get(v, v) for v in op.inputs]
         if op.origin is not None and op.origin.of in mapping:
             op.origin = op.origin._replace(of=mapping[op.origin.of])
         for body in op.blocks():

@@ -46,8 +46,9 @@ def _each(graph: Graph, form: Any) -> None:
             graph.replace(old, new)
             name_results(graph, build.stage, build.key)
             staged += build.stage
-    if graph.replacements > before:
+    if staged:
         graph.operators = in_order([*graph.operators, *staged], graph.resolve)
+    if graph.replacements > before:
         graph.settle()
 
 
