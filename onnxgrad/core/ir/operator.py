@@ -202,7 +202,10 @@ class Operator:
         This is the one list of what every copier keeps. Attributes may hold bodies, ``replaces`` and ``expansion`` other operators,
         and ``origin`` a variable, which the copier copies or leaves.
         """
-        copy = Operator(block, self.type, inputs, [], {}, self.domain)
+        copy = Operator.__new__(Operator)  # each field is set once
+        copy.block, copy.inputs, copy.outputs, copy.attrs = block, inputs, [], {}
+        copy.expansion = copy.replaces = None
+        copy.type, copy.domain = self.type, self.domain
         copy.name, copy.doc, copy.overload, copy.role = self.name, self.doc, self.overload, self.role
         copy.metadata, copy.attr_info, copy.loaded = self.metadata, self.attr_info, self.loaded
         copy.origin, copy.mode, copy.reduction = self.origin, self.mode, self.reduction

@@ -15,6 +15,7 @@ __all__ = [
     "all_operators_of",
     "captured_variables",
     "dependent_operators",
+    "needed_and_read",
     "needed_operators",
     "readers_in",
     "substitute",
@@ -72,6 +73,13 @@ def needed_operators(
     operators: list[Operator], outputs: Iterable[Variable | None], known: Container[Variable] = ()
 ) -> list[Operator]:
     """List the operators, in order, that the outputs depend on, without operators that only compute ``known`` variables."""
+    return needed_and_read(operators, outputs, known)[0]
+
+
+def needed_and_read(
+    operators: list[Operator], outputs: Iterable[Variable | None], known: Container[Variable] = ()
+) -> tuple[list[Operator], set[Variable]]:
+    """``needed_operators``, and the variables that these read or that are outputs, but for the ``known`` ones that they read."""
     wanted = {v for v in outputs if v is not None}
     kept: list[Operator] = []
     for op in reversed(operators):
@@ -81,7 +89,7 @@ def needed_operators(
                 wanted.update([read for read in op.operands() if read is not None and read not in known])
                 break
     kept.reverse()
-    return kept
+    return kept, wanted
 
 
 def dependent_operators(operators: Iterable[Operator], sources: Iterable[Variable]) -> list[Operator]:
