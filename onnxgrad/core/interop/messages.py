@@ -61,15 +61,14 @@ _READ: dict[str, frozenset[str]] = {
 
 
 @cache
-def _others(message: type[Any]) -> tuple[str, ...]:
-    kind = message.DESCRIPTOR
+def _others(kind: Any) -> tuple[str, ...]:
     return tuple(name for name in kind.fields_by_name if name not in _READ[kind.name])
 
 
 def unread(message: Any) -> bytes:
     """The fields of a message that a program has no place for, and those that this onnx does not know, as bytes to be merged."""
     rest = b""
-    for name in _others(type(message)):
+    for name in _others(message.DESCRIPTOR):
         value = getattr(message, name)
         if len(value) if hasattr(value, "append") else message.HasField(name):
             carrier = type(message)()

@@ -194,7 +194,7 @@ class Copy(_Copier):
             if op.expansion is not None and all(inner in self.operators for inner in op.expansion.operators):
                 inner_ops = [self.operators[inner] for inner in op.expansion.operators]
                 outputs = [None if v is None else self.read(v) for v in op.expansion.outputs]
-                copy.expansion = Expansion(inner_ops, outputs, op.expansion.always)
+                copy.expansion = Expansion(inner_ops, outputs, op.expansion.always, op.expansion.number)
 
 
 # Within a program ------------------------------------------------------------------------------------------------------

@@ -121,15 +121,19 @@ class Expansion:
 
     The operators are in the block right after their original. Whoever runs or exports the program uses either the
     original or, when something reads an inner value of the expansion, the expansion instead of it. One that says
-    ``always`` (the training form of an operator) is used whenever the original would be.
+    ``always`` (the training form of an operator) is used whenever the original would be. ``number`` is that of the last
+    mask that it draws, or 0.
     """
 
-    __slots__ = ("always", "operators", "outputs")
+    __slots__ = ("always", "number", "operators", "outputs")
 
-    def __init__(self, operators: list[Operator], outputs: list[Variable | None], always: bool = False) -> None:
+    def __init__(
+        self, operators: list[Operator], outputs: list[Variable | None], always: bool = False, number: int = 0
+    ) -> None:
         self.operators = operators
         self.outputs = outputs
         self.always = always
+        self.number = number
 
 
 class Operator:

@@ -25,24 +25,26 @@ __all__ = [
 def captured_variables(operator: Operator) -> list[Variable]:
     """Variables that the bodies of an operator read and do not define, in order of first use, parameters included."""
     captures: dict[Variable, None] = {}
+    defined: set[Variable] = set()
+    inside: set[Block] = set()
     for body in operator.blocks():
-        _collect(body, set(), captures, {body})
+        _collect(body, defined, captures, inside)
     return list(captures)
 
 
 def _collect(block: Block, defined: set[Variable], captures: dict[Variable, None], inside: set[Block]) -> None:
-    defined = defined.union(block.inputs)
-    reads: list[Variable | None] = []
+    # What one body defines, another one beside it cannot read, so that all share these sets.
+    inside.add(block)
+    defined.update(block.inputs)
     for op in block.ops:
         for v in op.inputs:
             if v is not None and v not in defined and not _is_local(v, inside):
                 captures[v] = None
         for body in op.blocks():
-            _collect(body, defined, captures, inside | {body})
+            _collect(body, defined, captures, inside)
         defined.update(v for v in op.outputs if v is not None and not v.persistable)
-    reads.extend(block.outputs)
-    for v in reads:
-        if v is not None and v not in defined and not _is_local(v, inside):
+    for v in block.outputs:
+        if v not in defined and not _is_local(v, inside):
             captures[v] = None
 
 
