@@ -127,9 +127,7 @@ class Expansion:
 
     __slots__ = ("always", "number", "operators", "outputs")
 
-    def __init__(
-        self, operators: list[Operator], outputs: list[Variable | None], always: bool = False, number: int = 0
-    ) -> None:
+    def __init__(self, operators: list[Operator], outputs: list[Variable | None], always: bool = False, number: int = 0) -> None:
         self.operators = operators
         self.outputs = outputs
         self.always = always
