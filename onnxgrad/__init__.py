@@ -6,19 +6,23 @@ operators, and run it with stock onnxruntime.
 Names are imported from their homes when they are first used; ``__init__.pyi`` beside this file says which those are.
 """
 
-import ast
 import sys
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from onnxgrad.internal import late
+from onnxgrad.internal.collector import collector_paused
 from onnxgrad.internal.refusals import AbsentModules, absent
 from onnxgrad.version import __version__ as __version__
 
 
-def _read_homes() -> dict[str, tuple[str, str]]:
+@cache
+def _homes() -> dict[str, tuple[str, str]]:
     """Module and name there, for each name of the stub."""
+    import ast  # not where only help is printed
+
     stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     return {
         alias.asname or alias.name: (node.module or "", alias.name)
@@ -29,7 +33,6 @@ def _read_homes() -> dict[str, tuple[str, str]]:
     }
 
 
-_HOMES = _read_homes()
 _ROOMS = ("onnxgrad", "onnxgrad.core", "onnxgrad.internal")
 """Whose names are modules."""
 # Behind all others: it is asked for what none of them has.
@@ -38,15 +41,16 @@ late.add_loader(lambda: import_module("onnxgrad.tensor.methods"))
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__all__":
-        return sorted({*_HOMES, *import_module("onnxgrad.tensor").__all__})
-    if name in _HOMES:
-        home, there = _HOMES[name]
-        attribute = import_module(f"{home}.{there}") if home in _ROOMS else getattr(import_module(home), there)
-    elif not name.startswith("_") and name in import_module("onnxgrad.tensor").__all__:
-        attribute = getattr(import_module("onnxgrad.tensor"), name)
-    else:
-        raise absent("onnxgrad", name)
+    with collector_paused():  # modules live on: the collector takes a seventh of the time of importing them, and finds nothing
+        if name == "__all__":
+            return sorted({*_homes(), *import_module("onnxgrad.tensor").__all__})
+        if name in _homes():
+            home, there = _homes()[name]
+            attribute = import_module(f"{home}.{there}") if home in _ROOMS else getattr(import_module(home), there)
+        elif not name.startswith("_") and name in import_module("onnxgrad.tensor").__all__:
+            attribute = getattr(import_module("onnxgrad.tensor"), name)
+        else:
+            raise absent("onnxgrad", name)
     globals()[name] = attribute
     return attribute
 

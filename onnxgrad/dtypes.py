@@ -6,6 +6,7 @@ Tests: tests/core/ir/test_variables.py, tests/tensor/test_math.py.
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
@@ -46,13 +47,14 @@ class DType:
         True
     """
 
-    __slots__ = ("is_float", "name", "number", "numpy")
+    __slots__ = ("_hash", "is_float", "name", "number", "numpy")
 
     def __init__(self, name: str, number: int, numpy: npt.DTypeLike, is_float: builtins.bool) -> None:
         self.name = name
         self.number = number
         self.numpy = np.dtype(numpy)
         self.is_float = is_float
+        self._hash = hash(self.numpy)
 
     def __repr__(self) -> str:
         return f"onnxgrad.{self.name}"
@@ -61,6 +63,8 @@ class DType:
         return self.name
 
     def __eq__(self, other: object) -> builtins.bool:
+        if self is other:
+            return True
         if isinstance(other, DType):
             return self.number == other.number
         try:
@@ -69,7 +73,10 @@ class DType:
             return NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.numpy)
+        return self._hash
+
+    def __reduce__(self) -> tuple[Callable[[int], DType], tuple[int]]:
+        return from_onnx_number, (self.number,)  # numpy's hashes are those of this process
 
     @property
     def is_integer(self) -> builtins.bool:

@@ -160,7 +160,7 @@ def test_a_layer_that_is_used_twice_has_statistics_for_each_use():
     x = static.data("x", ["N", 3, 6, 6], "float64")
     h = static.nn.batch_norm(x)
     again = h.block.build.BatchNormalization(static.nn.conv2d(h, 3, 3), *h.op.inputs[1:])
-    attach_training(again.op)
+    attach_training([again.op])
     loss = F.cross_entropy(static.nn.fc(again, 4), static.data("label", ["N"], "int64"))
     paddle.optimizer.SGD(0.1).minimize(loss)
     executor = static.Executor()

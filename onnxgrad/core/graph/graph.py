@@ -14,7 +14,7 @@ from typing import NamedTuple
 from onnxgrad.core.ir.copying import Copy
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.traverse import needed_operators, substitute
+from onnxgrad.core.ir.traverse import needed_and_read, substitute
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.state.scope import Scope
 
@@ -142,8 +142,8 @@ class Graph:
         self.outputs = [(name, self._named(name, v, final.get(v, v))) for name, v in self.outputs]
         self.updates = {v: final.get(new, new) for v, new in self.updates.items()}
         self.copy.variables = {v: final.get(copy, copy) for v, copy in self.copy.variables.items()}
-        self.operators = needed_operators(self.operators, [v for _, v in self.outputs])
-        self.take_constants()
+        self.operators, read = needed_and_read(self.operators, [v for _, v in self.outputs])
+        self._take_constants(read)
 
     def _named(self, name: str, old: Variable, new: Variable) -> Variable:
         """Return an output under its name: an Identity of its replacement where that has another name."""
@@ -156,11 +156,15 @@ class Graph:
 
     def take_constants(self) -> None:
         """Hold the constants that operators or outputs read, and no others."""
-        inputs = set(self.inputs)
-        read = {v: None for v in self.all_read() if v.op is None and v not in inputs}
-        held = [v for v in self.initializers if v in read]
-        main, known = self.program.global_block(), set(held)
-        held += [v for v in read if v.block is main and v.value is not None and v not in known]
+        self._take_constants(set(self.all_read()))
+
+    def _take_constants(self, read: set[Variable]) -> None:
+        main, inputs = self.program.global_block(), set(self.inputs)
+        held = [v for v in self.initializers if v in read and v.op is None and v not in inputs]
+        known = inputs.union(held)
+        fresh = {v for v in read if v.op is None and v.value is not None and v.block is main and v not in known}
+        if fresh:  # in the order in which they are read
+            held += dict.fromkeys(v for v in self.all_read() if v in fresh)
         self.initializers = held
 
     def all_read(self) -> Iterable[Variable]:

@@ -21,16 +21,20 @@ class Links:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.makers = {v: op for op in graph.operators for v in op.outputs if v is not None}
+        self.makers: dict[Variable, Operator] = {}
         self.readers: dict[Variable, list[Operator]] = {}
+        makers, readers = self.makers, self.readers
         for op in graph.operators:
             for v in op.operands():
                 if v is None:
                     continue
-                if v in self.readers:
-                    self.readers[v].append(op)
+                if v in readers:
+                    readers[v].append(op)
                 else:
-                    self.readers[v] = [op]
+                    readers[v] = [op]
+            for v in op.outputs:
+                if v is not None:
+                    makers[v] = op
         self.returned = {v for _, v in graph.outputs}
 
 
@@ -40,12 +44,16 @@ def rewrite_operators(graph: Graph, forms: Mapping[str, Form]) -> int:
         return 0
     rewritten: list[Operator] = []
     rewrites = 0
+    build: Builder | None = None
     for op in graph.operators:
         form = forms.get(op.type) if op.domain == "" else None
         if form is None:
             rewritten.append(op)
             continue
-        build = stage_builder(graph, op)
+        if build is None or build.stage:
+            build = stage_builder(graph, op)
+        else:  # no form has written with it
+            build.role, build.key = op.role, _key_of(op)
         results = form(build, op)
         if results is None or build.stage is None:
             rewritten.append(op)
@@ -77,11 +85,18 @@ def stage_builder(graph: Graph, op: Operator | None, key: str = "") -> Builder:
     """Writes operators into a list of its own, which is to replace ``op``."""
     block = graph.program.global_block()
     role = Role.FORWARD if op is None else op.role
-    return Builder(block, [], role, key=key or (op.name or _first_name(op) if op is not None else "outputs"))
+    return Builder(block, [], role, key=key or (_key_of(op) if op is not None else "outputs"))
+
+
+def _key_of(op: Operator) -> str:
+    return op.name or _first_name(op)
 
 
 def _first_name(op: Operator) -> str:
-    return next((v.name for v in op.outputs if v is not None), op.type)
+    for v in op.outputs:
+        if v is not None:
+            return v.name
+    return op.type
 
 
 def name_results(graph: Graph, stage: list[Operator], key: str) -> None:

@@ -61,15 +61,14 @@ _READ: dict[str, frozenset[str]] = {
 
 
 @cache
-def _others(kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in names if name not in _READ[kind])
+def _others(kind: Any) -> tuple[str, ...]:
+    return tuple(name for name in kind.fields_by_name if name not in _READ[kind.name])
 
 
 def unread(message: Any) -> bytes:
     """The fields of a message that a program has no place for, and those that this onnx does not know, as bytes to be merged."""
-    kind = message.DESCRIPTOR
     rest = b""
-    for name in _others(kind.name, tuple(kind.fields_by_name)):
+    for name in _others(message.DESCRIPTOR):
         value = getattr(message, name)
         if len(value) if hasattr(value, "append") else message.HasField(name):
             carrier = type(message)()

@@ -360,16 +360,20 @@ class _Writer:
 
     def _write_node(self, node: NodeProto, op: Operator) -> None:
         node.op_type = op.type
-        _set_present(node, domain=op.domain, name=op.name, doc_string=op.doc, overload=op.overload)
-        node.input.extend("" if v is None else v.name for v in op.inputs)
+        if op.name:
+            node.name = op.name
+        if op.domain or op.doc or op.overload:
+            _set_present(node, domain=op.domain, doc_string=op.doc, overload=op.overload)
+        node.input.extend(["" if v is None else v._name for v in op.inputs])
         if self.embeds and op.schema is not None:
             # onnxruntime's LayerNormalization reads memory that is not there for an empty name at the end.
             while len(node.input) > op.schema.min_input and not node.input[-1]:
                 del node.input[-1]
-        node.output.extend("" if v is None else v.name for v in op.outputs)
+        node.output.extend(["" if v is None else v._name for v in op.outputs])
         for key, value in op.attrs.items():
             self._write_attribute(node.attribute.add(), op, key, value)
-        _write_metadata(node, op.metadata)
+        if op.metadata:
+            _write_metadata(node, op.metadata)
         if not self.embeds:
             self._write_provenance(node, op)
             self._write_unread(node, op)

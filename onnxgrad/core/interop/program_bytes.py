@@ -36,11 +36,12 @@ def write_program(program: Program) -> bytes:
     graph.inputs += [graph.of(v) for v in [*block.inputs, *program.parameters] if v.name not in inputs and v.value is None]
     model = write_model(graph)
     state = [v for v in graph.inputs if v.persistable]
+    held = {v.name for v in state}
     entry = model.metadata_props.add()
     entry.key = _KEY
     entry.value = json.dumps(
         {
-            "parameters": {p.name: p.trainable for p in program.parameters if any(p.name == v.name for v in state)},
+            "parameters": {p.name: p.trainable for p in program.parameters if p.name in held},
             "state": [v.name for v in state],
             "updates": {v.name: graph.name(new) for v, new in program.updates.items()},
             "outputs": [v.name for v in block.outputs],

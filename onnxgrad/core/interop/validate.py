@@ -89,17 +89,41 @@ def _check_text(message: Any) -> None:
             parts = [*message.external_data, *message.metadata_props]
         else:
             for field, value in message.ListFields():
-                if field.type == FieldDescriptor.TYPE_MESSAGE:
-                    parts += [value] if hasattr(value, "ListFields") else value
-                elif field.type == FieldDescriptor.TYPE_STRING:
-                    texts += [value] if isinstance(value, (str, bytes)) else value
-        readable = not any(isinstance(text, bytes) for text in texts)
-    except UnicodeDecodeError:
+                holds = _HOLDS.get(field) or _HOLDS.setdefault(field, _held_by(field, value))
+                if holds == "texts":
+                    texts += value
+                elif holds == "text":
+                    texts.append(value)
+                elif holds == "entries":
+                    for entry in value:
+                        texts += (entry.key, entry.value)
+                elif holds == "parts":
+                    parts += value
+                elif holds == "part":
+                    parts.append(value)
+        "".join(texts)
+        readable = True
+    except (TypeError, UnicodeDecodeError):
         readable = False
     if not readable:
         raise ModelError(f"a text in a {type(message).__name__} of the model is not UTF-8. {_ADVICE}")
     for part in parts:
         _check_text(part)
+
+
+_HOLDS: dict[FieldDescriptor, str] = {}
+"""By field of a message: what of it is looked at."""
+
+
+def _held_by(field: FieldDescriptor, value: Any) -> str:
+    """``"text"`` or ``"part"``, their plural for lists, ``"entries"`` for lists of metadata, or ``"numbers"``"""
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return "text" if isinstance(value, (str, bytes)) else "texts"
+    if field.type != FieldDescriptor.TYPE_MESSAGE:
+        return "numbers"
+    if hasattr(value, "ListFields"):
+        return "part"
+    return "entries" if field.message_type.name == "StringStringEntryProto" else "parts"
 
 
 def _imports(entries: Iterable[Any]) -> dict[str, int]:
@@ -154,7 +178,7 @@ class _Door:
 
     def _check_node(self, node: NodeProto, imports: dict[str, int], function: FunctionProto | None) -> None:
         domain = "" if node.domain == "ai.onnx" else node.domain
-        label = _label(node)
+        label = _Label(node)
         if domain == "" and "" not in imports:
             raise ModelError(f"{label}: the file imports no opset of the standard operators. {_ADVICE}")
         called = self.functions.get((node.domain, node.op_type, node.overload))
@@ -168,11 +192,12 @@ class _Door:
             present.add(attribute.name)
             self._check_attribute(label, attribute, schema, imports, function)
         for entry in node.metadata_props:
-            if entry.key == ROLE_KEY and entry.value.upper() not in Role.__members__:
+            key = entry.key
+            if key == ROLE_KEY and entry.value.upper() not in Role.__members__:
                 raise ModelError(f"{label}: its role {entry.value!r} is none of {sorted(r.name.lower() for r in Role)}. {_ADVICE}")
-            if entry.key == REDUCTION_KEY and entry.value not in ("sum", "any"):
+            if key == REDUCTION_KEY and entry.value not in ("sum", "any"):
                 raise ModelError(f"{label}: its reduction {entry.value!r} is neither 'sum' nor 'any'. {_ADVICE}")
-            if entry.key == ORIGIN_KEY and parsed_origin(entry.value) is None:
+            if key == ORIGIN_KEY and parsed_origin(entry.value) is None:
                 raise ModelError(f"{label}: its origin {entry.value!r} is no list of a rule, a piece and a name. {_ADVICE}")
         if schema is not None:
             _check_form(label, node, schema, present)
@@ -191,7 +216,7 @@ class _Door:
 
     def _check_attribute(
         self,
-        label: str,
+        label: object,
         attribute: AttributeProto,
         schema: Schema | None,
         imports: dict[str, int],
@@ -231,33 +256,41 @@ class _Door:
             self.check_graph(body, imports, function)
 
 
-def _label(node: NodeProto) -> str:
-    """As an Operator prints itself"""
-    domain = f"{node.domain}:" if node.domain not in ("", "ai.onnx") else ""
-    name = f" {node.name!r}" if node.name else ""
-    return f"{domain}{node.op_type}{name} (-> {', '.join(filter(None, node.output))})"
+class _Label:
+    """A node as an Operator prints itself, written when it is printed"""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: NodeProto) -> None:
+        self.node = node
+
+    def __str__(self) -> str:
+        node = self.node
+        domain = f"{node.domain}:" if node.domain not in ("", "ai.onnx") else ""
+        name = f" {node.name!r}" if node.name else ""
+        return f"{domain}{node.op_type}{name} (-> {', '.join(filter(None, node.output))})"
 
 
-def _decode(label: str, name: str, text: bytes) -> None:
+def _decode(label: object, name: str, text: bytes) -> None:
     try:
         text.decode()
     except UnicodeDecodeError as error:
         raise ModelError(f"{label}: the text of the attribute {name!r} is not UTF-8. {_ADVICE}") from error
 
 
-def _check_equation(label: str, node: NodeProto) -> None:
+def _check_equation(label: object, node: NodeProto) -> None:
     for attribute in node.attribute:
         if not attribute.ref_attr_name and not is_equation(attribute.s.decode()):
             raise ModelError(f"{label}: {attribute.s.decode()!r} is no equation. {_ADVICE}")
 
 
-def _check_split(label: str, node: NodeProto) -> None:
+def _check_split(label: object, node: NodeProto) -> None:
     count = _attributes(node).get("num_outputs")
     if count is not None and not count.ref_attr_name and count.i != len(node.output):
         raise ModelError(f"{label}: num_outputs is {count.i}, but there are {len(node.output)}. {_ADVICE}")
 
 
-def _check_form(label: str, node: NodeProto, schema: Schema, present: set[str]) -> None:
+def _check_form(label: object, node: NodeProto, schema: Schema, present: set[str]) -> None:
     """The operands and results that the schema asks for, and the attributes that must be there."""
     # consumed_inputs is a hint to memory planners that opset 6 dropped.
     absent = [name for name in schema.required if name not in present and name != "consumed_inputs"]
@@ -268,6 +301,8 @@ def _check_form(label: str, node: NodeProto, schema: Schema, present: set[str]) 
     _check_count(label, "results", outputs, schema, schema.outputs, 0)
     if not outputs or len(node.output) < schema.min_output:
         raise ModelError(f"{label}: none of its results has a name, or too few have. {_ADVICE}")
+    if "" not in node.input:
+        return  # so all that are required are there
     for operand in schema.inputs:
         # onnxruntime reads memory that is not there for an empty name among any number of operands, also at their end.
         operands = node.input[operand.index :] if operand.variadic else inputs[operand.index : operand.index + 1]
@@ -288,7 +323,9 @@ def _grows(schema: Schema) -> bool:
     return bool(schema.raw.domain == CONTRIB_DOMAIN)
 
 
-def _check_count(label: str, what: str, names: list[str], schema: Schema, declared: list[Operand], least: int) -> None:
+def _check_count(label: object, what: str, names: list[str], schema: Schema, declared: list[Operand], least: int) -> None:
+    if least <= len(names) <= len(declared):
+        return
     most = math.inf if _grows(schema) or (declared and declared[-1].variadic) else len(declared)
     if not least <= len(names) <= most:
         raise ModelError(f"{label}: {len(names)} {what} given; its {what} are {[o.name for o in declared]}. {_ADVICE}")
@@ -301,7 +338,7 @@ def _attributes(node: NodeProto) -> dict[str, AttributeProto]:
     return {attribute.name: attribute for attribute in node.attribute}
 
 
-def _check_body(label: str, body: GraphProto, inputs: int, outputs: int, results: int) -> None:
+def _check_body(label: object, body: GraphProto, inputs: int, outputs: int, results: int) -> None:
     """Its inputs; ``outputs`` that it has at least; and at least as many as the node has results."""
     if len(body.input) != inputs or len(body.output) < max(outputs, results):
         raise ModelError(
@@ -310,7 +347,7 @@ def _check_body(label: str, body: GraphProto, inputs: int, outputs: int, results
         )
 
 
-def _check_if(label: str, node: NodeProto, schema: Schema) -> None:
+def _check_if(label: object, node: NodeProto, schema: Schema) -> None:
     attributes = _attributes(node)
     then, other = attributes["then_branch"].g, attributes["else_branch"].g
     if len(then.output) != len(other.output):
@@ -319,12 +356,12 @@ def _check_if(label: str, node: NodeProto, schema: Schema) -> None:
         _check_body(label, branch, 0, 0, len(node.output))
 
 
-def _check_loop(label: str, node: NodeProto, schema: Schema) -> None:
+def _check_loop(label: object, node: NodeProto, schema: Schema) -> None:
     carried = len(node.input) - 2
     _check_body(label, _attributes(node)["body"].g, 2 + carried, 1 + carried, 1 + len(node.output))
 
 
-def _check_scan(label: str, node: NodeProto, schema: Schema) -> None:
+def _check_scan(label: object, node: NodeProto, schema: Schema) -> None:
     attributes = _attributes(node)
     body, scanned = attributes["body"].g, attributes["num_scan_inputs"].i
     operands = len(node.input) - (schema.since < 9)
@@ -339,7 +376,7 @@ def _check_scan(label: str, node: NodeProto, schema: Schema) -> None:
                 raise ModelError(f"{label}: {attribute.name} has {len(attribute.ints)} numbers for {count} tensors. {_ADVICE}")
 
 
-def _check_sequence_map(label: str, node: NodeProto, schema: Schema) -> None:
+def _check_sequence_map(label: object, node: NodeProto, schema: Schema) -> None:
     _check_body(label, _attributes(node)["body"].g, len(node.input), 0, len(node.output))
 
 

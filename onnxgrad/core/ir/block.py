@@ -114,8 +114,8 @@ class Block:
         Raises:
             DuplicateName: if the name is taken.
         """
-        name = variable.name
-        if name in self.vars and self.vars[name] is not variable:
+        name = variable._name
+        if self.vars.get(name, variable) is not variable:
             raise DuplicateName(f"the name {name!r} is used twice in one block. Give one of the two another name.")
         self.vars[name] = variable
         self.program.names.setdefault(name, 0)

@@ -167,10 +167,10 @@ class Copy(_Copier):
     def _variable(self, v: Variable) -> Variable:
         """A new copy of a variable, entered into the copy of its block"""
         block = self._blocks.get(v.block)
-        if block is None or (self.hoists and v.persistable):
+        if block is None or (self.hoists and v._persistable):
             block = self.home.global_block()
-        copy = v.blank_copy(block, self.names.get(v, v.name))
-        if v.persistable:
+        copy = v.blank_copy(block, self.names.get(v, v._name))
+        if v._persistable:
             copy.entries = None  # a run may replace them
         self.variables[v] = block.register(copy)
         return copy
@@ -194,7 +194,7 @@ class Copy(_Copier):
             if op.expansion is not None and all(inner in self.operators for inner in op.expansion.operators):
                 inner_ops = [self.operators[inner] for inner in op.expansion.operators]
                 outputs = [None if v is None else self.read(v) for v in op.expansion.outputs]
-                copy.expansion = Expansion(inner_ops, outputs, op.expansion.always)
+                copy.expansion = Expansion(inner_ops, outputs, op.expansion.always, op.expansion.number)
 
 
 # Within a program ------------------------------------------------------------------------------------------------------

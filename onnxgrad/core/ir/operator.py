@@ -112,8 +112,8 @@ def resolve_reference(value: Any, call: Operator, defaults: dict[str, Any]) -> A
     return schema.defaults.get(value.name) if schema is not None else None
 
 
-_PLAIN = (int, float, str, bytes)
-"""Of attributes; far most have one of these types."""
+_PLAIN = frozenset([int, float, str, bytes, TensorValue])
+"""Types of attributes, and of the entries of lists, that are no bodies: those of far most."""
 
 
 class Expansion:
@@ -121,15 +121,17 @@ class Expansion:
 
     The operators are in the block right after their original. Whoever runs or exports the program uses either the
     original or, when something reads an inner value of the expansion, the expansion instead of it. One that says
-    ``always`` (the training form of an operator) is used whenever the original would be.
+    ``always`` (the training form of an operator) is used whenever the original would be. ``number`` is that of the last
+    mask that it draws, or 0.
     """
 
-    __slots__ = ("always", "operators", "outputs")
+    __slots__ = ("always", "number", "operators", "outputs")
 
-    def __init__(self, operators: list[Operator], outputs: list[Variable | None], always: bool = False) -> None:
+    def __init__(self, operators: list[Operator], outputs: list[Variable | None], always: bool = False, number: int = 0) -> None:
         self.operators = operators
         self.outputs = outputs
         self.always = always
+        self.number = number
 
 
 class Operator:
@@ -202,7 +204,10 @@ class Operator:
         This is the one list of what every copier keeps. Attributes may hold bodies, ``replaces`` and ``expansion`` other operators,
         and ``origin`` a variable, which the copier copies or leaves.
         """
-        copy = Operator(block, self.type, inputs, [], {}, self.domain)
+        copy = Operator.__new__(Operator)  # each field is set once
+        copy.block, copy.inputs, copy.outputs, copy.attrs = block, inputs, [], {}
+        copy.expansion = copy.replaces = None
+        copy.type, copy.domain = self.type, self.domain
         copy.name, copy.doc, copy.overload, copy.role = self.name, self.doc, self.overload, self.role
         copy.metadata, copy.attr_info, copy.loaded = self.metadata, self.attr_info, self.loaded
         copy.origin, copy.mode, copy.reduction = self.origin, self.mode, self.reduction
@@ -285,10 +290,11 @@ class Operator:
         """Bodies of If, Loop, Scan and SequenceMap."""
         bodies: list[Block] = []
         for value in self.attrs.values():
-            if isinstance(value, _PLAIN):
+            kind = type(value)
+            if kind in _PLAIN or (kind is list and (not value or type(value[0]) in _PLAIN)):
                 continue
-            if isinstance(value, list):
-                if value and hasattr(value[0], "ops"):
+            if kind is list:
+                if hasattr(value[0], "ops"):
                     bodies += value
             elif hasattr(value, "ops"):
                 bodies.append(value)
@@ -296,9 +302,11 @@ class Operator:
 
     def operands(self) -> list[Variable | None]:
         """Inputs, followed by the outer variables that its bodies read."""
-        if not self.attrs or not self.blocks():
-            return self.inputs
-        return [*self.inputs, *captured_variables(self)]
+        for value in self.attrs.values():  # not by ``blocks``, as this is asked of each operator more often than anything else
+            kind = type(value)
+            if kind not in _PLAIN and (kind is not list or (value and type(value[0]) not in _PLAIN)):
+                return [*self.inputs, *captured_variables(self)]
+        return self.inputs
 
     def __str__(self) -> str:
         """``Gemm 'fc1' (-> logits)``: enough to find it in the program."""

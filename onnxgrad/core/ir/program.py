@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from onnxgrad.core.runtime.exchange import Exchange
 
 
-__all__ = ["Function", "Program"]
+__all__ = ["Function", "Program", "unshare"]
 
 _IR_VERSION = 10
 
@@ -283,7 +283,7 @@ class Program:
             array: of any shape.
             register: whether the block knows it by name.
         """
-        key = (array.dtype.str if array.dtype.kind != "V" else array.dtype.name, array.shape, array.tobytes())
+        key = _constant_key(array)
         v = self._constants.get(key)
         if v is None:
             block = self.global_block()
@@ -487,6 +487,19 @@ _OWN = (
     "lifted_from",
 )
 """Fields of one value that a copy shares."""
+
+
+def _constant_key(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
+    return array.dtype.str if array.dtype.kind != "V" else array.dtype.name, array.shape, array.tobytes()
+
+
+def unshare(program: Program, v: Variable) -> None:
+    """Let nobody who asks for a constant of these elements get this variable, which is state from now on."""
+    if v.value is None or v.value.origin is not None:
+        return  # no constant that a program has made
+    key = _constant_key(v.value.numpy())
+    if program._constants.get(key) is v:
+        del program._constants[key]
 
 
 def _constant_name(array: np.ndarray[Any, Any]) -> str:

@@ -6,6 +6,7 @@ Tests: tests/core/interop/test_external_layouts.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class TensorValue:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return prod(self.shape)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The elements. A weight in an external file is read anew at each call and not kept."""

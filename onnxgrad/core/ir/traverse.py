@@ -15,6 +15,7 @@ __all__ = [
     "all_operators_of",
     "captured_variables",
     "dependent_operators",
+    "needed_and_read",
     "needed_operators",
     "readers_in",
     "substitute",
@@ -24,24 +25,26 @@ __all__ = [
 def captured_variables(operator: Operator) -> list[Variable]:
     """Variables that the bodies of an operator read and do not define, in order of first use, parameters included."""
     captures: dict[Variable, None] = {}
+    defined: set[Variable] = set()
+    inside: set[Block] = set()
     for body in operator.blocks():
-        _collect(body, set(), captures, {body})
+        _collect(body, defined, captures, inside)
     return list(captures)
 
 
 def _collect(block: Block, defined: set[Variable], captures: dict[Variable, None], inside: set[Block]) -> None:
-    defined = defined.union(block.inputs)
-    reads: list[Variable | None] = []
+    # What one body defines, another one beside it cannot read, so that all share these sets.
+    inside.add(block)
+    defined.update(block.inputs)
     for op in block.ops:
         for v in op.inputs:
             if v is not None and v not in defined and not _is_local(v, inside):
                 captures[v] = None
         for body in op.blocks():
-            _collect(body, defined, captures, inside | {body})
+            _collect(body, defined, captures, inside)
         defined.update(v for v in op.outputs if v is not None and not v.persistable)
-    reads.extend(block.outputs)
-    for v in reads:
-        if v is not None and v not in defined and not _is_local(v, inside):
+    for v in block.outputs:
+        if v not in defined and not _is_local(v, inside):
             captures[v] = None
 
 
@@ -72,14 +75,23 @@ def needed_operators(
     operators: list[Operator], outputs: Iterable[Variable | None], known: Container[Variable] = ()
 ) -> list[Operator]:
     """List the operators, in order, that the outputs depend on, without operators that only compute ``known`` variables."""
+    return needed_and_read(operators, outputs, known)[0]
+
+
+def needed_and_read(
+    operators: list[Operator], outputs: Iterable[Variable | None], known: Container[Variable] = ()
+) -> tuple[list[Operator], set[Variable]]:
+    """``needed_operators``, and the variables that these read or that are outputs, but for the ``known`` ones that they read."""
     wanted = {v for v in outputs if v is not None}
     kept: list[Operator] = []
     for op in reversed(operators):
-        if any(v is not None and v in wanted for v in op.outputs):
-            kept.append(op)
-            wanted.update(v for v in op.operands() if v is not None and v not in known)
+        for v in op.outputs:
+            if v in wanted:  # None is not
+                kept.append(op)
+                wanted.update([read for read in op.operands() if read is not None and read not in known])
+                break
     kept.reverse()
-    return kept
+    return kept, wanted
 
 
 def dependent_operators(operators: Iterable[Operator], sources: Iterable[Variable]) -> list[Operator]:
@@ -95,8 +107,10 @@ def dependent_operators(operators: Iterable[Operator], sources: Iterable[Variabl
 
 def substitute(operators: Iterable[Operator], mapping: dict[Variable, Variable]) -> None:
     """Let the operators, and the bodies inside them, read ``mapping[v]`` instead of ``v``."""
+    changed = mapping.keys()
     for op in operators:
-        op.inputs = [None if v is None else mapping.get(v, v) for v in op.inputs]
+        if not changed.isdisjoint(op.inputs):
+            op.inputs = [None if v is None else mapping.get(v, v) for v in op.inputs]
         if op.origin is not None and op.origin.of in mapping:
             op.origin = op.origin._replace(of=mapping[op.origin.of])
         for body in op.blocks():

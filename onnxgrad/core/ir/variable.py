@@ -91,7 +91,8 @@ class Variable(Arithmetic, TensorMethods):
         Args:
             block: of the other program.
         """
-        copy = Variable(block, name, self.type)
+        copy = Variable.__new__(Variable)  # each field is set once
+        copy.block, copy._name, copy.type, copy.op = block, name, self.type, None
         self._give_to(copy)
         return copy
 

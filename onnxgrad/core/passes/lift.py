@@ -41,6 +41,8 @@ def lift(program: Program) -> None:
     Raises:
         ModelError: if an operator has no form there; the program is then as it was.
     """
+    if not program.training_pending and not _is_to_be_lifted(program, Target()):
+        return  # without a look at each operator: control flow lifts its program each time that it writes some
     with transaction(program):
         run_program_pass(program, LIFT)
         if program.training_pending:

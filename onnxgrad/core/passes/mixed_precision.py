@@ -111,13 +111,11 @@ def mixed_precision(
         lift(program)
         block = program.global_block()
         trained = [op for op in block.ops if op.expansion is not None and op.expansion.always]
-        for op in trained:
-            detach_training(op)
+        detach_training(trained)
         rewrite = _Rewrite(program, low, lists, level)
         rewrite.use_guard, rewrite.use_promote = use_guard, use_promote
         rewrite.block(block)
-        for op in trained:
-            attach_training(op)
+        attach_training(trained)
         program.metadata[_METADATA_KEY] = low.name
         return 1 + rewrite.places
 

@@ -8,7 +8,8 @@ Tests: tests/core/passes/test_modes.py, tests/core/passes/test_parts_of_masks.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Expansion, Operator, Role
 from onnxgrad.core.ir.opset import OLDEST_WITH_RULES
-from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.program import Program, unshare
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.types import TensorType
@@ -72,25 +73,34 @@ def training_forms(training: bool, batch_norm: str) -> ProgramPass:
             rewrites += _split_statistics(program)
         if pending and program.scope is not None and program.scope.find_var(DROPOUT_SEED) is not None:
             program.scope.set(DROPOUT_SEED, np.array(program.random_seed, np.int64))
-        for op in list(program.global_block().ops):
-            if op.replaces is None and not op.domain and op.type in ("Dropout", "BatchNormalization", "If", "Loop"):
-                rewrites += _switch(op, training and not pending, batch_norm)
-        return rewrites
+        types = ("Dropout", "BatchNormalization", "If", "Loop")
+        ops = [op for op in program.global_block().ops if op.replaces is None and not op.domain and op.type in types]
+        changed = detach_training(ops)
+        chosen = []
+        for op in ops:
+            trains, remarked = _mark_inner(op, batch_norm)
+            if training and not pending and trains:
+                chosen.append(op)
+            if remarked:
+                changed.add(op)
+        attach_training(chosen)
+        return rewrites + len(changed.union(chosen))
 
     return ProgramPass("training_forms" if training else "inference_forms", run)
 
 
-def _switch(op: Operator, attaches: bool, batch_norm: str) -> bool:
-    """Attach or remove the training form of an operator of the main block, and return whether that changes it"""
-    detached = detach_training(op)
-    inner = [op, *(operator for body in op.blocks() for operator in all_operators_of(body) if not operator.domain)]
-    chosen = [operator for operator in inner if operator.type == "Dropout" or _trains_statistics(operator, batch_norm)]
-    before = [operator.mode for operator in inner[1:]]
-    for operator in inner[1:]:
-        operator.mode = "trained" if operator in chosen else ""
-    if attaches and chosen:
-        attach_training(op)
-    return detached or (attaches and bool(chosen)) or before != [operator.mode for operator in inner[1:]]
+def _mark_inner(op: Operator, batch_norm: str) -> tuple[bool, bool]:
+    """Mark what has a training form in the bodies of an operator. Returns whether it has one, and whether marks changed."""
+    inner = [operator for body in op.blocks() for operator in all_operators_of(body) if not operator.domain]
+    before = [operator.mode for operator in inner]
+    for operator in inner:
+        operator.mode = "trained" if _has_training_form(operator, batch_norm) else ""
+    has_form = _has_training_form(op, batch_norm) or any(operator.mode for operator in inner)
+    return has_form, before != [operator.mode for operator in inner]
+
+
+def _has_training_form(op: Operator, batch_norm: str) -> bool:
+    return op.type == "Dropout" or _trains_statistics(op, batch_norm)
 
 
 def _trains_statistics(op: Operator, batch_norm: str) -> bool:
@@ -112,10 +122,8 @@ def _add_part(program: Program, target: Target) -> int:
     block = program.global_block()
     block.inputs.append(block.register(Variable(block, PART, TensorType(dtype_of("int64"), (2,)))))
     trained = _trained_dropouts(program)
-    for op in trained:
-        detach_training(op)
-    for op in trained:
-        attach_training(op)
+    detach_training(trained)
+    attach_training(trained)
     return 1 + len(trained)
 
 
@@ -171,41 +179,64 @@ def _split_statistics(program: Program, target: Target | None = None) -> int:
                 op.inputs = [*op.inputs[:index], copy, *op.inputs[index + 1 :]]
                 changes += 1
             seen.add(v)
-    for op in copies:
-        read = {v for other in block.ops for v in other.operands()} | set(program.outputs)
-        if op in block.ops and not read.intersection(op.outputs):
-            block.ops = [other for other in block.ops if other is not op]
-            block.vars = {name: v for name, v in block.vars.items() if v not in set(op.outputs)}
-            changes += 1
-    return changes
+    return changes + _remove_unread(program, copies)
+
+
+def _remove_unread(program: Program, ops: Iterable[Operator]) -> int:
+    """Remove those of some operators of the main block that nothing reads, in this order, and return their number"""
+    ops = list(ops)
+    if not ops:
+        return 0
+    block = program.global_block()
+    inside = set(block.ops)
+    reads = Counter(v for other in block.ops for v in other.operands() if v is not None)
+    reads.update(program.outputs)
+    gone: set[Operator] = set()
+    for op in ops:
+        if op in inside and not any(reads[v] for v in op.outputs if v is not None):
+            gone.add(op)
+            reads.subtract(v for v in op.operands() if v is not None)
+    computed = {v for op in gone for v in op.outputs}
+    block.ops = [other for other in block.ops if other not in gone]
+    block.vars = {name: v for name, v in block.vars.items() if v not in computed}
+    return len(gone)
 
 
 SPLIT_STATISTICS = ProgramPass("split_statistics", _split_statistics)
 
 
-def detach_training(op: Operator) -> bool:
-    """Remove the training form of an operator, and return whether it had one."""
-    expansion, program = op.expansion, op.block.program
-    if expansion is None or not expansion.always:
-        return False
-    gone = set(expansion.operators)
-    computed = {v for inner in expansion.operators for v in inner.outputs}
-    bodies = {body for inner in expansion.operators for body in _bodies(inner)}
-    program.blocks = [block for block in program.blocks if block not in bodies]
-    op.block.ops = [other for other in op.block.ops if other not in gone]
-    op.block.vars = {name: v for name, v in op.block.vars.items() if v not in computed}
-    for v in [v for v, new in program.updates.items() if new in computed]:
-        del program.updates[v]
-    op.expansion = None
-    if draws_masks(op):
-        _hand_over(op.block, op)
-    return True
+def detach_training(ops: Sequence[Operator]) -> set[Operator]:
+    """Remove the training forms of some operators of the main block, and return those that had one."""
+    trained = {op: op.expansion for op in ops if op.expansion is not None and op.expansion.always}
+    if not trained:
+        return set()
+    block = ops[0].block
+    forms = [inner for expansion in trained.values() for inner in expansion.operators]
+    bodies = {body for inner in forms for body in _bodies(inner)}
+    block.program.blocks = [other for other in block.program.blocks if other not in bodies]
+    for op in trained:
+        op.expansion = None
+    _remove(block, set(forms))
+    drawing = {op for op in trained if draws_masks(op)}
+    if drawing:
+        _hand_over(block, drawing)
+    return set(trained)
+
+
+def _remove(block: Block, gone: set[Operator]) -> None:
+    """Remove operators from a block, with their results and the updates of state that these are"""
+    computed = {v for inner in gone for v in inner.outputs}
+    updates = block.program.updates
+    block.ops = [other for other in block.ops if other not in gone]
+    block.vars = {name: v for name, v in block.vars.items() if v not in computed}
+    for v in [v for v, new in updates.items() if new in computed]:
+        del updates[v]
 
 
 def attach_in_bodies(op: Operator) -> None:
     """Give an If or Loop that was just appended its training form, if it holds what has one."""
     if op.block.parent is None and nested_training_operators(op):
-        attach_training(op)
+        attach_training([op])
 
 
 def _bodies(op: Operator) -> Iterator[Block]:
@@ -215,48 +246,83 @@ def _bodies(op: Operator) -> Iterator[Block]:
             yield from _bodies(inner)
 
 
-def attach_training(op: Operator) -> None:
-    """Give a Dropout, a BatchNormalization, or an If or Loop that holds such, its training form, placed right behind it.
+def attach_training(ops: Sequence[Operator]) -> None:
+    """Give Dropouts, BatchNormalizations, and Ifs and Loops that hold such, their training forms, each placed right behind it.
 
     One in a body is marked; it gets its training form with the If or Loop of the main block that it lies in.
+
+    Args:
+        ops: of one program, in their order.
     """
-    block, program = op.block, op.block.program
-    if block.parent is not None:
-        op.mode = "trained"
+    waiting = []
+    for op in ops:
+        if op.block.parent is None:
+            waiting.append(op)
+        else:
+            op.mode = "trained"
+    if not waiting:
         return
+    block = waiting[0].block
+    first = len(block.ops) - 1  # what was just appended is at the end
+    while block.ops[first] is not waiting[0]:
+        first -= 1
+    tail = block.ops[first:]
+    del block.ops[first:]
+    chosen = set(waiting)
+    for op in tail:
+        block.ops.append(op)
+        if op in chosen:
+            _write_training_form(op)
+
+
+def _write_training_form(op: Operator) -> None:
+    """Append the training form of the last operator of a block"""
+    block, program = op.block, op.block.program
     columns = _dropout_columns(op) if draws_masks(op) else None
-    tail_at = next(i for i, other in enumerate(block.ops) if other is op) + 1
-    tail, block.ops = block.ops[tail_at:], block.ops[:tail_at]
-    first = op.outputs[0]
-    assert first is not None
-    build = Builder(block, key=f"{first.name}/train")
+    begin = len(block.ops)
+    result = op.outputs[0]
+    assert result is not None
+    build = Builder(block, key=f"{result.name}/train")
     changes: dict[Variable, Variable] = {}
     part = block.vars.get(PART)
+    number = 0
     outputs: list[Variable | None]
     if op.type == "BatchNormalization":
         outputs, changes = train_batch_normalization(op, op.inputs, build)
     elif op.type == "Dropout":
         assert columns is not None
-        number = sum(1 for other in block.ops if other.type == "Dropout" and other.replaces is None)
+        number = _number_before(op) + 1
         outputs = train_dropout(op, op.inputs, build, columns, number, part)
     else:
         counters = None if columns is None else (_dropout_seed(program), _dropout_step(program))
-        outputs, changes = BodyWriter(op, columns, counters, part).write(op, block, {})
+        writer = BodyWriter(op, columns, counters, part)
+        number = writer.last
+        outputs, changes = writer.write(op, block, {})
     outputs += [None] * (len(op.outputs) - len(outputs))
     for old, new in changes.items():
         _make_state(program, old)
         program.updates[old] = new
-    inner = block.ops[tail_at:]
+    inner = block.ops[begin:]
     for other in inner:
         other.replaces = op
-    op.expansion = Expansion(inner, outputs[: len(op.outputs)], always=True)
-    block.ops += tail
+    op.expansion = Expansion(inner, outputs[: len(op.outputs)], always=True, number=number)
+
+
+def _number_before(op: Operator) -> int:
+    """Count the Dropouts that stand before the last operator of a block, from the last one whose number is known"""
+    count = 0
+    for other in reversed(op.block.ops):
+        if other is not op and other.type == "Dropout" and other.replaces is None:
+            if other.expansion is not None and other.expansion.number:
+                return other.expansion.number + count
+            count += 1
+    return count
 
 
 def _make_state(program: Program, v: Variable) -> None:
     if not v.persistable:
         v.persistable = True
-        program._constants = {key: other for key, other in program._constants.items() if other is not v}
+        unshare(program, v)
 
 
 def _dropout_columns(op: Operator) -> Variable:
@@ -270,31 +336,27 @@ def _dropout_columns(op: Operator) -> Variable:
         columns = column_numbers(Builder(block, key=name), seed, step, name)
     for inner in block.ops:
         inner.replaces = op
-    block.ops += others
+    block.ops = [*block.ops, *others] if block.ops else others
     return columns
 
 
-def _hand_over(block: Block, op: Operator) -> None:
-    """Move the operators that several Dropouts share from one that loses its training form to another, or remove them."""
-    held = [inner for inner in block.ops if inner.replaces is op]
-    updates = block.program.updates
-    trained = [other for other in block.ops if other.expansion is not None and draws_masks(other)]
-    new = set(updates.values())
-    step = {inner for inner in held if inner.outputs[0] in new}
-    rest = [inner for inner in held if inner not in step]
-    heirs: dict[Operator, Operator | None] = dict.fromkeys(step, trained[0] if trained else None)
+def _hand_over(block: Block, ops: set[Operator]) -> None:
+    """Move the operators that several Dropouts share from those that lose their training form to another, or remove them."""
+    held = [inner for inner in block.ops if inner.replaces in ops]
+    if not held:
+        return
+    new = set(block.program.updates.values())
+    step = [inner for inner in held if inner.outputs[0] in new]
+    rest = [inner for inner in held if inner.outputs[0] not in new]
+    trained = next((other for other in block.ops if other.expansion is not None and draws_masks(other)), None)
+    heirs: dict[Operator, Operator | None] = dict.fromkeys(step, trained)
     if rest:
         columns = rest[-1].outputs[0]
         reader = next((other.replaces for other in block.ops if any(v is columns for v in other.operands())), None)
         heirs.update(dict.fromkeys(rest, reader))
     for inner, heir in heirs.items():
         inner.replaces = heir
-    gone = {inner for inner, heir in heirs.items() if heir is None}
-    computed = {v for inner in gone for v in inner.outputs}
-    block.ops = [inner for inner in block.ops if inner not in gone]
-    block.vars = {name: v for name, v in block.vars.items() if v not in computed}
-    for v in [v for v, new_value in updates.items() if new_value in computed]:
-        del updates[v]
+    _remove(block, {inner for inner, heir in heirs.items() if heir is None})
 
 
 def _dropout_step(program: Program) -> Variable:

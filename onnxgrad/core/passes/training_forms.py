@@ -75,6 +75,21 @@ def train_dropout(
     return [y, build.Cast(keep, to=9) if len(op.outputs) > 1 and op.outputs[1] is not None else None]
 
 
+def _count_dropouts(op: Operator) -> int:
+    return sum(inner.type == "Dropout" for inner in nested_training_operators(op))
+
+
+def _number_before(op: Operator) -> int:
+    """The number of the last Dropout in the bodies before the last operator of a block, from the last one that is known"""
+    count = 0
+    for other in reversed(op.block.ops):
+        if other is not op and other.replaces is None:
+            if other.expansion is not None and other.expansion.number >= _FIRST_NESTED:
+                return other.expansion.number + count
+            count += _count_dropouts(other)
+    return _FIRST_NESTED + count
+
+
 class BodyWriter:
     """Writes the training form of an If or Loop.
 
@@ -90,8 +105,9 @@ class BodyWriter:
     ) -> None:
         self.program = op.block.program
         self.columns, self.counters, self.part = columns, counters, part
-        before = [other for other in op.block.ops if other is not op and other.replaces is None]
-        self.number = _FIRST_NESTED + sum(inner.type == "Dropout" for other in before for inner in nested_training_operators(other))
+        self.number = 0 if columns is None else _number_before(op)
+        """Of the last mask so far."""
+        self.last = 0 if columns is None else self.number + _count_dropouts(op)
 
     def write(self, op: Operator, block: Block, mapping: Changes, in_loop: bool = False) -> tuple[Outputs, Changes]:
         """Append the training form of an If or Loop to a block. Returns its outputs, and what replaces running statistics."""

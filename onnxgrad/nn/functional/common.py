@@ -142,7 +142,7 @@ def _dropped(layer: LayerHelper, x: Variable, ratio: Any, training: bool) -> Var
         return layer.result("Mul", x, op.Div(kept, keep))
     y = layer.result("Dropout", x, ratio)
     if training and y.op is not None:
-        attach_training(y.op)
+        attach_training([y.op])
     return y
 
 

@@ -73,7 +73,7 @@ def batch_norm(
         y = layer.result("BatchNormalization", *operands, **attrs)
         if by_batch:
             assert y.op is not None
-            attach_training(y.op)
+            attach_training([y.op])
     else:
         y, mean, variance = op.emit("BatchNormalization", operands, {"training_mode": 1, **attrs}, outputs=3)
         if x.is_eager:

@@ -10,7 +10,7 @@ import numpy as np
 
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
-from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.program import Program, unshare
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.traverse import all_operators_of, readers_in, substitute
 from onnxgrad.core.ir.types import TensorType
@@ -149,7 +149,7 @@ _STORE = {"scale": _store_scale, "weight": _store_weight, "bias": _store_bias}
 
 
 def _set_constant(program: Program, v: Variable, value: Array) -> None:
-    program._constants = {key: other for key, other in program._constants.items() if other is not v}
+    unshare(program, v)
     v.value = TensorValue.of(value.astype(v.dtype.numpy))
     program.version += 1
 

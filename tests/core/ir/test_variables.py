@@ -1,5 +1,7 @@
 """Variables in sets and dicts."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from onnxgrad import static
 from onnxgrad.core.interop.onnx_export import to_onnx
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, UnknownName
 
 
@@ -81,3 +84,7 @@ class TestOutputs:
             with pytest.raises(error, match=text):
                 program.outputs = items
             assert [v.name for v in program.outputs] == [y.name]
+
+
+def test_an_element_type_is_itself_after_pickling():
+    assert pickle.loads(pickle.dumps(dtype_of("float32"))) is dtype_of("float32")

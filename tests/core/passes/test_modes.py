@@ -177,3 +177,25 @@ class TestFrozen:
     def test_another_word_is_refused(self, opset):
         with pytest.raises(paddle.errors.ArgumentError, match=r"batch_norm is 'train' or 'frozen' here, not 'insert'"):
             self.program(opset).train(batch_norm="insert")
+
+
+def test_masks_are_numbered_by_position_however_training_forms_are_attached():
+    x, flag = static.data("x", [4, 8]), static.data("flag", [], "bool")
+    y = x
+    for _ in range(3):
+        y = F.dropout(F.dropout(y, 0.5, training=False), 0.5)
+        y = static.nn.cond(flag, lambda y=y: F.dropout(y, 0.5), lambda y=y: y * 2.0)
+    program = x.block.program
+
+    def numbers(of):
+        return [op.expansion.number for op in of.global_block().ops if op.expansion is not None]
+
+    assert numbers(program) == [2, 1_000_001, 4, 1_000_002, 6, 1_000_003]
+    assert numbers(program.clone()) == numbers(program)
+    program.train()
+    everything = [1, 2, 1_000_001, 3, 4, 1_000_002, 5, 6, 1_000_003]
+    assert numbers(program) == everything
+    program.eval()
+    assert numbers(program) == [] and not program.updates
+    program.train()
+    assert numbers(program) == everything

@@ -111,6 +111,8 @@ def relu_mask_as_hardsigmoid(build: Any, op: Operator) -> list[Variable | None] 
 
 def clip_masks(graph: Graph) -> Mapping[str, Form]:
     """Whether low <= x <= high as x = Clip(x, low, high), in gradients of Clip: one comparison for two and their And."""
+    if "And" not in graph.types():
+        return {}
     links = Links(graph)
     positions = {op: i for i, op in enumerate(graph.operators)}
 

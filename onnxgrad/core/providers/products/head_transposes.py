@@ -23,18 +23,23 @@ __all__ = ["HEAD_TRANSPOSES", "turn_heads_in_products"]
 def turn_heads_in_products(graph: Graph, target: Target) -> int:
     """Remove Transposes of the last two axes around products in rank 4: pairs of them, and those of (A^T B)^T, which is B^T A."""
     before = graph.replacements
+    links: Links | None = None
     for step in (_undo, _swap_product, _keep_apart):
         # Each begins at a Transpose of the last two axes.
-        if any(_swaps_last_two(op) for op in graph.operators):
-            _each(graph, step)
+        if not any(_swaps_last_two(op) for op in graph.operators):
+            break
+        links = links or Links(graph)
+        if _each(graph, links, step):
+            links = None
     return graph.replacements - before
 
 
 HEAD_TRANSPOSES = Pass("head_transposes", turn_heads_in_products, rounding="order", gain=CPU_FORMS)
 
 
-def _each(graph: Graph, form: Any) -> None:
-    links, before = Links(graph), graph.replacements
+def _each(graph: Graph, links: Links, form: Any) -> bool:
+    """Write a form wherever it applies, and return whether it does anywhere"""
+    before = graph.replacements
     staged: list[Operator] = []
     for op in graph.operators:
         if op.type not in ("Transpose", "MatMul"):
@@ -46,9 +51,12 @@ def _each(graph: Graph, form: Any) -> None:
             graph.replace(old, new)
             name_results(graph, build.stage, build.key)
             staged += build.stage
-    if graph.replacements > before:
+    if staged:
         graph.operators = in_order([*graph.operators, *staged], graph.resolve)
-        graph.settle()
+    if graph.replacements == before:
+        return False
+    graph.settle()
+    return True
 
 
 def _swaps_last_two(op: Operator) -> bool:

@@ -22,6 +22,8 @@ def hoist_transposes(graph: Graph, target: Target) -> int:
     A Gemm with transA takes 1.7 times as long as one without (1024x256 by 256x32), and longer than turning W from four steps on.
     From about 200 columns on there is no difference.
     """
+    if graph.types().isdisjoint(("Loop", "Scan")):
+        return 0
     hoisted: dict[Variable, Variable] = {}
     written: list[Operator] = []
     count = 0
