@@ -96,6 +96,8 @@ def cases() -> dict[str, Callable[[], Made]]:
     found["a large table"] = _large_table
     found["few positions"] = _few_positions
     found["one column"] = _one_column
+    found["a transposed weight"] = _transposed_weight
+    found["an odd number of terms"] = _odd_terms
     found["newer than the runtime"] = _newer_than_the_runtime
     found["unknown to the runtime"] = _unknown_to_the_runtime
     return found
@@ -327,6 +329,29 @@ def _one_column() -> Made:
         w, build = static.data("w", [128, 128, 1, 1]), program.global_block().build
         y = build.Sub(w, build.Mul(w, build.ReduceMean(w, keepdims=0)))
     return Made(program, [y], {"w": np.random.default_rng(0).normal(size=(128, 128, 1, 1)).astype(np.float32)})
+
+
+def _transposed_weight() -> Made:
+    """A linear layer whose weight a file transposes before it multiplies"""
+    program = static.Program()
+    with static.program_guard(program):
+        x, w, build = static.data("x", [None, 6]), static.data("w", [5, 6]), program.global_block().build
+        w.stop_gradient = False
+        total = paddle.sum(paddle.square(build.Gemm(x, build.Transpose(w, perm=[1, 0]))))
+        found = gradients([total], [w])
+    draw = np.random.default_rng(0)
+    feed = {"x": draw.normal(size=(7, 6)).astype(np.float32), "w": draw.normal(size=(5, 6)).astype(np.float32)}
+    return Made(program, [total, *(g for g in found if g is not None)], feed)
+
+
+def _odd_terms() -> Made:
+    program = static.Program()
+    with static.program_guard(program):
+        x, w, build = static.data("x", [None, 1025]), static.data("w", [1025, 3]), program.global_block().build
+        y, z = build.MatMul(x, w), build.Gemm(x, w)
+    draw = np.random.default_rng(0)
+    feed = {"x": draw.normal(size=(4, 1025)).astype(np.float32), "w": draw.normal(size=(1025, 3)).astype(np.float32)}
+    return Made(program, [y, z], feed)
 
 
 def _split() -> Made:
