@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxgrad.core.graph.contract import OPENVINO_FORMS, GraphPass, Pass, Target
 from onnxgrad.core.graph.graph import Graph
-from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.layouts.chwn import CHWN
@@ -87,9 +87,10 @@ _MANY_IMAGES = 16
 
 def _has_rows_of_images(graph: Graph, target: Target) -> bool:
     """Whether a net is depthwise, or trains on so many images that a row of them is a vector."""
-    convolutions = [op for op in graph.operators if op.type == "Conv" and not op.domain and op.inputs[0] is not None]
-    many = ((op.inputs[0].static_shape or (0,))[0] >= _MANY_IMAGES for op in convolutions if op.inputs[0] is not None)
-    return any((op.attr("group") or 1) > 1 for op in convolutions) or any(many)
+    # Gradients of filters are convolutions too, over channels where others have images.
+    convolutions = [op for op in graph.operators if op.type == "Conv" and not op.domain and op.role is Role.FORWARD]
+    images = [(x.static_shape or (0,))[0] for op in convolutions if (x := op.inputs[0]) is not None]
+    return any((op.attr("group") or 1) > 1 for op in convolutions) or max(images, default=0) >= _MANY_IMAGES
 
 
 # Attributes ----------------------------------------------------------------------------------------------------------------

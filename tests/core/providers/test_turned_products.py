@@ -56,12 +56,13 @@ def test_an_odd_number_of_terms_is_cut_in_two(lead):
     assert types.count("MatMul") == 1 and types.count("Slice") == 4 and types.count("Add") == 1
 
 
-def test_a_gemm_of_an_odd_number_of_terms_is_cut_unless_it_is_turned_or_scaled():
+def test_a_gemm_of_an_odd_number_of_terms_is_cut_unless_it_is_scaled_or_reads_rows():
     y, w = static.data("y", [3, 1025]), static.data("w", [1025, 4])
     build = y.block.build
-    turned, other = build.Gemm(y, static.data("t", [4, 1025]), transB=1), build.Gemm(y, w, alpha=0.5)
-    types = both([build.Gemm(y, w), turned, other], EVEN_PRODUCTS)
-    assert types.count("Gemm") == 2 and types.count("MatMul") == 1
+    turned, scaled = build.Gemm(y, static.data("t", [4, 1025]), transB=1), build.Gemm(y, w, alpha=0.5)
+    rows = build.Gemm(w, w, transA=1)
+    types = both([build.Gemm(y, w), turned, scaled, rows], EVEN_PRODUCTS)
+    assert types.count("Gemm") == 3 and types.count("MatMul") == 1 and types.count("Slice") == 8
 
 
 @pytest.mark.parametrize("terms", [1026, 1023])

@@ -54,15 +54,18 @@ def _even(build: Any, op: Operator) -> list[Variable | None] | None:
     shape = None if w is None else w.static_shape
     if x is None or shape is None or len(shape) != 2 or not x.rank or x.rank < 2 or len(op.inputs) > 2:
         return None
-    if op.type == "Gemm" and (op.attr("transA") or op.attr("transB") or op.attr("alpha") != 1.0):
+    turns = 1 if op.type == "Gemm" and op.attr("transB") else 0
+    if op.type == "Gemm" and (op.attr("transA") or op.attr("alpha") != 1.0):
         return None
-    terms = shape[0]
+    terms = shape[turns]
     if terms % 2 == 0 or terms < _FEWEST or x.dtype.name != "float32":
         return None
     last = x.rank - 1
-    most = build.MatMul(build.Slice(x, [0], [terms - 1], [last]), build.Slice(w, [0], [terms - 1], [0]))
-    one = build.Mul(build.Slice(x, [terms - 1], [terms], [last]), build.Slice(w, [terms - 1], [terms], [0]))
-    return [build.Add(most, one)]
+    operands = build.Slice(x, [0], [terms - 1], [last]), build.Slice(w, [0], [terms - 1], [turns])
+    most = build.Gemm(*operands, transB=1) if turns else build.MatMul(*operands)
+    row = build.Slice(w, [terms - 1], [terms], [turns])
+    column = build.Slice(x, [terms - 1], [terms], [last])
+    return [build.Add(most, build.Mul(column, build.Reshape(row, [1, -1]) if turns else row))]
 
 
 EVEN_PRODUCTS = Pass("even_products", forms=dict.fromkeys(("Gemm", "MatMul"), _even), rounding="order", gain=OPENVINO_FORMS)
