@@ -317,9 +317,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     )
 
 
-def _place_of(
-    device: str, precision: Literal["f32", "bf16"], settings: dict[str, Any], is_run: bool
-) -> Place | Literal["auto"]:
+def _place_of(device: str, precision: Literal["f32", "bf16"], settings: dict[str, Any], is_run: bool) -> Place | Literal["auto"]:
     """The place of a device; where the first steps of a run chose it and it is not here, they choose again"""
     if device == "auto":
         return "auto"
@@ -331,7 +329,6 @@ def _place_of(
         if is_run:
             raise ProviderError(f"{error} The run goes on without it by train --resume FOLDER --device cpu.") from error
         raise
-
 
 
 def model_of(settings: dict[str, Any], folder: str | None) -> Program:

@@ -51,7 +51,9 @@ def arguments(description: str) -> argparse.Namespace:
     add("--threads", type=int, default=2, help="threads of every system; default 2")
     add("--rounds", type=int, default=9, help="rounds that count; default 9")
     add(
-        "--clock", choices=("wall", "processor"), default="wall",
+        "--clock",
+        choices=("wall", "processor"),
+        default="wall",
         help="processor: the time of all threads of a process, for a machine that others use; with --threads 1",
     )
     add("--seconds", type=float, default=0.3, help="what a round of the slowest system takes, about; default 0.3")

@@ -45,7 +45,9 @@ def _transposed_convolution(build: Any, op: Operator) -> list[Variable | None] |
     return [build.Conv(y, filters, *op.inputs[2:], pads=[*begin, *end], dilations=dilations)]
 
 
-TRANSPOSED_CONVOLUTION = Pass("transposed_convolution", forms={"ConvTranspose": _transposed_convolution}, rounding="order", gain=OPENVINO_FORMS)
+TRANSPOSED_CONVOLUTION = Pass(
+    "transposed_convolution", forms={"ConvTranspose": _transposed_convolution}, rounding="order", gain=OPENVINO_FORMS
+)
 """The gradients of images as convolutions. In float32 these are slower: a step of a ResNet-18 takes 1.2 times as long."""
 
 PASSES: list[GraphPass] = [*openvino.PASSES, TRANSPOSED_CONVOLUTION, EVEN_PRODUCTS]

@@ -120,8 +120,8 @@ def stack_state(model: ModelProto, stacks: Sequence[Stack]) -> None:
         sizes = numpy_helper.from_array(np.array(rows, np.int64), f"{stack.input}@SIZES")
         graph.initializer.append(sizes)
         graph.input.append(helper.make_tensor_value_info(stack.input, TensorProto.FLOAT, stack.shape))
-        names = [v.name for v in stack.state]
-        graph.node.append(helper.make_node("Split", [stack.input, sizes.name], names, name=stack.input, axis=0))
+        parts = [v.name for v in stack.state]
+        graph.node.append(helper.make_node("Split", [stack.input, sizes.name], parts, name=stack.input, axis=0))
     graph.node.extend(nodes)
     for number, stack in enumerate(stacks):
         graph.node.append(helper.make_node("Concat", list(stack.new), [stack.output], name=stack.output, axis=0))

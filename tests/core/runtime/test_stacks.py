@@ -92,7 +92,7 @@ def test_a_moment_that_is_fetched_is_no_part_of_a_stack():
 
 
 def test_whoever_sets_takes_back_or_holds_state_sees_what_plain_steps_give():
-    plain, before, _, executor = start(CPUPlace())
+    plain, before, _, _ = start(CPUPlace())
     step, scope, _, _ = start(StackingPlace())
     at = next(at for at, name in enumerate(scope.local_var_names()) if name.endswith("w_0_moment2_0"))
     moment = scope.local_var_names()[at]
@@ -111,7 +111,11 @@ def test_whoever_sets_takes_back_or_holds_state_sees_what_plain_steps_give():
             state.change(change)
 
     both(lambda run, state: (run(0), run(1), run(2)))
-    both(lambda run, state: state.set(state.local_var_names()[at], np.full(state.get(state.local_var_names()[at]).shape, 0.25, np.float32)))
+    both(
+        lambda run, state: state.set(
+            state.local_var_names()[at], np.full(state.get(state.local_var_names()[at]).shape, 0.25, np.float32)
+        )
+    )
     both(lambda run, state: (run(3), run(4)))
     both(undone)
     handle, held = scope.values[moment], scope.get(moment)
@@ -121,7 +125,11 @@ def test_whoever_sets_takes_back_or_holds_state_sees_what_plain_steps_give():
     np.testing.assert_array_equal(handle.numpy(), held)
     assert_equal(values(copy), kept)
     assert not np.array_equal(scope.get(moment), held)
-    both(lambda run, state: state.take(copy) if state is scope else state.put_all(dict(zip(state.local_var_names(), kept, strict=True))))
+    both(
+        lambda run, state: (
+            state.take(copy) if state is scope else state.put_all(dict(zip(state.local_var_names(), kept, strict=True)))
+        )
+    )
     both(lambda run, state: (run(9), run(10), run(11)))
 
 

@@ -1,7 +1,7 @@
 """The gradient of maximum pooling in two dimensions without a strided read: the residues of an image side by side as channels.
 
 ``pool_gradient`` reads every tap of a window by a Slice with steps, and puts the residues between each other by Concat, which
-OpenVINO does element by element. SpaceToDepth and DepthToSpace move all residues in one pass each, and a tap is then a block of rows.
+OpenVINO does element by element. SpaceToDepth and DepthToSpace move all residues in a pass each, and a tap is then a block of rows.
 
 Tests: tests/core/providers/test_pool_residues.py.
 """
@@ -26,7 +26,7 @@ _WIDEST = 8
 
 
 def pool_gradient_by_residues(build: Any, op: Operator) -> list[Variable | None] | None:
-    """The ScatterElements of a pool's gradient, for images of known size and windows that overlap or touch, of one stride above 1."""
+    """The ScatterElements of a pool's gradient, for images of known size, and windows of one stride above 1 without gaps."""
     pool, gy = summed_pool(op), op.inputs[2]
     x, y = (None, None) if pool is None else (pool.inputs[0], pool.outputs[0])
     if pool is None or gy is None or x is None or y is None or x.dims is None or x.rank != 4 or x.dtype.name != "float32":
@@ -34,8 +34,10 @@ def pool_gradient_by_residues(build: Any, op: Operator) -> list[Variable | None]
     if not same_dims(gy.dims, y.dims):
         gy = operand_of(gy, "Reshape")
     kernel, strides = pool.attr("kernel_shape"), pool.attr("strides") or [1, 1]
-    stride, sizes, windows = strides[0], x.dims[1:], (y.dims or ())[2:]
-    if gy is None or not same_dims(gy.dims, y.dims) or not all(isinstance(n, int) and n > 0 for n in (*sizes, *windows)):
+    stride = strides[0]
+    sizes = [n for n in x.dims[1:] if isinstance(n, int) and n > 0]
+    windows = [n for n in (y.dims or ())[2:] if isinstance(n, int) and n > 0]
+    if gy is None or not same_dims(gy.dims, y.dims) or (len(sizes), len(windows)) != (3, 2):
         return None
     if strides[1] != stride or stride < 2 or min(kernel) < stride or max(kernel) > _WIDEST:
         return None

@@ -20,7 +20,7 @@ _FEWEST = 1025
 
 
 def turned_products(graph: Graph) -> dict[str, Form]:
-    """(A B)^T = B^T A^T, where nothing else reads the product: the gradient of a weight that a file transposes before it multiplies.
+    """(A B)^T = B^T A^T, where nothing else reads the product: the gradient of a weight that a file transposes first.
 
     A Transpose is a pass over memory of its own, in OpenVINO by a kernel without vectors.
     """
