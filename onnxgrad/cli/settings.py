@@ -24,7 +24,7 @@ from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.runtime.openvino import place_by_name
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.errors import ArgumentError, ModelError, TrainingError
+from onnxgrad.errors import ArgumentError, ModelError, ProviderError, TrainingError
 from onnxgrad.internal.files import read_whole
 from onnxgrad.internal.words import DETECTION
 from onnxgrad.training.data.characters import KEY
@@ -269,7 +269,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     stages = settings.get("pipeline") or 1
     precision = settings.get("precision") or "f32"
     device = settings.get("device") or "cpu"
-    place: Place | Literal["auto"] = "auto" if device == "auto" else place_by_name(device, "bf16" if precision == "bf16" else "f32")
+    place = _place_of(device, "bf16" if precision == "bf16" else "f32", settings, folder is not None)
     if settings.get("amp"):
         if place == "auto" or place.device == "cpu":
             raise ArgumentError("--amp bf16: onnxruntime's CPU provider does not compute in bfloat16. Give --device cuda:0 too.")
@@ -315,6 +315,20 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
             cuts=tuple(settings.get("cuts") or ()),
         ),
     )
+
+
+def _place_of(device: str, precision: Literal["f32", "bf16"], settings: dict[str, Any], is_run: bool) -> Place | Literal["auto"]:
+    """The place of a device; where the first steps of a run chose it and it is not here, they choose again"""
+    if device == "auto":
+        return "auto"
+    try:
+        return place_by_name(device, precision)
+    except ProviderError as error:
+        if settings.get("device_is_chosen"):
+            return "auto"
+        if is_run:
+            raise ProviderError(f"{error} The run goes on without it by train --resume FOLDER --device cpu.") from error
+        raise
 
 
 def model_of(settings: dict[str, Any], folder: str | None) -> Program:

@@ -161,7 +161,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         stages = _changed_options(options) & _STAGES
         others = (
             _changed_options(options)
-            - {"resume", "epochs", "more_epochs", "accept_changed_data", "explain", "json", "log", "rank_timeout"}
+            - {"resume", "epochs", "more_epochs", "accept_changed_data", "explain", "json", "log", "rank_timeout", "device"}
             - stages
         )
         if others:
@@ -170,6 +170,9 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         settings = read_settings(options.resume)
         if stages:
             settings.update((name, getattr(options, name)) for name in _STAGES)
+        if options.device is not None:
+            _check_device(settings.get("precision"), options.device)
+            settings["device"] = options.device
         if options.epochs is not None and options.more_epochs is not None:
             raise ArgumentError("--epochs says how many in all, --more-epochs how many more. Give one of them.")
         if options.epochs is not None:
@@ -191,9 +194,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     contrasts = options.loss == "info_nce" or any(loss == "info_nce" for loss, *_ in options.term or ())
     if options.temperature not in (None, 2.0) and options.teacher is None and not contrasts:  # 2 is in settings of older runs
         raise ArgumentError("--temperature is for a teacher (--teacher), and for the loss info_nce. Leave it out.")
-    device = {"bf16": "openvino", "fast": "cpu"}.get(options.precision, options.device)
-    if options.device != device:
-        raise ArgumentError(f"--precision {options.precision} is for --device {device}. Leave it out.")
+    _check_device(options.precision, options.device or "cpu")
     if options.dropout and not options.dropout_after:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
     has_own = options.adapter is not None and (Path(options.adapter) / CONFIG).is_file()  # adapters of PEFT
@@ -201,10 +202,18 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         if getattr(options, option) and options.lora is None and not (has_own and option == "adapter"):
             raise ArgumentError(f"--{option.replace('_', '-')} is for adapters. Give --lora RANK too, or leave it out.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
+    settings["device"] = options.device or "cpu"
     settings["epochs"] = 5 if options.epochs is None else options.epochs
     settings["lora_layers"] = [name for text in options.lora_layers for name in text.split(",") if name]
     resolve_paths(settings)
     return options.out, settings
+
+
+def _check_device(precision: str | None, device: str) -> None:
+    """Refuse a precision that is computed on another device alone"""
+    needed = {"bf16": "openvino", "fast": "cpu"}.get(precision or "f32", device)
+    if device != needed:
+        raise ArgumentError(f"--precision {precision} is for --device {needed}. Leave it out.")
 
 
 def _changed_options(options: argparse.Namespace) -> set[str]:
@@ -241,7 +250,7 @@ def _choose_place(trainer: Trainer, source: Any, settings: dict[str, Any], as_js
     batch = next(iter(trainer.ranks.source(source).batches(settings["batch_size"], **order)), None)
     if batch is None:
         return  # which fit refuses
-    settings["device"] = trainer.choose_place(batch)
+    settings["device"], settings["device_is_chosen"] = trainer.choose_place(batch), True
     if trainer.ranks.is_first:
         line = trainer.remarks[-1]
         print(json.dumps({"event": "place", "place": settings["device"], "note": line}) if as_json else line, flush=True)

@@ -50,6 +50,12 @@ def arguments(description: str) -> argparse.Namespace:
     add("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: the first NVIDIA GPU, for the systems that have it here")
     add("--threads", type=int, default=2, help="threads of every system; default 2")
     add("--rounds", type=int, default=9, help="rounds that count; default 9")
+    add(
+        "--clock",
+        choices=("wall", "processor"),
+        default="wall",
+        help="processor: the time of all threads of a process, for a machine that others use; with --threads 1",
+    )
     add("--seconds", type=float, default=0.3, help="what a round of the slowest system takes, about; default 0.3")
     add("--patience", type=float, default=600, metavar="SECONDS", help="a system that starts more slowly is left out; default 600")
     add("--repeat", type=int, default=1, metavar="N", help="measure everything and print the table N times")

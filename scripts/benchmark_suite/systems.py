@@ -38,6 +38,8 @@ class Setting:
     form: str = ""
     model: str = ""
     """The file that systems with ``reads_model`` read."""
+    clock: str = "wall"
+    """What a step is measured by: the time that passes, or that of the processor in the process, which other work disturbs less."""
 
 
 def _without_images(workload: Workload) -> str | None:

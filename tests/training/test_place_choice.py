@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from onnxgrad.cli.main import main
+from onnxgrad.core.runtime.openvino import place_by_name
 from onnxgrad.core.runtime.places import CPUPlace
 from onnxgrad.distributed import run_local
 from onnxgrad.distributed.environment import using
@@ -239,7 +240,13 @@ def test_an_interrupt_in_a_trial_leaves_the_state(trial, monkeypatch):
     assert t.step_number == 0
 
 
-def test_the_command_writes_the_choice_into_the_settings(tmp_path, trial, capsys):
+def without_openvino(name, precision="f32"):
+    if name == "openvino":
+        raise ProviderError("OpenVINO's provider is not installed.")
+    return place_by_name(name, precision)
+
+
+def test_the_command_writes_the_choice_into_the_settings(tmp_path, trial, capsys, monkeypatch):
     from onnx import save
 
     trial({"cpu": 1.0, "openvino": 2.0})
@@ -248,7 +255,21 @@ def test_the_command_writes_the_choice_into_the_settings(tmp_path, trial, capsys
     arguments = ["--data", str(tmp_path / "data.npz"), "--loss", "cross_entropy", "--epochs", "1", "--out", str(tmp_path / "run")]
     assert main(["train", str(tmp_path / "model.onnx"), *arguments, "--device", "auto", "--no-report"]) == 0
     assert "place 'auto' keeps cpu: a step takes 1e+03 ms on cpu" in capsys.readouterr().out
-    assert json.loads((tmp_path / "run" / "settings.json").read_text())["device"] == "cpu"
+    settings = json.loads((tmp_path / "run" / "settings.json").read_text())
+    assert settings["device"] == "cpu" and settings["device_is_chosen"]
+
+    def resumed(device, is_chosen, *options):
+        changed = settings | {"device": device, "device_is_chosen": is_chosen}
+        (tmp_path / "run" / "settings.json").write_text(json.dumps(changed))
+        code = main(["train", "--resume", str(tmp_path / "run"), "--more-epochs", "1", *options])
+        return code, "".join(capsys.readouterr())
+
+    # On a machine without that provider: what the first steps chose they choose again, what somebody asked for is refused.
+    monkeypatch.setattr("onnxgrad.cli.settings.place_by_name", without_openvino)
+    assert resumed("openvino", True)[0] == 0
+    code, said = resumed("openvino", False)
+    assert code != 0 and "--resume FOLDER --device cpu" in said
+    assert resumed("openvino", False, "--device", "cpu")[0] == 0
 
 
 def test_openvino_is_tried_where_it_is_installed():

@@ -74,9 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
     parser.add_argument(
         "--device",
-        default="cpu",
         metavar="NAME",
-        help="cpu, cuda:NUMBER, openvino, or auto: the fastest by the first steps (default %(default)s)",
+        help="cpu, cuda:NUMBER, openvino, or auto: the fastest by the first steps (default cpu; with --resume, that of the run)",
     )
     parser.add_argument(
         "--precision",

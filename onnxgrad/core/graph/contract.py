@@ -20,7 +20,20 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["CPU_FORMS", "CUDA_FORMS", "ORDER", "Form", "Forms", "GraphPass", "Lowering", "Pass", "ProgramPass", "Shapes", "Target"]
+__all__ = [
+    "CPU_FORMS",
+    "CUDA_FORMS",
+    "OPENVINO_FORMS",
+    "ORDER",
+    "Form",
+    "Forms",
+    "GraphPass",
+    "Lowering",
+    "Pass",
+    "ProgramPass",
+    "Shapes",
+    "Target",
+]
 
 Form: TypeAlias = Callable[[Any, Operator], "list[Variable | None] | None"]
 """Writes an operator out by a Builder and returns what replaces its outputs, or None to leave it as it is."""
@@ -33,6 +46,7 @@ Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 
 CPU_FORMS = "docs/performance.md: Forms for the CPU provider"
 CUDA_FORMS = "docs/performance.md: CUDA without a device"
+OPENVINO_FORMS = "docs/performance.md: OpenVINO's provider"
 """Where the gains of a provider's forms are written down."""
 
 Rounding: TypeAlias = Literal["none", "order", "fast"]

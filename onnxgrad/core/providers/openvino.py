@@ -6,22 +6,25 @@ them in float32. docs/engines.md lists what was measured.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.graph.contract import GraphPass, Pass, Target
+from onnxgrad.core.graph.contract import OPENVINO_FORMS, GraphPass, Pass, Target
 from onnxgrad.core.graph.graph import Graph
-from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.layouts.chwn import CHWN
 from onnxgrad.core.providers.layouts.filter_gradient import FILTER_GRADIENT
 from onnxgrad.core.providers.layouts.pool_gradient import UNREAD_INDICES, pool_gradient
+from onnxgrad.core.providers.layouts.pool_residues import pool_gradient_by_residues
 from onnxgrad.core.providers.losses.labelled import LABELLED_LOSSES
 from onnxgrad.core.providers.losses.rows import embedding_gradient
 from onnxgrad.core.providers.products.attention import ATTENTION
 from onnxgrad.core.providers.products.fold_alpha import FOLD_ALPHA
+from onnxgrad.core.providers.products.turned_products import TURNED_PRODUCTS
 from onnxgrad.errors import ProviderError
 
 __all__ = ["LIMIT", "PASSES"]
@@ -61,6 +64,11 @@ def _passes_nan(build: Any, op: Operator) -> list[Variable | None] | None:
     return [kept]
 
 
+def _pool_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
+    """By residues as channels where that can be written, else tap by tap."""
+    return pool_gradient_by_residues(build, op) or pool_gradient(build, op)
+
+
 def _max_pool(build: Any, op: Operator) -> list[Variable | None] | None:
     """The maxima, and 0 times the mean of each window."""
     x, indices = op.inputs[0], op.outputs[1] if len(op.outputs) > 1 else None
@@ -69,6 +77,20 @@ def _max_pool(build: Any, op: Operator) -> list[Variable | None] | None:
     attrs = {name: value for name, value in op.attrs.items() if name not in ("storage_order", "dilations")}
     y = build.emit("MaxPool", [x], dict(op.attrs))
     return [build.Add(y, build.Mul(build.AveragePool(x, **attrs), 0.0))]
+
+
+# Images --------------------------------------------------------------------------------------------------------------------
+
+_MANY_IMAGES = 16
+"""Numbers in a vector of float32: with fewer images to a row, OpenVINO's own layouts are faster."""
+
+
+def _has_rows_of_images(graph: Graph, target: Target) -> bool:
+    """Whether a net is depthwise, or trains on so many images that a row of them is a vector."""
+    # Gradients of filters are convolutions too, over channels where others have images.
+    convolutions = [op for op in graph.operators if op.type == "Conv" and not op.domain and op.role is Role.FORWARD]
+    images = [(x.static_shape or (0,))[0] for op in convolutions if (x := op.inputs[0]) is not None]
+    return any((op.attr("group") or 1) > 1 for op in convolutions) or max(images, default=0) >= _MANY_IMAGES
 
 
 # Attributes ----------------------------------------------------------------------------------------------------------------
@@ -115,7 +137,7 @@ def refuse(graph: Graph, target: Target) -> None:
 
 PASSES: list[GraphPass] = [
     Pass("refusals", lambda graph, target: 0, needs=refuse),
-    CHWN,
+    replace(CHWN, when=_has_rows_of_images, gain=OPENVINO_FORMS),
     ATTENTION,
     Pass("nan_through_limits", forms=dict.fromkeys(("Celu", "Clip", "Max", "Min"), _passes_nan)),
     Pass("nan_through_comparisons", forms=dict.fromkeys(("Greater", "GreaterOrEqual"), _swapped)),
@@ -124,10 +146,11 @@ PASSES: list[GraphPass] = [
     Pass("mod_as_bitwise_and", forms={"Mod": _mod}),
     FILTER_GRADIENT,
     Pass("one_hot_rows", forms={"ScatterElements": embedding_gradient}, rounding="order"),
-    Pass("pool_gradient", forms={"ScatterElements": pool_gradient}, rounding="order"),
+    Pass("pool_gradient", forms={"ScatterElements": _pool_gradient}, rounding="order", gain=OPENVINO_FORMS),
     LABELLED_LOSSES,
     # After the gradients, which no longer read their indices.
     UNREAD_INDICES,
     Pass("nan_through_pools", forms={"MaxPool": _max_pool}),
     FOLD_ALPHA,
+    TURNED_PRODUCTS,
 ]

@@ -12,6 +12,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CPUPlace, Place
+from onnxgrad.core.runtime.stacks import Stack, parts_in, room_for
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of, device_of, is_plain, value_of, value_on, view_of
@@ -38,11 +39,13 @@ class StateOutput(NamedTuple):
 class _Side:
     """One binding of onnxruntime, and what is bound to it."""
 
-    __slots__ = ("binding", "outputs", "read", "small", "written")
+    __slots__ = ("binding", "outputs", "read", "small", "stacked", "written")
 
     def __init__(self, binding: Any, inputs: int) -> None:
         self.binding = binding
         self.read: list[Any] = [None] * inputs
+        self.stacked: dict[str, tuple[Buffer, ...]] = {}
+        """By input and output: the parts of the stack that it is bound to."""
         self.written: dict[str, Buffer] = {}
         self.small: dict[str, Any] = {}
         self.outputs: dict[str, None] = {}
@@ -65,6 +68,7 @@ class DoubleBinding:
         place: where state lives.
         slots: outputs that are computed into memory of somebody else.
         rows: the shapes in which inputs and outputs take state whose own shape is another.
+        stacks: of state that is neither among ``inputs`` nor in ``replaced``.
     """
 
     def __init__(
@@ -77,9 +81,11 @@ class DoubleBinding:
         place: Place,
         slots: Mapping[str, Any] | None = None,
         rows: Mapping[str, tuple[int, ...]] | None = None,
+        stacks: Sequence[Stack] = (),
     ) -> None:
         self._inputs, self._outputs, self._replaced = inputs, outputs, replaced
         self._place, self._small, self._slots, self._rows = place, small, slots or {}, rows or {}
+        self._stacks = stacks
         self._state = {output.output for output in replaced}
         self._sides = [_Side(session.io_binding(), len(inputs)) for _ in range(2)]
 
@@ -103,6 +109,23 @@ class DoubleBinding:
         side.binding.bind_ortvalue_input(self._inputs[index], self._in_rows(self._inputs[index], buffer.value))
         side.read[index] = buffer
 
+    def outdated_stacks(self, scope: Scope) -> list[Stack]:
+        """Which stacks are bound to other values than the present ones, or to none."""
+        bound, present = self._sides[0].stacked, scope.all_present() if self._stacks else {}
+        return [
+            stack
+            for stack in self._stacks
+            if stack.input not in bound
+            or any(present.get(v.name) is not part for v, part in zip(stack.state, bound[stack.input], strict=True))
+        ]
+
+    def read_stack(self, stack: Stack, parts: tuple[Buffer, ...]) -> None:
+        """Bind a stack that is read to the parts that are its state."""
+        side, whole = self._sides[0], parts[0].whole
+        assert whole is not None
+        side.binding.bind_ortvalue_input(stack.input, whole.value)
+        side.stacked[stack.input] = parts
+
     def feed(self, name: str, value: Any) -> None:
         """Bind what is fed: an array or an OrtValue."""
         if not isinstance(value, np.ndarray):
@@ -118,7 +141,9 @@ class DoubleBinding:
 
     def present(self) -> list[Buffer]:
         """The values to which the inputs are bound."""
-        return [buffer for buffer in self._sides[0].read if buffer is not None]
+        side = self._sides[0]
+        parts = [part for stack in self._stacks for part in side.stacked.get(stack.input, ())]
+        return [buffer for buffer in [*side.read, *parts] if buffer is not None]
 
     def bind_outputs(self, scope: Scope, return_numpy: bool) -> None:
         """Bind the outputs: state to free memory of the scope, small fetches to their own, the others to what is allocated."""
@@ -139,15 +164,30 @@ class DoubleBinding:
                 side.binding.bind_ortvalue_output(state.output, self._in_rows(state.output, spare.value))
                 side.written[state.output] = spare
                 side.outputs[state.output] = None
+        for stack in self._stacks:
+            self._bind_stack(side, stack, scope)
         self._bind_small(side, return_numpy)
         for name, value in self._slots.items():
             side.binding.bind_ortvalue_output(name, value)
             side.outputs[name] = None
         for name in self._outputs:
-            if name not in side.written and name not in side.small and name not in self._slots:
+            if name not in side.written and name not in side.small and name not in self._slots and name not in side.stacked:
                 device = (self._place.device, self._place.index) if name in self._state or not return_numpy else ("cpu", 0)
                 side.binding.bind_output(name, *device)
                 side.outputs[name] = None
+
+    def _bind_stack(self, side: _Side, stack: Stack, scope: Scope) -> None:
+        """Bind the output of a stack to its free memory, if all of it is, or to new memory."""
+        spares, bound = [scope.spare(v.name) for v in stack.state], side.stacked.get(stack.output)
+        parts = None if None in spares else parts_in(stack, spares, self._place)
+        if parts is not None and parts == bound:
+            return
+        parts = room_for(stack, self._place) if parts is None else parts
+        whole = parts[0].whole
+        assert whole is not None
+        side.binding.bind_ortvalue_output(stack.output, whole.value)
+        side.stacked[stack.output] = parts
+        side.outputs[stack.output] = None
 
     def _fits(self, buffer: Buffer, state: StateOutput) -> bool:
         value = buffer.value
@@ -177,11 +217,13 @@ class DoubleBinding:
         """After the run: fetches that are no state by output, and the new state by output."""
         side = self._sides[0]
         fetched, state = {**side.small, **self._slots} if self._slots else side.small, side.written
-        if len(fetched) + len(state) < len(self._outputs):
+        if self._stacks:
+            state = state | {new: part for one in self._stacks for new, part in zip(one.new, side.stacked[one.output], strict=True)}
+        if len(fetched) + len(side.written) + len(self._stacks) < len(self._outputs):
             fetched, state = dict(fetched), dict(state)
             for name, value in zip(side.outputs, side.binding.get_outputs(), strict=True):
                 if name in self._state:
                     state.setdefault(name, Buffer(self._own(value), memory=self._place.memory))
-                else:
+                elif name not in side.stacked:
                     fetched.setdefault(name, value)
         return fetched, state

@@ -52,6 +52,7 @@ class OpenVINOPlace(Place):
 
     memory = "openvino"
     wants_shapes = True
+    stacks_state = True
     leaves = tuple(sorted(CONTROL_FLOW | RANDOM))
 
     @checked

@@ -48,6 +48,8 @@ class Place:
     """Whose memory state must lie in, where it is not that of the device."""
     options: tuple[tuple[str, str], ...] = ()
     """Options of the provider, by name."""
+    stacks_state = False
+    """Whether state that is replaced together is read and written as one tensor."""
     captures = False
     """Whether training steps are captured once and replayed, where that is possible."""
 

@@ -24,6 +24,7 @@ from onnxgrad.core.runtime.denormals import FloatingPointMode
 from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.runtime.session import is_startup, trains_state
+from onnxgrad.core.runtime.stacks import Stack, stacked
 from onnxgrad.core.runtime.staged import BetweenError
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
@@ -78,7 +79,8 @@ class Prepared:
         step: what is run.
         feeds: inputs that are fed.
         labels: where among these are labels, to be checked.
-        state: names and variables of the inputs that a scope holds.
+        state: the inputs that a scope holds.
+        stacks: of further state, which is read and replaced as one tensor each.
         replaces, replaced: the state that a run gives new values; names and outputs of it.
         fetch_names, names: the output of each fetch, in order and by variable.
         takes_turns: whether it is a training step, which reads state and replaces it.
@@ -102,6 +104,7 @@ class Prepared:
         applying: AppliesGradients | None = None,
         captures: bool = False,
         held: HoldsWeights | None = None,
+        stacks: Sequence[Stack] = (),
     ) -> None:
         self.session = session
         self.step, graph = step, step.graph
@@ -109,7 +112,9 @@ class Prepared:
         self.captures = captures
         self.held = held
         self.feeds = [v for v in graph.inputs if not v.persistable]
-        self.state = [v for v in graph.inputs if v.persistable]
+        self.stacks = stacks
+        in_stacks = {v for stack in stacks for v in stack.state}
+        self.state = [v for v in graph.inputs if v.persistable and v not in in_stacks]
         places = {v.name: at for at, v in enumerate(self.feeds)}
         self.labels = [(places[label.name], label) for label in graph.labels]
         fetches = [*fetches, *(applying.cut.computed if applying is not None else ())]
@@ -119,13 +124,14 @@ class Prepared:
         self.replaces = [
             StateOutput(v.name, new.name, own.get(v, own.get(new, v.static_shape)) if _has_memory(v) else None, v.dtype.numpy)
             for v, new in graph.updates.items()
+            if v not in in_stacks
         ]
         self._rows = {v.name: v.static_shape or () for v in own}
-        self.replaced = [(output.name, output.output) for output in self.replaces]
-        self.takes_turns = bool(self.state and self.replaces)
+        self.replaced = [(v.name, new.name) for v, new in graph.updates.items()]
+        self.takes_turns = bool(self.replaced and (self.state or stacks))
         self.begins = is_startup(graph)
         self.flushes = trains_state(graph)
-        state_names = {output.output for output in self.replaces}
+        state_names = {output for _, output in self.replaced}
         fetched = {graph.name(v): graph.of(v) for v in fetches}
         self.slots: dict[str, Any] = {}
         if applying is not None and applying.exchange is not None:
@@ -149,7 +155,9 @@ class Prepared:
         large = [v for v in gradients if _size(v) >= _SMALL and v.name not in seen]
         self._apart = [(v.name, v.static_shape or (), v.dtype.numpy) for v in large]
         self.reused = {v.name for v in self._small} | self.slots.keys() if self.takes_turns else set(self.slots)
-        self._outputs = [name for name, _ in graph.outputs] if session is not None else []
+        apart = {new for stack in stacks for new in stack.new}
+        outputs = [*(stack.output for stack in stacks), *(name for name, _ in graph.outputs if name not in apart)]
+        self._outputs = outputs if session is not None else []
         separate = {*state_names, *self.reused, *self.slots}
         self._sources = {name: sources for name, v in fetched.items() if name not in separate and (sources := _sources(graph, v))}
         self.place = place
@@ -170,7 +178,9 @@ class Prepared:
             if self.captures:
                 binding = CapturedBinding(self.session, names, self._outputs, self.replaces, small, self.place, self._numbers)
             else:
-                binding = DoubleBinding(self.session, names, self._outputs, self.replaces, small, self.place, slots, self._rows)
+                binding = DoubleBinding(
+                    self.session, names, self._outputs, self.replaces, small, self.place, slots, self._rows, self.stacks
+                )
             if self.takes_turns:
                 self._bindings[scope] = binding
         return binding
@@ -185,6 +195,8 @@ class Prepared:
         bound.swap()
         for index in bound.outdated(scope):
             bound.read(index, on_device(scope, self.state[index], self.place))
+        for stack in bound.outdated_stacks(scope):
+            bound.read_stack(stack, stacked(scope, stack, self.place))
         bound.bind_outputs(scope if self.takes_turns else _NO_SCOPE, return_numpy)
         return bound
 

@@ -35,6 +35,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.denormals import OPTION, FloatingPointMode, can_flush
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.processor import has_integer_products, separate_bytes
+from onnxgrad.core.runtime.stacks import Stack, stack_state
 from onnxgrad.core.runtime.unsafe import unsafe_passes
 from onnxgrad.core.state.values import device_of, use_device_copier
 from onnxgrad.errors import ExecutionError, OnnxGradError, ProviderError
@@ -75,6 +76,7 @@ def open_graph(
     shares_memory: bool = False,
     is_training: bool | None = None,
     constants: Mapping[str, Any] | None = None,
+    stacks: Sequence[Stack] = (),
 ) -> Any:
     """Open a session on a graph.
 
@@ -85,6 +87,7 @@ def open_graph(
         shares_memory: whether it takes its memory from one arena of the process.
         is_training: whether it is part of a training step, where others compute its gradients; None to see that by the graph.
         constants: the weights among its initializers by name, which it reads where they lie, and the caller keeps alive.
+        stacks: of state, which the session reads and returns in place of that state.
 
     Raises:
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
@@ -115,6 +118,8 @@ def open_graph(
         model = write_model(graph, embeds=True, apart=apart)
         if switches.saturates:
             separate_bytes(model)
+        if stacks:
+            stack_state(model, stacks)
         message = model.SerializeToString()
         if saved is not None and providers is not None and place.lowering == "cpu":
             session = _open_saved(message, options, providers, saved, unsafe)

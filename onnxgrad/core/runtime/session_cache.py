@@ -24,6 +24,7 @@ from onnxgrad.core.runtime.frozen_weights import MOST_BYTES, HeldWeights, frozen
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.prepared import Prepared
 from onnxgrad.core.runtime.session import open_graph
+from onnxgrad.core.runtime.stacks import stacks_of
 from onnxgrad.core.state.inputs import FEED, as_array, is_ortvalue
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import cut_step, saves_much
@@ -126,6 +127,8 @@ def open_step(
         if isinstance(captured, str):
             return Narrower(place.plain(), f"this step is not replayed as a CUDA graph: {captured}. It runs plainly.")
         return Prepared(captured, step, fetches, place, captures=True)
+    is_whole = applying is None and len(step.phases) == 1
+    stacks = stacks_of(graph, {graph.name(v) for v in fetches}) if place.stacks_state and is_whole else []
     before = [phase for phase in step.phases if applying is None or phase.name.startswith("gradients")] if graph.outputs else []
     try:
         sessions = [
@@ -137,6 +140,7 @@ def open_step(
                 stops_spinning=stops_spinning,
                 shares_memory=len(before) > 1,
                 constants=None if held is None else held.values(),
+                stacks=stacks,
             )
             for phase in before
         ]
@@ -146,7 +150,7 @@ def open_step(
         reason = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
         return Narrower(CPUPlace(), reason, trains_state)
     session = joined_sessions(sessions, before, graph, None if applying is None else applying.exchange)
-    return Prepared(session, step, fetches, place, applying, held=held)
+    return Prepared(session, step, fetches, place, applying, held=held, stacks=stacks)
 
 
 def _open_captured(graph: Graph, place: Place, threads: int | None) -> Any:

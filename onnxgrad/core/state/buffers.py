@@ -9,10 +9,25 @@ import weakref
 from threading import RLock
 from typing import Any
 
-__all__ = ["BUFFER_OF", "LOCK", "Buffer"]
+__all__ = ["BUFFER_OF", "LOCK", "Buffer", "Whole"]
 
 LOCK = RLock()
 """Guards the counts of all buffers; held for an addition at a time."""
+
+
+class Whole:
+    """Memory of several values side by side, which a session reads and writes as one.
+
+    Attributes:
+        value: an OrtValue on all of it.
+        memory: whose it is, where the device of the value does not tell.
+    """
+
+    __slots__ = ("memory", "value")
+
+    def __init__(self, value: Any, memory: str) -> None:
+        self.value = value
+        self.memory = memory
 
 
 class Buffer:
@@ -25,15 +40,19 @@ class Buffer:
         origin: the constant of a program that it is a copy of, until something is written over it.
         memory: whose it is, where the device of the value does not tell.
         spare_of: the scope and the name that write it over next, once it is replaced.
+        whole: the memory that it is a part of, if it is one.
+        number: of the part.
     """
 
-    __slots__ = ("__weakref__", "_holds", "memory", "origin", "spare_of", "value")
+    __slots__ = ("__weakref__", "_holds", "memory", "number", "origin", "spare_of", "value", "whole")
 
-    def __init__(self, value: Any, origin: Any = None, memory: str = "") -> None:
+    def __init__(self, value: Any, origin: Any = None, memory: str = "", whole: Whole | None = None, number: int = 0) -> None:
         self.value = value
         self.origin = origin
         self.memory = memory
         self.spare_of: tuple[int, str] | None = None
+        self.whole = whole
+        self.number = number
         self._holds = 0
 
     def is_held_by(self, count: int) -> bool:

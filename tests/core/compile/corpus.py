@@ -95,6 +95,8 @@ def cases() -> dict[str, Callable[[], Made]]:
     found["a large table"] = _large_table
     found["few positions"] = _few_positions
     found["one column"] = _one_column
+    found["a transposed weight"] = _transposed_weight
+    found["an odd number of terms"] = _odd_terms
     found["newer than the runtime"] = _newer_than_the_runtime
     found["unknown to the runtime"] = _unknown_to_the_runtime
     return found
@@ -320,10 +322,33 @@ def _forty_parts() -> Made:
         x = static.data("x", [3, 100])
         x.stop_gradient = False
         sizes = [1, 2, 3, 4] * 10
-        parts = program.block().build.Split(x, np.array(sizes), axis=1, outputs=40)
+        parts = program.global_block().build.Split(x, np.array(sizes), axis=1, outputs=40)
         y = paddle.concat([part * (number + 1.0) for number, part in enumerate(parts)], axis=1)
         (g,) = gradients([y], [x], [y])
     return Made(program, [y, g], {"x": np.random.default_rng(0).normal(size=(3, 100)).astype(np.float32)})
+
+
+def _transposed_weight() -> Made:
+    """A linear layer whose weight a file transposes before it multiplies"""
+    program = static.Program()
+    with static.program_guard(program):
+        x, w, build = static.data("x", [None, 6]), static.data("w", [5, 6]), program.global_block().build
+        w.stop_gradient = False
+        total = paddle.sum(paddle.square(build.Gemm(x, build.Transpose(w, perm=[1, 0]))))
+        found = gradients([total], [w])
+    draw = np.random.default_rng(0)
+    feed = {"x": draw.normal(size=(7, 6)).astype(np.float32), "w": draw.normal(size=(5, 6)).astype(np.float32)}
+    return Made(program, [total, *(g for g in found if g is not None)], feed)
+
+
+def _odd_terms() -> Made:
+    program = static.Program()
+    with static.program_guard(program):
+        x, w, build = static.data("x", [None, 1025]), static.data("w", [1025, 3]), program.global_block().build
+        y, z = build.MatMul(x, w), build.Gemm(x, w)
+    draw = np.random.default_rng(0)
+    feed = {"x": draw.normal(size=(4, 1025)).astype(np.float32), "w": draw.normal(size=(1025, 3)).astype(np.float32)}
+    return Made(program, [y, z], feed)
 
 
 def _split() -> Made:

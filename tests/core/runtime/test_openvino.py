@@ -23,6 +23,10 @@ FILES = [folder for folder in WITH_REFERENCE if folder.name not in REFUSED_BY_ON
 @pytest.fixture(autouse=True)
 def plugin():
     pytest.importorskip("onnxruntime_ep_openvino", reason="onnxruntime-ep-openvino is not installed: OpenVINO was not tried")
+    try:
+        OpenVINOPlace()
+    except ProviderError as error:
+        pytest.skip(f"OpenVINO was not tried: {error}")
 
 
 @pytest.fixture(params=["f32", "bf16"])
