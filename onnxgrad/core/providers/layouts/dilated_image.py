@@ -23,7 +23,8 @@ from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.matching import SWAPPED, im2col_indices_of_image
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.layouts import filter_products
+from onnxgrad.core.providers.layouts import depthwise, filter_products
+from onnxgrad.core.providers.layouts.channel_strips import by_channels
 from onnxgrad.core.providers.layouts.feature_maps import MapWindow, filter_operands, is_float32, shape_of, usual_pads
 from onnxgrad.core.providers.layouts.forms import filter_gradient
 from onnxgrad.core.providers.layouts.layout import LayoutPass
@@ -83,6 +84,11 @@ def convolution(pass_: LayoutPass, op: Operator) -> bool:
         image, window.strides = build.Reshape(image, [1, channels, rows, columns * batch]), [1, 1]
     bias = op.inputs[2] if len(op.inputs) > 2 else None
     taps = channels * prod(window.kernel)
+    if window.strides[1] > 1 and window.group == channels == out and pass_.target.runs_on_cpu:
+        one = build.Reshape(image, [channels, height, -1])
+        strided = depthwise.strided_convolution(build, one, w, (height, width), (rows, columns), window)
+        if strided is not None:
+            return _give(pass_, y, strided if bias is None else build.Add(strided, build.Reshape(bias, [out, 1, 1])))
     if window.strides[1] > 1 and window.group == 1 and taps * rows * columns * batch <= _LARGEST_COLUMNS:
         product = build.MatMul(build.Reshape(w, [out, taps]), _im2col(pass_, x, window, rows, columns))
         return _give(pass_, y, product if bias is None else build.Add(product, build.Reshape(bias, [out, 1])))
@@ -119,7 +125,11 @@ def transposed_convolution(pass_: LayoutPass, op: Operator) -> bool:
     window, image = MapWindow(op, shape_of(w)[2:]), pass_.image(g)
     bias = op.inputs[2] if len(op.inputs) > 2 else None
     extra, is_reached = op.attr("output_padding") or [0, 0], all(map(le, window.pads, window.reach))
-    if window.group == out == wide and bias is None and is_reached:
+    is_depthwise = window.group == out == wide and bias is None
+    if is_depthwise and max(window.strides) > 1 and pass_.target.runs_on_cpu:
+        one = build.Reshape(image, [out, rows, -1])
+        return _give(pass_, x, depthwise.image_gradient(build, one, w, (height, width), (rows, columns), window))
+    if is_depthwise and is_reached:
         sizes = [(n - 1) * stride + 1 + e for n, stride, e in zip((rows, columns), window.strides, extra, strict=True)]
         spread = _spread(build, image, (out, rows, columns, batch), window.strides, sizes)
         spread = build.Reshape(spread, [1, out, sizes[0], sizes[1] * batch])
@@ -189,6 +199,12 @@ def _filter_product(pass_: LayoutPass, x: Variable, gy: Variable, window: MapWin
         return None
     image = build.Reshape(pass_.image(x), [channels, *sizes, -1])
     gradient = build.Reshape(pass_.image(gy), [channels, *positions, -1])
-    if positions[0] > _HIGHEST:
-        return filter_products.depthwise_filter_product(build, image, gradient, sizes, positions, window)
-    return filter_products.depthwise_filter_of_rows(build, image, gradient, window)
+    if positions[0] <= _HIGHEST:
+        return filter_products.depthwise_filter_of_rows(build, image, gradient, window)
+
+    def strip(build: Any, x: Any, gy: Any) -> Any:
+        return filter_products.depthwise_filter_product(build, x, gy, sizes, positions, window)
+
+    if not pass_.target.runs_on_cpu:
+        return strip(build, image, gradient)
+    return by_channels(build, channels, prod(image.static_shape), [image, gradient], strip)

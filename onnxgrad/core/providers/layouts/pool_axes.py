@@ -15,20 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.matching import operand_of, summed_pool
-from onnxgrad.core.ir.bodies import as_tuple, write_body
+from onnxgrad.core.ir.bodies import as_tuple
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.providers.layouts.channel_strips import by_channels
 from onnxgrad.core.providers.layouts.feature_maps import shape_of
 from onnxgrad.core.providers.layouts.layout import LayoutPass
 from onnxgrad.core.providers.layouts.pool_gradient import PoolAxis, pool_axes
 
 __all__ = ["max_pool", "max_pool_gradient"]
-
-_STRIP = COSTS.count("pool_axes.numbers_of_a_strip")
-"""Numbers of the image in a strip of channels, about: 1 MB."""
 
 
 def max_pool(pass_: LayoutPass, op: Operator) -> bool:
@@ -58,22 +54,15 @@ def max_pool_gradient(pass_: LayoutPass, op: Operator) -> bool:
     (rows, columns), (batch, channels, height, width) = axes, shape_of(x)
     of_rows = pass_.pooled[pool]
     image, result, gradient = (pass_.image(v) for v in (x, y, gy))
-    number = _strips(channels, channels * height * width * batch)
-    each = channels // number
-    inner = height * columns.windows * batch
+    across = columns.windows * batch
 
     def strip(build: Any, x: Any, middle: Any, y: Any, gy: Any) -> Any:
-        across = _gradient(build, middle, y, gy, each, rows, columns.windows * batch)
-        return _gradient(build, x, middle, across, each * height, columns, batch)
+        each = x.static_shape[0]
+        g_rows = _gradient(build, middle, y, gy, each, rows, across)
+        return build.Reshape(_gradient(build, x, middle, g_rows, each * height, columns, batch), [each, -1])
 
-    sizes = (height * width * batch, inner, *[rows.windows * columns.windows * batch] * 2)
-    operands = [build.Reshape(v, [number, each, n]) for v, n in zip((image, of_rows, result, gradient), sizes, strict=True)]
-    if number == 1:
-        gx = strip(build, *operands)
-    else:
-        types = [(name, TensorType(v.dtype, (each, n))) for name, v, n in zip(("x", "middle", "y", "gy"), operands, sizes, strict=True)]
-        body = write_body(build, "strip", types, strip)
-        gx = build.Scan(*operands, body=body, num_scan_inputs=len(operands))
+    operands = [build.Reshape(v, [channels, -1]) for v in (image, of_rows, result, gradient)]
+    gx = by_channels(build, channels, channels * height * width * batch, operands, strip)
     return pass_.give(op.outputs[0], build.Reshape(gx, pass_.LAYOUT.shape(shape_of(x))))
 
 
@@ -104,11 +93,6 @@ def _is_gradient(pass_: LayoutPass, op: Operator, pool: Operator) -> bool:
         image is not None and image.static_shape == x.static_shape for image in images
     )
     return is_image and gy.static_shape == y.static_shape
-
-
-def _strips(channels: int, numbers: int) -> int:
-    """The number of strips of whole channels, so that what is compared stays in the processor's cache"""
-    return next(n for n in range(1, channels + 1) if channels % n == 0 and (numbers <= n * _STRIP or n == channels))
 
 
 def _maxima(build: Any, image: Any, before: int, axis: PoolAxis, after: int) -> Any:
