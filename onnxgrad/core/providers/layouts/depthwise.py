@@ -103,7 +103,9 @@ def image_gradient(build: Any, gy: Any, w: Any, sizes: Sequence[int], positions:
     def strip(build: Any, gy: Any, filters: Any) -> Any:
         each = gy.static_shape[0]
         residues = build.Conv(build.Reshape(gy, [1, *gy.static_shape]), filters, group=each, **attributes)
-        return _gathered(build, build.Reshape(residues, [each, axes[0].stride * axes[1].stride * found[0] * found[1], batch]), pixels.reshape(-1))
+        return _gathered(
+            build, build.Reshape(residues, [each, axes[0].stride * axes[1].stride * found[0] * found[1], batch]), pixels.reshape(-1)
+        )
 
     filters = build.Reshape(_filters(build, w, taps), [channels * taps.shape[0] * taps.shape[1], 1, *reach])
     return by_channels(build, channels, channels * sizes[0] * sizes[1] * batch, [gy, filters], strip)

@@ -138,6 +138,9 @@ def transposed_convolution(pass_: LayoutPass, op: Operator) -> bool:
         flat_w = build.Transpose(build.Reshape(w, [out, wide]), perm=[1, 0])
         flat = build.MatMul(flat_w, build.Reshape(image, [out, rows * columns * batch]))
         return _give(pass_, x, _spread(build, flat, (wide, rows, columns, batch), window.strides, (height, width)))
+    is_unfolded = window.group == 1 and window.kernel == tuple(window.strides) and not any((*window.pads, *extra))
+    if is_unfolded and pass_.target.runs_on_cpu:
+        return _give(pass_, x, _unfolded(build, image, w, bias, (rows, columns, batch)))
     is_dense = window.group == 1 and [*window.strides, *extra] == [1, 1, 0, 0]
     if is_dense and is_reached and rows * columns * batch >= _MANY_POSITIONS:
         flipped = _flipped(build, build.Transpose(w, perm=SWAPPED))
@@ -149,6 +152,19 @@ def transposed_convolution(pass_: LayoutPass, op: Operator) -> bool:
     spread = _spread(build, image, (out, rows, columns, batch), [1, window.strides[1]], (rows, full))
     spread = build.Reshape(spread, [1, out, rows, full * batch])
     return _give(pass_, x, build.ConvTranspose(spread, w, bias, output_padding=[extra[0], 0], **_attributes(window, batch)))
+
+
+def _unfolded(build: Any, image: Any, w: Any, bias: Any, positions: tuple[int, int, int]) -> Any:
+    """[C, height * width, N] of a filter whose taps follow each other without overlap: a product, and its numbers put in order"""
+    (out, wide, *kernel), (rows, columns, batch) = w.static_shape, positions
+    taps = prod(kernel)
+    by_tap = build.Reshape(build.Transpose(build.Reshape(w, [out, wide * taps]), perm=[1, 0]), [wide * taps, out, 1, 1])
+    # Conv adds the bias while the numbers are in the cache.
+    repeated = None if bias is None else build.Gather(bias, np.repeat(np.arange(wide), taps))
+    apart = build.Reshape(build.Conv(image, by_tap, repeated), [wide, taps * rows * columns, batch])
+    (row, down), (column, across) = (np.divmod(np.arange(n * k), k) for n, k in zip((rows, columns), kernel, strict=True))
+    numbers = ((down[:, None] * kernel[1] + across) * rows + row[:, None]) * columns + column
+    return build.Gather(apart, numbers.reshape(-1), axis=1)
 
 
 def _backwards(window: MapWindow) -> MapWindow:

@@ -144,11 +144,12 @@ def pool_axes(pool: Operator) -> list[PoolAxis] | None:
         return None
     strides, dilations = pool.attr("strides") or [1] * rank, pool.attr("dilations") or [1] * rank
     pads, mode = pool.attr("pads") or [0] * 2 * rank, pool.attr("auto_pad")
-    if mode in ("SAME_UPPER", "SAME_LOWER") and any(dilation != 1 for dilation in dilations):
-        return None
     axes = [PoolAxis(*axis) for axis in zip(sizes, counts, kernel, strides, dilations, pads[:rank], strict=True)]
     if mode in (None, "NOTSET"):
         return axes
+    if mode != "VALID" and any(axis.dilation != 1 or axis.reach < axis.size for axis in axes):
+        # Runtimes place windows that are dilated or leave gaps otherwise than the specification.
+        return None
     # The windows say how much padding there is, and the mode on which side of an odd number the larger part lies.
     missing = [0 if mode == "VALID" else max(0, axis.reach - axis.size) for axis in axes]
     return [axis._replace(pad=(n + (mode == "SAME_LOWER")) // 2) for axis, n in zip(axes, missing, strict=True)]
