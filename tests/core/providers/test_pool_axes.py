@@ -55,7 +55,7 @@ def images(height=9, width=8, channels=CHANNELS):
 
 
 def has_indices(operators):
-    return any(op.type == "MaxPool" and len(op.outputs) > 1 or op.type in ("ScatterElements", "MaxUnpool") for op in operators)
+    return any((op.type == "MaxPool" and len(op.outputs) > 1) or op.type in ("ScatterElements", "MaxUnpool") for op in operators)
 
 
 @pytest.mark.parametrize("strip", [2**18, 1], ids=["whole", "in strips"])

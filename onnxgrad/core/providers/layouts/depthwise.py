@@ -1,10 +1,10 @@
 """Depthwise convolutions with a stride, of images [1, C, H, W * N], by the residues of positions modulo the stride.
 
-Along the width a stride cannot be expressed on such an image. But columns of one residue lie side by side once they are gathered, and
-of these a filter reads neighbours: the result is a convolution of as many images as the stride has residues, with the taps of each
-residue. Backwards, every residue of the image is a convolution of the gradient with its own taps, in place of one with all taps over a
-gradient that is spread by zeros: 9 products of 3x3 taps for a block of 2x2 numbers in place of 36. A few channels at a time stay in
-the processor's cache between the convolution and the gathering.
+Along the width a stride cannot be expressed on such an image. But columns of one residue lie side by side once they are gathered,
+and of these a filter reads neighbours: the result is a convolution of as many images as the stride has residues, with the taps of
+each residue. Backwards, every residue of the image is a convolution of the gradient with its own taps, not one with all taps
+over a gradient that is spread by zeros: 9 products of 3x3 taps for a block of 2x2 numbers in place of 36. A few channels at a time
+stay in the processor's cache between the convolution and the gathering.
 
 Tests: tests/core/providers/test_depthwise.py.
 """

@@ -1,10 +1,10 @@
 """Maximum pooling of images [1, C, H, W * N], and its gradient, one axis after the other.
 
-onnxruntime's MaxPool that returns Indices looks at every tap of every window alone, in the usual order of axes. Without Indices, and
-along one axis whose elements lie in rows, it takes the larger of whole rows. The maximum over columns comes first and then that over
-rows, so the gradient, which goes the other way, finds the first of several equal elements in the usual order: the first row whose
-maximum is that of the window, and in it the first column. Per axis it takes ``taps`` slices, comparisons and products, for a few
-channels at a time, so that they stay in the processor's cache.
+onnxruntime's MaxPool that returns Indices looks at every tap of every window alone, in the usual order of axes. Without Indices,
+and along one axis whose elements lie in rows, it takes the larger of whole rows. The maximum over columns comes first and then that
+over rows, so the gradient, which goes the other way, finds the first of several equal elements in the usual order: the first row
+whose maximum is that of the window, and in it the first column. Per axis it takes a slice, a comparison and a product for each tap,
+a few channels at a time, so that they stay in the processor's cache.
 
 Tests: tests/core/providers/test_pool_axes.py.
 """
@@ -18,7 +18,6 @@ import numpy as np
 from onnxgrad.core.graph.matching import operand_of, summed_pool
 from onnxgrad.core.ir.bodies import as_tuple
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.layouts.channel_strips import by_channels
 from onnxgrad.core.providers.layouts.feature_maps import shape_of
 from onnxgrad.core.providers.layouts.layout import LayoutPass
