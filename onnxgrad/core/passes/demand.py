@@ -174,7 +174,8 @@ class _Walk:
         first = selections[0]
         is_one = first is not None and all(s is not None and s.key == first.key for s in selections)
         is_plain = op.expansion is None and op.replaces is None and op.role is Role.FORWARD
-        selects = self._selects(op, [k for k, _ in results]) if is_plain else None
+        shifts = is_plain and is_one and first is not None and _moved_before_shift(op, first) is not None
+        selects = self._selects(op, [k for k, _ in results]) if is_plain and not shifts else None
         # One position is less than some channels of all.
         if selects is not None and not (is_one and first is not None and first.count == 1 and _moves_less(selects)):
             self.selects[op] = selects
@@ -225,13 +226,13 @@ class _Walk:
             return None
         if examples_of(self.program).axis(places) == 1:
             return None  # the first position is another one for each example
-        axes = (0,) if labels.rank == 1 else (0, 2)
+        of_rows = Selection((0,) if labels.rank == 1 else (0, 2), "rows", (places, ignored))
 
         def write(build: Builder, parts: list[Variable], rows: Variable) -> list[Variable]:
-            counted = take_rows(build, labels, (0,) if labels.rank == 1 else (0, 1), rows)
+            counted = take_rows(build, labels, of_rows.along((0,) if labels.rank == 1 else (0, 1)), rows)
             return [build.emit(op.type, [parts[0], counted, *op.inputs[2:]], dict(op.attrs))]
 
-        return _Selects({0: Selection(axes, "rows", (places, ignored))}, write)
+        return _Selects({0: of_rows}, write)
 
     # What a selection moves before -----------------------------------------------------------------------------------
 
@@ -240,6 +241,8 @@ class _Walk:
             return None
         if op.type in VIEWS - {"Identity"} and not op.domain:
             return _moved_before_view(op, selection)
+        if op.type == "Slice" and not op.domain and selection.kind == "rows":
+            return _moved_before_shift(op, selection)
         if op.type == "Concat" and not op.domain:
             joined = _moved_before_concat(op, selection)
             if joined is not None:
@@ -436,6 +439,24 @@ def _names_of_queries(op: Operator) -> AxisNames | None:
     return AxisNames(inputs, [queries])
 
 
+def _moved_before_shift(op: Operator, selection: Selection) -> _Moved | None:
+    """A Slice of positions, as ``logits[:, :-1]``, of which some rows are read"""
+    x = op.inputs[0] if op.inputs else None
+    if op.type != "Slice" or op.domain or selection.kind != "rows" or selection.axes != (0, 1) or selection.values[2:]:
+        return None
+    bounds = [op.operand(name) if name in op.input_names else None for name in ("starts", "ends", "axes", "steps")]
+    start, end, axes, step = (entries_of(v) if isinstance(v, Variable) else None for v in bounds)
+    if x is None or x.dims is None or axes is None or (bounds[3] is not None and step != (1,)):
+        return None
+    if len(axes) != 1 or axes[0] not in (1, 1 - len(x.dims)) or not start or not end:
+        return None
+    (first,), (behind,) = start, end
+    if not isinstance(first, int) or not isinstance(behind, int):
+        return None
+    of_all = Selection((0, 1), "rows", (*selection.values, first, behind))
+    return _Moved(selection, [of_all, *[None] * (len(op.inputs) - 1)], lambda build, parts: parts[:1])
+
+
 def _moved_before_concat(op: Operator, selection: Selection) -> _Moved | None:
     """Of what is joined along the selected axis, the parts that are read"""
     y = op.outputs[0]
@@ -472,7 +493,10 @@ def _moved_before_view(op: Operator, selection: Selection) -> _Moved | None:
     if x is None or y is None or x.dims is None or y.dims is None:
         return None
     axes = _same_axes(x.dims, y.dims, selection.axes)
-    if axes is not None and selection.kind == "rows":
+    if axes is not None and selection.kind == "rows" and selection.values[2:]:
+        # The rows of some positions, which are no axis of another view.
+        axes = (0, 1) if axes == selection.axes == (0, 1) and same_dim(x.dims[1], y.dims[1]) else None
+    elif axes is not None and selection.kind == "rows":
         axes = tuple(range(axes[-1] + 1)) if all(size == 1 for size in x.dims[: axes[0]]) else None
     if axes is None or (selection.kind != "rows" and (len(axes) > 1 or not same_dim(x.dims[axes[0]], y.dims[selection.axes[0]]))):
         return None
@@ -631,7 +655,7 @@ class _Writer:
                 self.taken[key] = take_within(build, self.parts[v], read, selection)
             else:
                 rows = self._rows(selection)
-                self.taken[key] = take(build, v, selection) if rows is None else take_rows(build, v, selection.axes, rows)
+                self.taken[key] = take(build, v, selection) if rows is None else take_rows(build, v, selection, rows)
                 self._name_size(v, self.taken[key], selection)
         return self.taken[key]
 
@@ -639,9 +663,9 @@ class _Writer:
         """Which rows a selection of rows reads"""
         if selection.kind != "rows":
             return None
-        key = (selection.along(()).key,)
+        labels, ignored, *_ = selection.values
+        key = (labels, ignored)
         if key not in self.taken:
-            labels, ignored = selection.values
             self.taken[key] = kept_rows(Builder(self.block, self.stage, key=labels.name), labels, ignored)
         return self.taken[key]
 

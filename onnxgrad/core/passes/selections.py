@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 
 __all__ = ["LAST", "Selection", "common_selection", "kept_rows", "ranges_of", "take", "take_rows", "take_within"]
@@ -30,7 +31,8 @@ class Selection:
         kind: ``"ranges"``: of an axis of known size, ``values`` are pairs of a first position and the one behind the last,
             ascending. ``"slice"``: ``values`` are start, end and step of a Slice. ``"gather"``: ``values`` are indices, or one
             vector of them. ``"rows"``: ``values`` are labels [examples, positions] and the one that does not count, which say what
-            ``kept_rows`` reads.
+            ``kept_rows`` reads, and, where the last axis has more positions than the labels, the first of theirs and the one behind
+            their last.
     """
 
     axes: tuple[int, ...]
@@ -113,8 +115,14 @@ def _slice(build: Builder, v: Variable, axis: int, start: _Bound, end: _Bound, s
     return sliced
 
 
-def take_rows(build: Builder, v: Variable, axes: tuple[int, ...], kept: Variable) -> Variable:
+def take_rows(build: Builder, v: Variable, selection: Selection, kept: Variable) -> Variable:
     """Emit the rows of a tensor that are kept, along its leading axes; all but the last of these come back with size 1."""
+    axes, (labels, _, *bounds) = selection.axes, selection.values
+    if bounds:
+        v = _slice(build, v, axes[-1], *bounds, 1)
+        assert v.dims is not None
+        # There is a label for each of these positions.
+        v.type = TensorType(v.dtype, (*v.dims[: axes[-1]], labels.dims[1], *v.dims[axes[-1] + 1 :]))
     if len(axes) == 1:
         rows: Variable = build.Compress(v, kept, axis=axes[0])
         return rows

@@ -67,6 +67,8 @@ def fed(parsed: onnx.ModelProto, sizes: dict[str, int]) -> dict[str, np.ndarray]
         elif info.type.tensor_type.elem_type == onnx.TensorProto.INT64:
             labels = rng.integers(0, 7, shape)
             feed[info.name] = np.where(rng.random(shape) < 0.7, -100, labels) if info.name == "t" else labels
+            if info.name == "t" and len(shape) > 1:
+                feed[info.name][0, -1] = labels[0, -1]  # one at least counts
         else:
             feed[info.name] = rng.normal(size=shape)
     return feed
@@ -165,6 +167,15 @@ MOVES = {
     ),
     "labels that count behind attention": (
         f"{ATTENTION} o = MatMul (l, vocabulary) {FLAT} y = SoftmaxCrossEntropyLoss <ignore_index = -100> (f, r)",
+        "float[N, 5, 8] x, int64[N, 5] t", "float y",
+    ),
+    "labels of the next position": (
+        f"{MASKED} o2 = Slice (o, c0, cm1, c1) t2 = Slice (t, c1, end, c1) f = Reshape (o2, words) r = Reshape (t2, row) "
+        "y = SoftmaxCrossEntropyLoss <ignore_index = -100> (f, r)", LABELLED, "float y",
+    ),
+    "labels of the next position behind attention": (
+        f"{ATTENTION} o = MatMul (l, vocabulary) o2 = Slice (o, c0, cm1, c1) t2 = Slice (t, c1, end, c1) f = Reshape (o2, words) "
+        "r = Reshape (t2, row) y = SoftmaxCrossEntropyLoss <ignore_index = -100> (f, r)",
         "float[N, 5, 8] x, int64[N, 5] t", "float y",
     ),
 }  # fmt: skip

@@ -87,9 +87,9 @@ def image_gradient(build: Any, gy: Any, w: Any, sizes: Sequence[int], positions:
     near, far = ([extreme(-block for block, _ in axis.reads()) for axis in axes] for extreme in (min, max))
     reach = [last - first + 1 for first, last in zip(near, far, strict=True)]
     taps = np.full((*(axis.stride for axis in axes), *reach), axes[0].taps * axes[1].taps)
-    for down, (block, residue) in enumerate(axes[0].reads()):
+    for down, (block, modulo) in enumerate(axes[0].reads()):
         for across, (other_block, other) in enumerate(axes[1].reads()):
-            taps[residue, other, -block - near[0], -other_block - near[1]] = down * axes[1].taps + across
+            taps[modulo, other, -block - near[0], -other_block - near[1]] = down * axes[1].taps + across
     before = [max(0, -first) for first in near]
     after = [max(0, axis.blocks + last - axis.positions) for axis, last in zip(axes, far, strict=True)]
     # What a block reads is counted from the first that is read at all.
