@@ -32,7 +32,17 @@ from onnxgrad.core.ir.traverse import needed_operators, substitute
 from onnxgrad.core.ir.types import Dim, TensorType, fresh_dim, same_dim
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.dimensions import NAME_DIMENSIONS
-from onnxgrad.core.passes.selections import LAST, Selection, common_selection, kept_rows, ranges_of, take, take_rows, take_within
+from onnxgrad.core.passes.selections import (
+    LAST,
+    Folded,
+    Selection,
+    common_selection,
+    kept_rows,
+    ranges_of,
+    take,
+    take_rows,
+    take_within,
+)
 
 __all__ = ["demand"]
 
@@ -134,6 +144,7 @@ class _Walk:
     Attributes:
         moved: operators before which the selection of their results may move.
         selects: operators that select.
+        followed: by input whose results are known, these.
     """
 
     def __init__(self, program: Program, outputs: Sequence[Variable], leaves_rows_out: bool) -> None:
@@ -143,6 +154,7 @@ class _Walk:
         self.read: dict[Variable, list[Selection] | None] = {}
         self.moved: dict[Operator, _Moved] = {}
         self.selects: dict[Operator, _Selects] = {}
+        self.followed: dict[Variable, set[Variable]] = {}
         for v in (*outputs, *program.updates.values()):
             self._ask(v, None)
         for op in reversed(self.block.ops):
@@ -154,7 +166,7 @@ class _Walk:
         asked = self.read.get(v)
         if not asked:
             return None
-        size = v.dims[asked[0].axes[0]] if v.dims is not None else None
+        size = asked[0].size_in(v.dims) if v.dims is not None else None
         read = common_selection(asked, size if isinstance(size, int) else None)
         is_most = read is not None and isinstance(size, int) and read.count is not None and read.count > _MOST * size
         return None if is_most else read
@@ -240,7 +252,7 @@ class _Walk:
         if len(op.outputs) > 1 and read != [0] and op.type not in _SEVERAL_RESULTS:
             return None
         if op.type in VIEWS - {"Identity"} and not op.domain:
-            return _moved_before_view(op, selection)
+            return _moved_before_view(op, selection) or self._moved_before_fold(op, selection)
         if op.type == "Slice" and not op.domain and selection.kind == "rows":
             return _moved_before_shift(op, selection)
         if op.type == "Concat" and not op.domain:
@@ -260,6 +272,52 @@ class _Walk:
             return emitted if isinstance(emitted, tuple) else (emitted,)
 
         return _Moved(selection, operands, write)
+
+    def _moved_before_fold(self, op: Operator, selection: Selection) -> _Moved | None:
+        """A view of positions that lie in one axis with the examples, as a vector of rows, or back"""
+        x, y = op.inputs[0], op.outputs[0]
+        if x is None or y is None or x.dims is None or y.dims is None or selection.kind == "rows" or {0} & {*x.dims, *y.dims}:
+            return None
+        if selection.folded is not None:
+            asked, sizes = _unfolded(x.dims, y.dims, selection, selection.folded), [-1, *y.dims[1:]]
+        else:
+            asked, sizes = self._folded(x, x.dims, y.dims, selection), list(y.dims)
+            sizes[selection.axes[0]] = _count_of(selection)
+            sizes = [size if isinstance(size, int) else -1 for size in sizes]
+        if asked is None or sizes.count(-1) > 1:
+            return None
+
+        def write(build: Builder, parts: list[Variable | None]) -> list[Variable | None]:
+            return [build.Reshape(parts[0], sizes)]
+
+        return _Moved(selection, [asked, *[None] * (len(op.inputs) - 1)], write)
+
+    def _folded(self, x: Variable, dims: tuple[Dim, ...], others: tuple[Dim, ...], selection: Selection) -> Selection | None:
+        """The selection of the first axis of a tensor that is one of an axis of a view of it, where that lies in the first"""
+        (axis,) = selection.axes
+        for last in range(axis, len(others)):
+            inside, behind = others[axis + 1 : last + 1], others[last + 1 :]
+            if _are_known((*inside, *behind, *dims[1:])) and _product(dims[1:]) == _product(behind):
+                size = others[axis]
+                like = None if isinstance(size, int) else self._input_of_size(x, size)
+                if isinstance(size, int) or like is not None:
+                    return Selection((0,), selection.kind, selection.values, Folded(size, prod(inside), like))  # type: ignore[arg-type]
+        return None
+
+    def _input_of_size(self, v: Variable, size: Dim) -> tuple[Variable, int] | None:
+        """An input that a tensor follows from, so that nothing else has to be fed, and its axis that has a size which is no number"""
+        inputs = [u for u in self.block.vars.values() if u.op is None and u.value is None and not u.persistable] if size else []
+        found = ((u, axis) for u in inputs for axis, dim in enumerate(u.dims or ()) if same_dim(dim, size))
+        return next((pair for pair in found if v in self._results_of(pair[0])), None)
+
+    def _results_of(self, v: Variable) -> set[Variable]:
+        """All that follows from an input"""
+        if v not in self.followed:
+            self.followed[v] = results = {v}
+            for op in self.block.ops:
+                if not results.isdisjoint(u for u in op.operands() if u is not None):
+                    results.update(y for y in op.outputs if y is not None)
+        return self.followed[v]
 
     def _trains(self, op: Operator) -> bool:
         """Whether an operator draws a mask, or normalises by its batch"""
@@ -407,6 +465,8 @@ def _by_names(op: Operator, names: AxisNames, read: list[int], selection: Select
             asked.append(None)
             continue
         axes = [axis for axis in at if axis is not None]
+        if selection.folded is not None and (axes != [0] or not _are_known(v.dims[1:])):
+            return None
         if selection.kind == "rows" and axes[0] != 0:
             return None
         is_whole = len(axes) == len(at) and all(same_dim(a, b) for a, b in zip(sizes_here, wanted[1], strict=True))
@@ -527,6 +587,32 @@ def _moved_before_view(op: Operator, selection: Selection) -> _Moved | None:
         return [build.Reshape(part, build.Concat(*entries, axis=0))]
 
     return _Moved(selection, [selection.along(axes), *[None] * (len(op.inputs) - 1)], write)
+
+
+def _unfolded(dims: tuple[Dim, ...], others: tuple[Dim, ...], selection: Selection, folded: Folded) -> Selection | None:
+    """The selection of a tensor that is one of the first axis of a view of it"""
+    if not _are_known(others[1:]):
+        return None
+    for last in range(len(dims)):
+        if _product(dims[last + 1 :]) != _product(others[1:]):
+            continue
+        for axis in range(last + 1):
+            inside = dims[axis + 1 : last + 1]
+            if same_dim(dims[axis], folded.size) and _are_known(inside) and _product(inside) == (folded.inner, []):
+                return Selection((axis,), selection.kind, selection.values)
+    return selection if _are_known(dims[1:]) and _product(dims[1:]) == _product(others[1:]) else None
+
+
+def _count_of(selection: Selection) -> int | None:
+    """How many slices a selection reads, where that is known"""
+    if selection.kind == "gather" and isinstance(selection.values[0], Variable):
+        dims = selection.values[0].dims
+        return dims[0] if dims and isinstance(dims[0], int) else None
+    return selection.count
+
+
+def _are_known(dims: Sequence[Dim]) -> bool:
+    return all(isinstance(size, int) for size in dims)
 
 
 def _size_in(part: Variable, axis: int, source: int | tuple[int]) -> int | None:

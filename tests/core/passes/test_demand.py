@@ -28,7 +28,7 @@ CONSTANTS = """int64 zero = {0}, int64 last = {-1}, int64 two = {2}, int64 one =
     int64[3] joined = {0, 0, 8}, int64[2] flat = {-1, 8}, int64[2] words = {-1, 520}, int64[1] row = {-1}, int64[1] c0 = {0},
     int64[1] c1 = {1}, int64[1] c2 = {2}, int64[1] c3 = {3}, int64[1] c8 = {8}, int64[1] cm3 = {-3}, int64[1] cm2 = {-2}, int64[1] cm1 = {-1}, int64[1] end = {9223372036854775807},
     int64[2] from = {0, 2}, int64[2] to = {1, 4}, int64[2] ax12 = {1, 2}, int64[3] three = {2, 4, 2}, int64[2] halves = {4, 4},
-    int64[2] ax23 = {2, 3}, int64[2] thirds = {2, 4}, int64[4] wide = {0, 0, 1, 8}"""
+    int64[3] back = {-1, 5, 8}, int64[4] back4 = {-1, 5, 2, 4}, int64[3] turned = {5, -1, 8}, int64[2] ax23 = {2, 3}, int64[2] thirds = {2, 4}, int64[4] wide = {0, 0, 1, 8}"""
 
 SHAPES = {
     "w": (D, D), "u": (D, D), "vocabulary": (D, V), "b": (D,), "g": (D,), "vb": (V,), "p": (1, S, D), "k": (6, D, 1, 1), "kb": (6,),
@@ -109,6 +109,12 @@ ATTENTION = """q0 = MatMul (x, w) q1 = Add (q0, b) q2 = Reshape (q1, heads) q = 
     s0 = MatMul (q, k1) s = Add (s0, m) p1 = Softmax (s) c = MatMul (p1, v) ct = Transpose <perm = [0, 2, 1, 3]> (c)
     cj = Reshape (ct, joined) a = Add (cj, x) l = LayerNormalization (a, g, b) """
 """A block of which the queries, the rows of the scores and what follows are computed where they are read."""
+FLAT_LAYER = "f = Reshape (x, flat) c = MatMul (f, w) d = Add (c, b) t = Tanh (d) e = Add (t, f) h = MatMul (e, u)"
+"""As TensorFlow writes a layer: products of the rows of all examples."""
+FLAT_ATTENTION = """f = Reshape (x, flat) q0 = MatMul (f, w) q1 = Add (q0, b) q2 = Reshape (q1, back4) q = Transpose <perm = [0, 2, 1, 3]> (q2)
+    k0 = MatMul (f, u) k2 = Reshape (k0, back4) k1 = Transpose <perm = [0, 2, 3, 1]> (k2) v = Transpose <perm = [0, 2, 1, 3]> (k2)
+    s = MatMul (q, k1) p1 = Softmax (s) c = MatMul (p1, v) ct = Transpose <perm = [0, 2, 1, 3]> (c) cj = Reshape (ct, flat)
+    a0 = MatMul (cj, w) a = Add (a0, f) l = LayerNormalization (a, g, b) r = Reshape (l, back) y = Gather <axis = 1> (r, zero)"""
 MASKED = """h0 = MatMul (x, w) h1 = Tanh (h0) h2 = Add (h1, x) h3 = LayerNormalization (h2, g, b) o0 = MatMul (h3, vocabulary)
     o = Add (o0, vb) """
 LABELLED = "float[N, S, 8] x, int64[N, S] t"
@@ -169,6 +175,18 @@ MOVES = {
         f"{ATTENTION} o = MatMul (l, vocabulary) {FLAT} y = SoftmaxCrossEntropyLoss <ignore_index = -100> (f, r)",
         "float[N, 5, 8] x, int64[N, 5] t", "float y",
     ),
+    "flat positions": (
+        f"{FLAT_LAYER} size = Shape (x) r = Reshape (h, size) y = Gather <axis = 1> (r, zero)", X, "float[N, 8] y",
+    ),
+    "flat positions of two layers": (
+        f"{FLAT_LAYER} r = Reshape (h, back) f2 = Reshape (r, flat) h2 = Gemm (f2, w, b) e2 = Add (h2, f2) "
+        "r2 = Reshape (e2, back) y = Slice (r2, cm2, end, c1)", X5, "float[N, 2, 8] y",
+    ),
+    "flat positions behind attention": (FLAT_ATTENTION, X5, "float[N, 8] y"),
+    "flat positions that are looked up": (
+        f"c0f = Reshape (i, row) e0 = Gather (table, c0f) f1 = MatMul (e0, w) f2 = Tanh (f1) size = Shape (i) "
+        "size3 = Concat <axis = 0> (size, c8) r = Reshape (f2, size3) y = Gather <axis = 1> (r, last)", "int64[N, S] i", "float[N, 8] y",
+    ),
     "labels of the next position": (
         f"{MASKED} o2 = Slice (o, c0, cm1, c1) t2 = Slice (t, c1, end, c1) f = Reshape (o2, words) r = Reshape (t2, row) "
         "y = SoftmaxCrossEntropyLoss <ignore_index = -100> (f, r)", LABELLED, "float y",
@@ -182,6 +200,10 @@ MOVES = {
 """A selection in each, which moves."""
 
 SEVERAL = {
+    "flat positions of two readers": (
+        f"{FLAT_LAYER} r = Reshape (h, back) y0 = Gather <axis = 1> (r, zero) y1 = Gather <axis = 1> (r, two) y = Mul (y0, y1)", X5,
+        "float[N, 8] y",
+    ),
     "two axes": ("c = MatMul (x, w) d = Tanh (c) y = Slice (d, from, to, ax12)", X, "float[N, 1, 2] y"),
     "two readers of one position": (
         "d = MatMul (x, w) y0 = Gather <axis = 1> (d, zero) y1 = Gather <axis = 1> (d, zero) y = Mul (y0, y1)", X, "float[N, 8] y",
@@ -194,7 +216,13 @@ SEVERAL = {
     ),
 }  # fmt: skip
 """Two selections or more in each, one of which may move further than another."""
-COUNTS = {"two axes": 2, "two readers of one position": 2, "two readers of channels": 2, "positions and channels": 3}
+COUNTS = {
+    "flat positions of two readers": 2,
+    "two axes": 2,
+    "two readers of one position": 2,
+    "two readers of channels": 2,
+    "positions and channels": 3,
+}
 
 
 @pytest.mark.parametrize("sizes", [{"N": 6, "S": 9}, {"N": 1, "S": 7}, {"N": 2, "S": 4}], ids=str)
@@ -227,6 +255,9 @@ STOPS = {
     "a sum over positions": ("c = MatMul (x, w) d = ReduceSum <keepdims = 1> (c, c1) y = Slice (d, c0, c1, c1)", X, "float[N, 1, 8] y"),
     "positions that may be repeated": (f"d = Add (x, q) {FIRST}", f"{X}, float[N, Q, 8] q", "float[N, 8] y"),
     "a flat view": ("c = MatMul (x, w) d = Reshape (c, row) y = Slice (d, c0, c3, c0)", X, "float[M] y"),
+    "positions that are no axis of what was flat": (
+        "f = Reshape (x, flat) c = MatMul (f, w) r = Reshape (c, turned) y = Gather <axis = 1> (r, zero)", X, "float[5, 8] y",
+    ),
     "causal attention": (f"d = Attention <is_causal = 1, q_num_heads = 4, kv_num_heads = 4> (x, x, x) {FIRST}", X, "float[N, 8] y", 23),
     "Dropout in training": (f"d = Dropout (x, half, true) {FIRST}", X, "float[N, 8] y"),
     "statistics of the batch": (
