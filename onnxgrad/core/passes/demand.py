@@ -267,11 +267,7 @@ class _Walk:
         if operands is None:
             return None
 
-        def write(build: Builder, parts: list[Variable | None]) -> Sequence[Variable | None]:
-            emitted = build.emit(op.type, parts, dict(op.attrs), len(op.outputs), domain=op.domain)
-            return emitted if isinstance(emitted, tuple) else (emitted,)
-
-        return _Moved(selection, operands, write)
+        return _Moved(selection, operands, lambda build, parts: _again(build, op, parts))
 
     def _moved_before_fold(self, op: Operator, selection: Selection) -> _Moved | None:
         """A view of positions that lie in one axis with the examples, as a vector of rows, or back"""
@@ -327,6 +323,17 @@ class _Walk:
             return False
         mode = op.inputs[2] if len(op.inputs) > 2 else None
         return self.program.training_pending or (mode is not None and entries_of(mode) != (False,))
+
+
+def _again(build: Builder, op: Operator, operands: list[Variable | None]) -> Sequence[Variable | None]:
+    """An operator on other operands, of onnxruntime's own domain too, whose operators a Builder does not check"""
+    copy = Operator(op.block, op.type, operands, [], dict(op.attrs), op.domain)
+    copy.role, copy.name = op.role, build.key
+    copy.outputs = [None if v is None else Variable(op.block, "", None, copy) for v in op.outputs]
+    infer_leniently(copy)
+    assert build.stage is not None
+    build.stage.append(copy)
+    return copy.outputs
 
 
 def _moves_less(selects: _Selects) -> bool:

@@ -1,5 +1,8 @@
 """Selections move towards the inputs: values and gradients stay, fewer elements are computed, and what mixes slices stops it."""
 
+from collections.abc import Callable
+from math import prod
+
 import numpy as np
 import onnx
 import onnx.parser
@@ -31,7 +34,7 @@ CONSTANTS = """int64 zero = {0}, int64 last = {-1}, int64 two = {2}, int64 one =
     int64[3] back = {-1, 5, 8}, int64[4] back4 = {-1, 5, 2, 4}, int64[3] turned = {5, -1, 8}, int64[2] ax23 = {2, 3}, int64[2] thirds = {2, 4}, int64[4] wide = {0, 0, 1, 8}"""
 
 SHAPES = {
-    "w": (D, D), "u": (D, D), "vocabulary": (D, V), "b": (D,), "g": (D,), "vb": (V,), "p": (1, S, D), "k": (6, D, 1, 1), "kb": (6,),
+    "w": (D, D), "u": (D, D), "vocabulary": (D, V), "b": (D,), "g": (D,), "vb": (V,), "p": (1, S, D), "k": (6, D, 1, 1), "kb": (6,), "wb": (D,),
     "table": (7, D), "m": (1, 1, S, S),
 }  # fmt: skip
 
@@ -74,7 +77,9 @@ def fed(parsed: onnx.ModelProto, sizes: dict[str, int]) -> dict[str, np.ndarray]
     return feed
 
 
-def results(parsed: onnx.ModelProto, feed: dict[str, np.ndarray], prunes: bool) -> tuple[list[np.ndarray], int, int]:
+def results(
+    parsed: onnx.ModelProto, feed: dict[str, np.ndarray], prunes: bool, count: Callable[..., int] | None = None
+) -> tuple[list[np.ndarray], int, int]:
     """Outputs and the gradients of all weights and inputs; in how many places the pass rewrote, and the elements that are computed."""
     program = paddle.from_onnx(parsed)
     outputs = program.outputs
@@ -87,7 +92,7 @@ def results(parsed: onnx.ModelProto, feed: dict[str, np.ndarray], prunes: bool) 
         v.stop_gradient = False
     grads = [g for g in gradients(outputs, leaves, seeds) if g is not None]
     values = paddle.Executor().run(program, feed, [*outputs, *grads])
-    return [np.asarray(value) for value in values], places, elements(program, [*outputs, *grads], feed)
+    return [np.asarray(value) for value in values], places, (count or elements)(program, [*outputs, *grads], feed)
 
 
 def elements(program: static.Program, outputs: list, feed: dict[str, np.ndarray]) -> int:
@@ -178,6 +183,10 @@ MOVES = {
     "flat positions": (
         f"{FLAT_LAYER} size = Shape (x) r = Reshape (h, size) y = Gather <axis = 1> (r, zero)", X, "float[N, 8] y",
     ),
+    "flat positions behind what mixes them": (
+        "f = Reshape (x, flat) n = Softmax <axis = 0> (f) h = MatMul (n, w) size = Shape (x) r = Reshape (h, size) "
+        "y = Gather <axis = 1> (r, zero)", X, "float[N, 8] y",
+    ),
     "flat positions of two layers": (
         f"{FLAT_LAYER} r = Reshape (h, back) f2 = Reshape (r, flat) h2 = Gemm (f2, w, b) e2 = Add (h2, f2) "
         "r2 = Reshape (e2, back) y = Slice (r2, cm2, end, c1)", X5, "float[N, 2, 8] y",
@@ -237,6 +246,51 @@ def test_values_and_gradients_stay_and_fewer_elements_are_computed(name, sizes):
     for expected, value in zip(plain, pruned, strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-12)
     assert fewer < every or sizes["N"] < 6
+
+
+def declared(program: static.Program, outputs: list, feed: dict[str, np.ndarray]) -> int:
+    """The elements that the operators of a graph compute, by the shapes that we infer: onnx knows none of kernels that it does not have"""
+    operators = compile(program, outputs).operators
+    dims = [v.dims or () for op in operators for v in op.outputs if v is not None and v.is_float]
+    return sum(prod(size if isinstance(size, int) else len(feed["x"]) for size in each) for each in dims)
+
+
+KERNELS = {
+    "BiasGelu": "d = com.microsoft.BiasGelu (c, b)",
+    "FastGelu": "d = com.microsoft.FastGelu (c, b)",
+    "Gelu": "d = com.microsoft.Gelu (c)",
+    "QuickGelu": "d = com.microsoft.QuickGelu <alpha = 1.5> (c)",
+    "FusedMatMul": "d = com.microsoft.FusedMatMul <alpha = 0.5, transB = 1> (c, u)",
+    "MatMulNBits": "d = com.microsoft.MatMulNBits <K = 8, N = 8, bits = 4, block_size = 16> (c, q4, scales)",
+    "SimplifiedLayerNormalization": "d = SimplifiedLayerNormalization <axis = -1> (c, g)",
+    "SkipLayerNormalization": "d = com.microsoft.SkipLayerNormalization (c, x, g, b)",
+    "SkipLayerNormalization, its sum": "e, m0, v0, d0 = com.microsoft.SkipLayerNormalization (c, x, g, b) d = Mul (d0, e)",
+    "SkipSimplifiedLayerNormalization": "d = com.microsoft.SkipSimplifiedLayerNormalization (c, x, g)",
+    "MultiHeadAttention": "d = com.microsoft.MultiHeadAttention <num_heads = 2> (c, x, x)",
+}
+"""Operators of onnxruntime's own domain, in float32: its kernels have no other type."""
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_of_onnxruntime_compute_the_slices_that_are_read(name):
+    parsed = model(f"c = MatMul (x, w) {KERNELS[name]} {FIRST}", X5, "float[N, 8] y", dtype=np.float32)
+    rng = np.random.default_rng(0)
+    if "q4" in KERNELS[name]:
+        parsed.graph.initializer.append(numpy_helper.from_array(rng.integers(0, 256, (8, 1, 8), dtype=np.uint8), "q4"))
+        parsed.graph.initializer.append(numpy_helper.from_array(rng.uniform(0.05, 0.1, 8).astype(np.float32), "scales"))
+    feed = {"x": rng.normal(size=(6, S, D)).astype(np.float32)}
+    plain, _, every = results(parsed, feed, False, declared)
+    pruned, places, fewer = results(parsed, feed, True, declared)
+    assert places == 1 and fewer < every
+    for expected, value in zip(plain, pruned, strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_kernel_of_other_providers_moves_too():
+    program = paddle.from_onnx(model(f"c = MatMul (x, w) d = com.microsoft.BiasAdd (c, b, x) {FIRST}", X5, "float[N, 8] y"))
+    assert run_program_pass(program, demand(program.outputs)) == 1
+    needed = needed_operators(program.global_block().ops, program.outputs)
+    assert [op.outputs[0].dims[1] for op in needed if op.type in ("MatMul", "BiasAdd")] == [1, 1]
 
 
 # What stops it -----------------------------------------------------------------------------------------------------------
@@ -451,7 +505,7 @@ def test_all_changes_of_what_it_rewrites(name):
 # Examples ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in MOVES if name.startswith(("labels", "first", "last"))])
+@pytest.mark.parametrize("name", [name for name in MOVES if name.startswith(("labels", "first", "last", "flat"))])
 def test_examples_are_still_known(name):
     program = paddle.from_onnx(model(*MOVES[name]))
     (y,) = program.outputs
