@@ -132,7 +132,7 @@ def demand(outputs: Sequence[Variable]) -> ProgramPass:
 
 
 _LOSSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
-_SELECTING = ("Gather", "Slice", "Split", *_LOSSES)
+_SELECTING = ("Gather", "GatherND", "Slice", "Split", *_LOSSES)
 
 
 # What is read ----------------------------------------------------------------------------------------------------------
@@ -215,6 +215,8 @@ class _Walk:
             return _of_gather(op, x.dims)
         if op.type == "Slice":
             return _of_slice(op, x.dims)
+        if op.type == "GatherND":
+            return _of_gather_nd(op, x.dims)
         if op.type == "Split":
             return _of_split(op, x.dims, read)
         return self._of_loss(op, read) if op.type in _LOSSES and self._leaves_rows_out else None
@@ -272,7 +274,7 @@ class _Walk:
     def _moved_before_fold(self, op: Operator, selection: Selection) -> _Moved | None:
         """A view of positions that lie in one axis with the examples, as a vector of rows, or back"""
         x, y = op.inputs[0], op.outputs[0]
-        if x is None or y is None or x.dims is None or y.dims is None or selection.kind == "rows" or {0} & {*x.dims, *y.dims}:
+        if x is None or y is None or x.dims is None or y.dims is None or selection.is_of_rows or {0} & {*x.dims, *y.dims}:
             return None
         if selection.folded is not None:
             asked, sizes = _unfolded(x.dims, y.dims, selection, selection.folded), [-1, *y.dims[1:]]
@@ -301,7 +303,7 @@ class _Walk:
         return None
 
     def _input_of_size(self, v: Variable, size: Dim) -> tuple[Variable, int] | None:
-        """An input that a tensor follows from, so that nothing else has to be fed, and its axis that has a size which is no number"""
+        """An input that a tensor follows from, so that nothing else has to be fed, and its axis that has a size without a number"""
         inputs = [u for u in self.block.vars.values() if u.op is None and u.value is None and not u.persistable] if size else []
         found = ((u, axis) for u in inputs for axis, dim in enumerate(u.dims or ()) if same_dim(dim, size))
         return next((pair for pair in found if v in self._results_of(pair[0])), None)
@@ -368,6 +370,21 @@ def _of_gather(op: Operator, dims: tuple[Dim, ...]) -> _Selects | None:
         return parts if index.dims else [build.Squeeze(parts[0], [axis])]
 
     return None if selection is None else _Selects({0: selection}, write)
+
+
+def _of_gather_nd(op: Operator, dims: tuple[Dim, ...]) -> _Selects | None:
+    """A row for each example, of its own position"""
+    index, batch_dims = op.inputs[1], int(attribute_of(op, "batch_dims", 0))
+    if index is None or index.dims is None or len(index.dims) != 2 or len(dims) < 3 or dims[1] == 1:
+        return None
+    count, depth = index.dims
+    if depth != 2 - batch_dims or not same_dim(count, dims[0]):
+        return None
+
+    def write(build: Builder, parts: list[Variable], rows: None) -> list[Variable]:
+        return [build.Squeeze(parts[0], [0])]
+
+    return _Selects({0: Selection((0, 1), "picked", (index, batch_dims))}, write)
 
 
 def _as_it_is(build: Builder, parts: list[Variable], rows: None) -> list[Variable]:
@@ -474,7 +491,7 @@ def _by_names(op: Operator, names: AxisNames, read: list[int], selection: Select
         axes = [axis for axis in at if axis is not None]
         if selection.folded is not None and (axes != [0] or not _are_known(v.dims[1:])):
             return None
-        if selection.kind == "rows" and axes[0] != 0:
+        if selection.is_of_rows and axes[0] != 0:
             return None
         is_whole = len(axes) == len(at) and all(same_dim(a, b) for a, b in zip(sizes_here, wanted[1], strict=True))
         is_row = all(axes[j + 1] == axes[j] + 1 for j in range(len(axes) - 1))
@@ -560,12 +577,12 @@ def _moved_before_view(op: Operator, selection: Selection) -> _Moved | None:
     if x is None or y is None or x.dims is None or y.dims is None:
         return None
     axes = _same_axes(x.dims, y.dims, selection.axes)
-    if axes is not None and selection.kind == "rows" and selection.values[2:]:
-        # The rows of some positions, which are no axis of another view.
+    if axes is not None and (selection.kind == "picked" or (selection.kind == "rows" and selection.values[2:])):
+        # Rows that are told by two indices, or those of some positions, which are no axis of another view.
         axes = (0, 1) if axes == selection.axes == (0, 1) and same_dim(x.dims[1], y.dims[1]) else None
     elif axes is not None and selection.kind == "rows":
         axes = tuple(range(axes[-1] + 1)) if all(size == 1 for size in x.dims[: axes[0]]) else None
-    if axes is None or (selection.kind != "rows" and (len(axes) > 1 or not same_dim(x.dims[axes[0]], y.dims[selection.axes[0]]))):
+    if axes is None or (not selection.is_of_rows and (len(axes) > 1 or not same_dim(x.dims[axes[0]], y.dims[selection.axes[0]]))):
         return None
     if op.type != "Reshape":
         if op.type in ("Squeeze", "Unsqueeze") and len(axes) != len(selection.axes):
@@ -706,8 +723,9 @@ class _Writer:
             self.multiplied.update(results)
 
     def _gains(self, op: Operator, selects: _Selects) -> bool:
-        is_of_rows = any(selection.kind == "rows" for selection in selects.selections.values())
-        return op.inputs[0] in (self.multiplied if is_of_rows else self.less)
+        # Most rows may have a label that counts, which are then copied; a row of each example is few.
+        is_of_labels = any(selection.kind == "rows" for selection in selects.selections.values())
+        return op.inputs[0] in (self.multiplied if is_of_labels else self.less)
 
     def write(self) -> int:
         """Rewrite the block, and return how many operators read less."""
@@ -766,7 +784,7 @@ class _Writer:
         """Give one symbol to the sizes that the same selection of axes of one size leaves, as gradients ask which are equal"""
         assert v.dims is not None and part.dims is not None
         axis = selection.axes[-1]
-        if not isinstance(part.dims[axis], int):
+        if selection.kind != "picked" and not isinstance(part.dims[axis], int):
             key = (selection.along(()).key, None if selection.kind == "rows" else v.dims[axis])
             dim = self.sizes.setdefault(key, fresh_dim())
             part.type = TensorType(part.dtype, (*part.dims[:axis], dim, *part.dims[axis + 1 :]))

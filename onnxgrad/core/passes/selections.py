@@ -47,12 +47,12 @@ class Selection:
             ascending. ``"slice"``: ``values`` are start, end and step of a Slice. ``"gather"``: ``values`` are indices, or one
             vector of them. ``"rows"``: ``values`` are labels [examples, positions] and the one that does not count, which say what
             ``kept_rows`` reads, and, where the last axis has more positions than the labels, the first of theirs and the one behind
-            their last.
+            their last. ``"picked"``: of two axes as of ``"rows"``, ``values`` are the indices of a GatherND and its batch_dims.
         folded: where the axis is the first one and holds several, as positions of all examples do: what is selected of.
     """
 
     axes: tuple[int, ...]
-    kind: Literal["ranges", "slice", "gather", "rows"]
+    kind: Literal["ranges", "slice", "gather", "rows", "picked"]
     values: tuple[Any, ...]
     folded: Folded | None = None
 
@@ -61,6 +61,11 @@ class Selection:
         """What is equal for selections that are the same: variables by identity, as ``==`` of two is an operator."""
         folded = None if self.folded is None else (self.folded.size, self.folded.inner)
         return (self.axes, self.kind, folded, *(id(value) if isinstance(value, Variable) else value for value in self.values))
+
+    @property
+    def is_of_rows(self) -> bool:
+        """Whether positions of several axes are counted as one."""
+        return self.kind in ("rows", "picked")
 
     @property
     def count(self) -> int | None:
@@ -105,8 +110,12 @@ def common_selection(selections: Sequence[Selection], size: int | None) -> Selec
 
 
 def take(build: Builder, v: Variable, selection: Selection) -> Variable:
-    """Emit what selects of a whole tensor; of rows it is ``take_rows``."""
+    """Emit what selects of a whole tensor; of rows whose label counts it is ``take_rows``."""
     (*_, axis), values = selection.axes, selection.values
+    if selection.kind == "picked":
+        index, batch_dims = values
+        picked: Variable = build.Unsqueeze(build.GatherND(v, index, batch_dims=batch_dims), [0])
+        return picked
     if selection.folded is not None:
         return _take_folded(build, v, selection, selection.folded)
     if selection.kind == "ranges" and len(values) == 1:

@@ -65,6 +65,8 @@ def fed(parsed: onnx.ModelProto, sizes: dict[str, int]) -> dict[str, np.ndarray]
         shape = [d.dim_value or sizes[d.dim_param] for d in info.type.tensor_type.shape.dim]
         if info.name == "kv":
             feed[info.name] = rng.uniform(0.5, 2.0, shape)
+        elif info.name == "j":
+            feed[info.name] = rng.integers(-4, 4, shape)
         elif info.type.tensor_type.elem_type == onnx.TensorProto.INT64 and info.name == "i" and len(shape) == 1:
             feed[info.name] = np.array([-1, -3][: shape[0]])
         elif info.type.tensor_type.elem_type == onnx.TensorProto.INT64:
@@ -180,6 +182,14 @@ MOVES = {
         f"{ATTENTION} o = MatMul (l, vocabulary) {FLAT} y = SoftmaxCrossEntropyLoss <ignore_index = -100> (f, r)",
         "float[N, 5, 8] x, int64[N, 5] t", "float y",
     ),
+    "a row of each example": (
+        "c = MatMul (x, w) d = Add (c, b) e = Add (d, x) h = LayerNormalization (e, g, b) y = GatherND <batch_dims = 1> (h, j)",
+        f"{X}, int64[N, 1] j", "float[N, 8] y",
+    ),
+    "a row of each example by two indices": (
+        f"{ATTENTION} n = Shape <start = 0, end = 1> (x) n0 = Squeeze (n, c0) all = Range (zero, n0, one) first = Unsqueeze (all, c1) "
+        "pairs = Concat <axis = 1> (first, j) y = GatherND (l, pairs)", f"{X5}, int64[N, 1] j", "float[N, 8] y",
+    ),
     "flat positions": (
         f"{FLAT_LAYER} size = Shape (x) r = Reshape (h, size) y = Gather <axis = 1> (r, zero)", X, "float[N, 8] y",
     ),
@@ -193,7 +203,7 @@ MOVES = {
     ),
     "flat positions behind attention": (FLAT_ATTENTION, X5, "float[N, 8] y"),
     "flat positions that are looked up": (
-        f"c0f = Reshape (i, row) e0 = Gather (table, c0f) f1 = MatMul (e0, w) f2 = Tanh (f1) size = Shape (i) "
+        "c0f = Reshape (i, row) e0 = Gather (table, c0f) f1 = MatMul (e0, w) f2 = Tanh (f1) size = Shape (i) "
         "size3 = Concat <axis = 0> (size, c8) r = Reshape (f2, size3) y = Gather <axis = 1> (r, last)", "int64[N, S] i", "float[N, 8] y",
     ),
     "labels of the next position": (
@@ -311,6 +321,9 @@ STOPS = {
     "a flat view": ("c = MatMul (x, w) d = Reshape (c, row) y = Slice (d, c0, c3, c0)", X, "float[M] y"),
     "positions that are no axis of what was flat": (
         "f = Reshape (x, flat) c = MatMul (f, w) r = Reshape (c, turned) y = Gather <axis = 1> (r, zero)", X, "float[5, 8] y",
+    ),
+    "rows that may be more than the examples": (
+        "d = MatMul (x, w) y = GatherND (d, j)", f"{X}, int64[K, 2] j", "float[K, 8] y",
     ),
     "causal attention": (f"d = Attention <is_causal = 1, q_num_heads = 4, kv_num_heads = 4> (x, x, x) {FIRST}", X, "float[N, 8] y", 23),
     "Dropout in training": (f"d = Dropout (x, half, true) {FIRST}", X, "float[N, 8] y"),
@@ -505,7 +518,7 @@ def test_all_changes_of_what_it_rewrites(name):
 # Examples ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in MOVES if name.startswith(("labels", "first", "last", "flat"))])
+@pytest.mark.parametrize("name", [name for name in MOVES if name.startswith(("labels", "first", "last", "flat", "a row"))])
 def test_examples_are_still_known(name):
     program = paddle.from_onnx(model(*MOVES[name]))
     (y,) = program.outputs
