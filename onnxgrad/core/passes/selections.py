@@ -166,7 +166,8 @@ def take_rows(build: Builder, v: Variable, selection: Selection, kept: Variable)
     """Emit the rows of a tensor that are kept, along its leading axes; all but the last of these come back with size 1."""
     axes, (labels, _, *bounds) = selection.axes, selection.values
     if bounds:
-        v = _slice(build, v, axes[-1], *bounds, 1)
+        start, end = bounds
+        v = _slice(build, v, axes[-1], start, end, 1)
         assert v.dims is not None
         # There is a label for each of these positions.
         v.type = TensorType(v.dtype, (*v.dims[: axes[-1]], labels.dims[1], *v.dims[axes[-1] + 1 :]))
