@@ -11,7 +11,7 @@ from onnxgrad import static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.tensor import TensorValue
-from onnxgrad.core.providers.layouts import channel_strips
+from onnxgrad.core.providers.layouts import channel_strips, pool_axes
 
 BATCH, CHANNELS = 4, 3
 KERNELS = [(3, 3), (2, 2), (1, 3), (4, 1)]
@@ -25,6 +25,11 @@ MODES = {
     "lower": lambda down, across: {"auto_pad": "SAME_LOWER"},
     "valid": lambda down, across: {"auto_pad": "VALID", "ceil_mode": 1},
 }
+
+
+@pytest.fixture(autouse=True)
+def small_images(monkeypatch):
+    monkeypatch.setattr(pool_axes, "_SMALLEST", 1)
 
 
 def pooled(pools, data, declared=BATCH, read_indices=False):
@@ -83,6 +88,14 @@ def test_infinities_and_the_lowest_number_are_maxima():
     assert not has_indices(after)
     for a, b in zip(plain, axes, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-6, atol=2e-6)
+
+
+def test_small_images_keep_their_indices(monkeypatch):
+    data, pool = images(), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    monkeypatch.setattr(pool_axes, "_SMALLEST", data.size)
+    assert not has_indices(pooled([pool], data)[1][1])
+    monkeypatch.setattr(pool_axes, "_SMALLEST", data.size + 1)
+    assert has_indices(pooled([pool], data)[1][1])
 
 
 KEPT = {

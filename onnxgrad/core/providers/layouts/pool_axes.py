@@ -11,10 +11,12 @@ Tests: tests/core/providers/test_pool_axes.py.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.matching import operand_of, summed_pool
 from onnxgrad.core.ir.bodies import as_tuple
 from onnxgrad.core.ir.operator import Operator
@@ -25,6 +27,9 @@ from onnxgrad.core.providers.layouts.pool_gradient import PoolAxis, pool_axes
 
 __all__ = ["max_pool", "max_pool_gradient"]
 
+_SMALLEST = COSTS.count("pool_axes.smallest_image")
+"""Numbers of all images from which on some more operators cost less than Indices."""
+
 
 def max_pool(pass_: LayoutPass, op: Operator) -> bool:
     """Pool columns and then rows, where nothing reads the Indices but the gradients of this pool."""
@@ -33,7 +38,9 @@ def max_pool(pass_: LayoutPass, op: Operator) -> bool:
     if not pass_.target.runs_on_cpu or not pass_.holds(x) or len(shape_of(y)) != 4 or not all(shape_of(y)):
         return False
     axes = pool_axes(op)
-    if axes is None or any(axis.end >= axis.taps for axis in axes) or not _reads_only_gradients(pass_, op):
+    if axes is None or prod(shape_of(x)) < _SMALLEST or any(axis.end >= axis.taps for axis in axes):
+        return False
+    if not _reads_only_gradients(pass_, op):
         return False
     (rows, columns), (batch, channels, height, _) = axes, shape_of(x)
     pass_.pooled[op] = of_rows = _maxima(pass_.build, pass_.image(x), channels * height, columns, batch)
