@@ -232,7 +232,7 @@ def prune_unread(program: Program, fetch_vars: Variable | Sequence[Variable]) ->
     """Copy a program so that it computes of each tensor only the positions, rows and channels that ``fetch_vars`` read.
 
     A selection (``x[:, 0]``, the last position, some channels, one part of a split) moves towards the inputs through operators that
-    compute slice by slice, and a loss over 512 classes or more is computed of the rows whose label counts (``ignore_index``).
+    compute slice by slice, and a loss over 128 classes or more is computed of the rows whose label counts (``ignore_index``).
     Values and gradients are those of the program, to rounding. Call it before ``minimize``, so that the backward pass is as small.
     A ``Trainer`` does this by itself.
 

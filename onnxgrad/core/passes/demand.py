@@ -32,7 +32,17 @@ from onnxgrad.core.ir.traverse import needed_operators, substitute
 from onnxgrad.core.ir.types import Dim, TensorType, fresh_dim, same_dim
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.dimensions import NAME_DIMENSIONS
-from onnxgrad.core.passes.selections import LAST, Selection, common_selection, kept_rows, ranges_of, take, take_rows, take_within
+from onnxgrad.core.passes.selections import (
+    LAST,
+    Folded,
+    Selection,
+    common_selection,
+    kept_rows,
+    ranges_of,
+    take,
+    take_rows,
+    take_within,
+)
 
 __all__ = ["demand"]
 
@@ -122,7 +132,7 @@ def demand(outputs: Sequence[Variable]) -> ProgramPass:
 
 
 _LOSSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
-_SELECTING = ("Gather", "Slice", "Split", *_LOSSES)
+_SELECTING = ("Gather", "GatherND", "Slice", "Split", *_LOSSES)
 
 
 # What is read ----------------------------------------------------------------------------------------------------------
@@ -134,6 +144,7 @@ class _Walk:
     Attributes:
         moved: operators before which the selection of their results may move.
         selects: operators that select.
+        followed: by input whose results are known, these.
     """
 
     def __init__(self, program: Program, outputs: Sequence[Variable], leaves_rows_out: bool) -> None:
@@ -143,6 +154,7 @@ class _Walk:
         self.read: dict[Variable, list[Selection] | None] = {}
         self.moved: dict[Operator, _Moved] = {}
         self.selects: dict[Operator, _Selects] = {}
+        self.followed: dict[Variable, set[Variable]] = {}
         for v in (*outputs, *program.updates.values()):
             self._ask(v, None)
         for op in reversed(self.block.ops):
@@ -154,7 +166,7 @@ class _Walk:
         asked = self.read.get(v)
         if not asked:
             return None
-        size = v.dims[asked[0].axes[0]] if v.dims is not None else None
+        size = asked[0].size_in(v.dims) if v.dims is not None else None
         read = common_selection(asked, size if isinstance(size, int) else None)
         is_most = read is not None and isinstance(size, int) and read.count is not None and read.count > _MOST * size
         return None if is_most else read
@@ -174,7 +186,8 @@ class _Walk:
         first = selections[0]
         is_one = first is not None and all(s is not None and s.key == first.key for s in selections)
         is_plain = op.expansion is None and op.replaces is None and op.role is Role.FORWARD
-        selects = self._selects(op, [k for k, _ in results]) if is_plain else None
+        shifts = is_plain and is_one and first is not None and _moved_before_shift(op, first) is not None
+        selects = self._selects(op, [k for k, _ in results]) if is_plain and not shifts else None
         # One position is less than some channels of all.
         if selects is not None and not (is_one and first is not None and first.count == 1 and _moves_less(selects)):
             self.selects[op] = selects
@@ -202,6 +215,8 @@ class _Walk:
             return _of_gather(op, x.dims)
         if op.type == "Slice":
             return _of_slice(op, x.dims)
+        if op.type == "GatherND":
+            return _of_gather_nd(op, x.dims)
         if op.type == "Split":
             return _of_split(op, x.dims, read)
         return self._of_loss(op, read) if op.type in _LOSSES and self._leaves_rows_out else None
@@ -225,13 +240,13 @@ class _Walk:
             return None
         if examples_of(self.program).axis(places) == 1:
             return None  # the first position is another one for each example
-        axes = (0,) if labels.rank == 1 else (0, 2)
+        of_rows = Selection((0,) if labels.rank == 1 else (0, 2), "rows", (places, ignored))
 
         def write(build: Builder, parts: list[Variable], rows: Variable) -> list[Variable]:
-            counted = take_rows(build, labels, (0,) if labels.rank == 1 else (0, 1), rows)
+            counted = take_rows(build, labels, of_rows.along((0,) if labels.rank == 1 else (0, 1)), rows)
             return [build.emit(op.type, [parts[0], counted, *op.inputs[2:]], dict(op.attrs))]
 
-        return _Selects({0: Selection(axes, "rows", (places, ignored))}, write)
+        return _Selects({0: of_rows}, write)
 
     # What a selection moves before -----------------------------------------------------------------------------------
 
@@ -239,7 +254,9 @@ class _Walk:
         if len(op.outputs) > 1 and read != [0] and op.type not in _SEVERAL_RESULTS:
             return None
         if op.type in VIEWS - {"Identity"} and not op.domain:
-            return _moved_before_view(op, selection)
+            return _moved_before_view(op, selection) or self._moved_before_fold(op, selection)
+        if op.type == "Slice" and not op.domain and selection.kind == "rows":
+            return _moved_before_shift(op, selection)
         if op.type == "Concat" and not op.domain:
             joined = _moved_before_concat(op, selection)
             if joined is not None:
@@ -252,13 +269,53 @@ class _Walk:
         if operands is None:
             return None
 
-        def write(build: Builder, parts: list[Variable | None]) -> Sequence[Variable | None]:
-            if op.schema is None:
-                return _copied(build, op, parts)
-            emitted = build.emit(op.type, parts, dict(op.attrs), len(op.outputs))
-            return emitted if isinstance(emitted, tuple) else (emitted,)
+        return _Moved(selection, operands, lambda build, parts: _again(build, op, parts))
 
-        return _Moved(selection, operands, write)
+    def _moved_before_fold(self, op: Operator, selection: Selection) -> _Moved | None:
+        """A view of positions that lie in one axis with the examples, as a vector of rows, or back"""
+        x, y = op.inputs[0], op.outputs[0]
+        if x is None or y is None or x.dims is None or y.dims is None or selection.is_of_rows or {0} & {*x.dims, *y.dims}:
+            return None
+        if selection.folded is not None:
+            asked, sizes = _unfolded(x.dims, y.dims, selection, selection.folded), [-1, *y.dims[1:]]
+        else:
+            asked, sizes = self._folded(x, x.dims, y.dims, selection), list(y.dims)
+            sizes[selection.axes[0]] = _count_of(selection)
+            sizes = [size if isinstance(size, int) else -1 for size in sizes]
+        if asked is None or sizes.count(-1) > 1:
+            return None
+
+        def write(build: Builder, parts: list[Variable | None]) -> list[Variable | None]:
+            return [build.Reshape(parts[0], sizes)]
+
+        return _Moved(selection, [asked, *[None] * (len(op.inputs) - 1)], write)
+
+    def _folded(self, x: Variable, dims: tuple[Dim, ...], others: tuple[Dim, ...], selection: Selection) -> Selection | None:
+        """The selection of the first axis of a tensor that is one of an axis of a view of it, where that lies in the first"""
+        (axis,) = selection.axes
+        for last in range(axis, len(others)):
+            inside, behind = others[axis + 1 : last + 1], others[last + 1 :]
+            if _are_known((*inside, *behind, *dims[1:])) and _product(dims[1:]) == _product(behind):
+                size = others[axis]
+                like = None if isinstance(size, int) else self._input_of_size(x, size)
+                if isinstance(size, int) or like is not None:
+                    return Selection((0,), selection.kind, selection.values, Folded(size, prod(inside), like))  # type: ignore[arg-type]
+        return None
+
+    def _input_of_size(self, v: Variable, size: Dim) -> tuple[Variable, int] | None:
+        """An input that a tensor follows from, so that nothing else has to be fed, and its axis that has a size without a number"""
+        inputs = [u for u in self.block.vars.values() if u.op is None and u.value is None and not u.persistable] if size else []
+        found = ((u, axis) for u in inputs for axis, dim in enumerate(u.dims or ()) if same_dim(dim, size))
+        return next((pair for pair in found if v in self._results_of(pair[0])), None)
+
+    def _results_of(self, v: Variable) -> set[Variable]:
+        """All that follows from an input"""
+        if v not in self.followed:
+            self.followed[v] = results = {v}
+            for op in self.block.ops:
+                if not results.isdisjoint(u for u in op.operands() if u is not None):
+                    results.update(y for y in op.outputs if y is not None)
+        return self.followed[v]
 
     def _trains(self, op: Operator) -> bool:
         """Whether an operator draws a mask, or normalises by its batch"""
@@ -270,13 +327,13 @@ class _Walk:
         return self.program.training_pending or (mode is not None and entries_of(mode) != (False,))
 
 
-def _copied(build: Builder, op: Operator, parts: list[Variable | None]) -> Sequence[Variable | None]:
-    """Copy an operator of onnxruntime's onto other operands: there is no schema by which it could be emitted."""
-    assert build.stage is not None
-    copy = op.blank_copy(build.block, parts)
-    copy.attrs, copy.name = dict(op.attrs), build.key
-    copy.outputs = [None if v is None else Variable(build.block, "", None, copy) for v in op.outputs]
+def _again(build: Builder, op: Operator, operands: list[Variable | None]) -> Sequence[Variable | None]:
+    """An operator on other operands, of onnxruntime's own domain too, whose operators a Builder does not check"""
+    copy = Operator(op.block, op.type, operands, [], dict(op.attrs), op.domain)
+    copy.role, copy.name = op.role, build.key
+    copy.outputs = [None if v is None else Variable(op.block, "", None, copy) for v in op.outputs]
     infer_leniently(copy)
+    assert build.stage is not None
     build.stage.append(copy)
     return copy.outputs
 
@@ -313,6 +370,21 @@ def _of_gather(op: Operator, dims: tuple[Dim, ...]) -> _Selects | None:
         return parts if index.dims else [build.Squeeze(parts[0], [axis])]
 
     return None if selection is None else _Selects({0: selection}, write)
+
+
+def _of_gather_nd(op: Operator, dims: tuple[Dim, ...]) -> _Selects | None:
+    """A row for each example, of its own position"""
+    index, batch_dims = op.inputs[1], int(attribute_of(op, "batch_dims", 0))
+    if index is None or index.dims is None or len(index.dims) != 2 or len(dims) < 3 or dims[1] == 1:
+        return None
+    count, depth = index.dims
+    if depth != 2 - batch_dims or not same_dim(count, dims[0]):
+        return None
+
+    def write(build: Builder, parts: list[Variable], rows: None) -> list[Variable]:
+        return [build.Squeeze(parts[0], [0])]
+
+    return _Selects({0: Selection((0, 1), "picked", (index, batch_dims))}, write)
 
 
 def _as_it_is(build: Builder, parts: list[Variable], rows: None) -> list[Variable]:
@@ -417,7 +489,9 @@ def _by_names(op: Operator, names: AxisNames, read: list[int], selection: Select
             asked.append(None)
             continue
         axes = [axis for axis in at if axis is not None]
-        if selection.kind == "rows" and axes[0] != 0:
+        if selection.folded is not None and (axes != [0] or not _are_known(v.dims[1:])):
+            return None
+        if selection.is_of_rows and axes[0] != 0:
             return None
         is_whole = len(axes) == len(at) and all(same_dim(a, b) for a, b in zip(sizes_here, wanted[1], strict=True))
         is_row = all(axes[j + 1] == axes[j] + 1 for j in range(len(axes) - 1))
@@ -447,6 +521,24 @@ def _names_of_queries(op: Operator) -> AxisNames | None:
             return None
         inputs[mask] = (*("example",) * (v.rank == 4), *(None,) * (v.rank - 2 - (v.rank == 4)), "query", None)
     return AxisNames(inputs, [queries])
+
+
+def _moved_before_shift(op: Operator, selection: Selection) -> _Moved | None:
+    """A Slice of positions, as ``logits[:, :-1]``, of which some rows are read"""
+    x = op.inputs[0] if op.inputs else None
+    if op.type != "Slice" or op.domain or selection.kind != "rows" or selection.axes != (0, 1) or selection.values[2:]:
+        return None
+    bounds = [op.operand(name) if name in op.input_names else None for name in ("starts", "ends", "axes", "steps")]
+    start, end, axes, step = (entries_of(v) if isinstance(v, Variable) else None for v in bounds)
+    if x is None or x.dims is None or axes is None or (bounds[3] is not None and step != (1,)):
+        return None
+    if len(axes) != 1 or axes[0] not in (1, 1 - len(x.dims)) or not start or not end:
+        return None
+    (first,), (behind,) = start, end
+    if not isinstance(first, int) or not isinstance(behind, int):
+        return None
+    of_all = Selection((0, 1), "rows", (*selection.values, first, behind))
+    return _Moved(selection, [of_all, *[None] * (len(op.inputs) - 1)], lambda build, parts: parts[:1])
 
 
 def _moved_before_concat(op: Operator, selection: Selection) -> _Moved | None:
@@ -485,9 +577,12 @@ def _moved_before_view(op: Operator, selection: Selection) -> _Moved | None:
     if x is None or y is None or x.dims is None or y.dims is None:
         return None
     axes = _same_axes(x.dims, y.dims, selection.axes)
-    if axes is not None and selection.kind == "rows":
+    if axes is not None and (selection.kind == "picked" or (selection.kind == "rows" and selection.values[2:])):
+        # Rows that are told by two indices, or those of some positions, which are no axis of another view.
+        axes = (0, 1) if axes == selection.axes == (0, 1) and same_dim(x.dims[1], y.dims[1]) else None
+    elif axes is not None and selection.kind == "rows":
         axes = tuple(range(axes[-1] + 1)) if all(size == 1 for size in x.dims[: axes[0]]) else None
-    if axes is None or (selection.kind != "rows" and (len(axes) > 1 or not same_dim(x.dims[axes[0]], y.dims[selection.axes[0]]))):
+    if axes is None or (not selection.is_of_rows and (len(axes) > 1 or not same_dim(x.dims[axes[0]], y.dims[selection.axes[0]]))):
         return None
     if op.type != "Reshape":
         if op.type in ("Squeeze", "Unsqueeze") and len(axes) != len(selection.axes):
@@ -516,6 +611,32 @@ def _moved_before_view(op: Operator, selection: Selection) -> _Moved | None:
         return [build.Reshape(part, build.Concat(*entries, axis=0))]
 
     return _Moved(selection, [selection.along(axes), *[None] * (len(op.inputs) - 1)], write)
+
+
+def _unfolded(dims: tuple[Dim, ...], others: tuple[Dim, ...], selection: Selection, folded: Folded) -> Selection | None:
+    """The selection of a tensor that is one of the first axis of a view of it"""
+    if not _are_known(others[1:]):
+        return None
+    for last in range(len(dims)):
+        if _product(dims[last + 1 :]) != _product(others[1:]):
+            continue
+        for axis in range(last + 1):
+            inside = dims[axis + 1 : last + 1]
+            if same_dim(dims[axis], folded.size) and _are_known(inside) and _product(inside) == (folded.inner, []):
+                return Selection((axis,), selection.kind, selection.values)
+    return selection if _are_known(dims[1:]) and _product(dims[1:]) == _product(others[1:]) else None
+
+
+def _count_of(selection: Selection) -> int | None:
+    """How many slices a selection reads, where that is known"""
+    if selection.kind == "gather" and isinstance(selection.values[0], Variable):
+        dims = selection.values[0].dims
+        return dims[0] if dims and isinstance(dims[0], int) else None
+    return selection.count
+
+
+def _are_known(dims: Sequence[Dim]) -> bool:
+    return all(isinstance(size, int) for size in dims)
 
 
 def _size_in(part: Variable, axis: int, source: int | tuple[int]) -> int | None:
@@ -602,8 +723,9 @@ class _Writer:
             self.multiplied.update(results)
 
     def _gains(self, op: Operator, selects: _Selects) -> bool:
-        is_of_rows = any(selection.kind == "rows" for selection in selects.selections.values())
-        return op.inputs[0] in (self.multiplied if is_of_rows else self.less)
+        # Most rows may have a label that counts, which are then copied; a row of each example is few.
+        is_of_labels = any(selection.kind == "rows" for selection in selects.selections.values())
+        return op.inputs[0] in (self.multiplied if is_of_labels else self.less)
 
     def write(self) -> int:
         """Rewrite the block, and return how many operators read less."""
@@ -644,7 +766,7 @@ class _Writer:
                 self.taken[key] = take_within(build, self.parts[v], read, selection)
             else:
                 rows = self._rows(selection)
-                self.taken[key] = take(build, v, selection) if rows is None else take_rows(build, v, selection.axes, rows)
+                self.taken[key] = take(build, v, selection) if rows is None else take_rows(build, v, selection, rows)
                 self._name_size(v, self.taken[key], selection)
         return self.taken[key]
 
@@ -652,9 +774,9 @@ class _Writer:
         """Which rows a selection of rows reads"""
         if selection.kind != "rows":
             return None
-        key = (selection.along(()).key,)
+        labels, ignored, *_ = selection.values
+        key = (labels, ignored)
         if key not in self.taken:
-            labels, ignored = selection.values
             self.taken[key] = kept_rows(Builder(self.block, self.stage, key=labels.name), labels, ignored)
         return self.taken[key]
 
@@ -662,7 +784,7 @@ class _Writer:
         """Give one symbol to the sizes that the same selection of axes of one size leaves, as gradients ask which are equal"""
         assert v.dims is not None and part.dims is not None
         axis = selection.axes[-1]
-        if not isinstance(part.dims[axis], int):
+        if selection.kind != "picked" and not isinstance(part.dims[axis], int):
             key = (selection.along(()).key, None if selection.kind == "rows" else v.dims[axis])
             dim = self.sizes.setdefault(key, fresh_dim())
             part.type = TensorType(part.dtype, (*part.dims[:axis], dim, *part.dims[axis + 1 :]))

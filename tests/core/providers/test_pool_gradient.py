@@ -19,6 +19,9 @@ CASES = [
     ((9, 9), {"kernel_shape": [2, 2], "strides": [3, 4]}),
     ((8, 9), {"kernel_shape": [3, 2], "strides": [2, 1], "dilations": [2, 3], "pads": [1, 0, 2, 1]}),
     ((7, 8), {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
+    ((8, 8), {"kernel_shape": [3, 2], "strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+    ((8, 8), {"kernel_shape": [4, 3], "strides": [3, 2], "auto_pad": "SAME_LOWER"}),
+    ((9, 8), {"kernel_shape": [3, 2], "strides": [2, 3], "auto_pad": "VALID"}),
     ((11,), {"kernel_shape": [3], "strides": [2], "pads": [1, 0]}),
     ((5, 6, 4), {"kernel_shape": [2, 2, 2], "strides": [2, 1, 2]}),
 ]
@@ -26,7 +29,9 @@ CASES = [
 
 @pytest.mark.parametrize("ties", [False, True], ids=["distinct", "ties"])
 @pytest.mark.parametrize("batch", [2, None])
-@pytest.mark.parametrize(("space", "attrs"), CASES, ids=["3x3/2", "2x2/2", "2x3/1", "2x2/3", "dilated", "ceil", "1-D", "3-D"])
+@pytest.mark.parametrize(
+    ("space", "attrs"), CASES, ids=["3x3/2", "2x2/2", "2x3/1", "2x2/3", "dilated", "ceil", "upper", "lower", "valid", "1-D", "3-D"]
+)
 def test_equals_the_plain_form(space, attrs, batch, ties):
     x = static.data("x", [batch, 3, *space], "float64")
     x.stop_gradient = False

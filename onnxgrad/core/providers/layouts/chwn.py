@@ -21,7 +21,7 @@ from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.matching import BY_PIXELS, operand_of
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.layouts import dilated_image
+from onnxgrad.core.providers.layouts import dilated_image, pool_axes
 from onnxgrad.core.providers.layouts.feature_maps import shape_of
 from onnxgrad.core.providers.layouts.forms import FORMS, has_form, swap_back
 from onnxgrad.core.providers.layouts.layout import C, Form, H, Layout, LayoutPass, N, W
@@ -105,6 +105,10 @@ def _transpose(pass_: _ChwnPass, op: Operator) -> bool:
     return pass_.replace(y, pass_.build.Reshape(pass_.build.Transpose(rows, perm=[1, 0]), list(y.static_shape)))
 
 
+def _reshape(pass_: _ChwnPass, op: Operator) -> bool:
+    return pool_axes.max_pool_gradient(pass_, op) or _mask(pass_, op)
+
+
 def _mask(pass_: _ChwnPass, op: Operator) -> bool:
     """Transpose the mask of a Dropout, which is drawn in the usual order, while its elements are bytes"""
     x, y = op.inputs[0], op.outputs[0]
@@ -123,5 +127,6 @@ _ChwnPass.FORMS = {
     "Conv": dilated_image.convolution,
     "ConvTranspose": dilated_image.transposed_convolution,
     "Transpose": _transpose,
-    "Reshape": _mask,
+    "MaxPool": pool_axes.max_pool,
+    "Reshape": _reshape,
 }

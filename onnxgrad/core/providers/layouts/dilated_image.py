@@ -23,7 +23,8 @@ from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.matching import SWAPPED, im2col_indices_of_image
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.layouts import filter_products
+from onnxgrad.core.providers.layouts import depthwise, filter_products
+from onnxgrad.core.providers.layouts.channel_strips import by_channels
 from onnxgrad.core.providers.layouts.feature_maps import MapWindow, filter_operands, is_float32, shape_of, usual_pads
 from onnxgrad.core.providers.layouts.forms import filter_gradient
 from onnxgrad.core.providers.layouts.layout import LayoutPass
@@ -83,6 +84,11 @@ def convolution(pass_: LayoutPass, op: Operator) -> bool:
         image, window.strides = build.Reshape(image, [1, channels, rows, columns * batch]), [1, 1]
     bias = op.inputs[2] if len(op.inputs) > 2 else None
     taps = channels * prod(window.kernel)
+    if window.strides[1] > 1 and window.group == channels == out and pass_.target.runs_on_cpu:
+        one = build.Reshape(image, [channels, height, -1])
+        strided = depthwise.strided_convolution(build, one, w, (height, width), (rows, columns), window)
+        if strided is not None:
+            return _give(pass_, y, strided if bias is None else build.Add(strided, build.Reshape(bias, [out, 1, 1])))
     if window.strides[1] > 1 and window.group == 1 and taps * rows * columns * batch <= _LARGEST_COLUMNS:
         product = build.MatMul(build.Reshape(w, [out, taps]), _im2col(pass_, x, window, rows, columns))
         return _give(pass_, y, product if bias is None else build.Add(product, build.Reshape(bias, [out, 1])))
@@ -119,7 +125,11 @@ def transposed_convolution(pass_: LayoutPass, op: Operator) -> bool:
     window, image = MapWindow(op, shape_of(w)[2:]), pass_.image(g)
     bias = op.inputs[2] if len(op.inputs) > 2 else None
     extra, is_reached = op.attr("output_padding") or [0, 0], all(map(le, window.pads, window.reach))
-    if window.group == out == wide and bias is None and is_reached:
+    is_depthwise = window.group == out == wide and bias is None
+    if is_depthwise and max(window.strides) > 1 and pass_.target.runs_on_cpu:
+        one = build.Reshape(image, [out, rows, -1])
+        return _give(pass_, x, depthwise.image_gradient(build, one, w, (height, width), (rows, columns), window))
+    if is_depthwise and is_reached:
         sizes = [(n - 1) * stride + 1 + e for n, stride, e in zip((rows, columns), window.strides, extra, strict=True)]
         spread = _spread(build, image, (out, rows, columns, batch), window.strides, sizes)
         spread = build.Reshape(spread, [1, out, sizes[0], sizes[1] * batch])
@@ -128,6 +138,9 @@ def transposed_convolution(pass_: LayoutPass, op: Operator) -> bool:
         flat_w = build.Transpose(build.Reshape(w, [out, wide]), perm=[1, 0])
         flat = build.MatMul(flat_w, build.Reshape(image, [out, rows * columns * batch]))
         return _give(pass_, x, _spread(build, flat, (wide, rows, columns, batch), window.strides, (height, width)))
+    is_unfolded = window.group == 1 and window.kernel == tuple(window.strides) and not any((*window.pads, *extra))
+    if is_unfolded and pass_.target.runs_on_cpu:
+        return _give(pass_, x, _unfolded(build, image, w, bias, (rows, columns, batch)))
     is_dense = window.group == 1 and [*window.strides, *extra] == [1, 1, 0, 0]
     if is_dense and is_reached and rows * columns * batch >= _MANY_POSITIONS:
         flipped = _flipped(build, build.Transpose(w, perm=SWAPPED))
@@ -139,6 +152,19 @@ def transposed_convolution(pass_: LayoutPass, op: Operator) -> bool:
     spread = _spread(build, image, (out, rows, columns, batch), [1, window.strides[1]], (rows, full))
     spread = build.Reshape(spread, [1, out, rows, full * batch])
     return _give(pass_, x, build.ConvTranspose(spread, w, bias, output_padding=[extra[0], 0], **_attributes(window, batch)))
+
+
+def _unfolded(build: Any, image: Any, w: Any, bias: Any, positions: tuple[int, int, int]) -> Any:
+    """[C, height * width, N] of a filter whose taps follow each other without overlap: a product, and its numbers put in order"""
+    (out, wide, *kernel), (rows, columns, batch) = w.static_shape, positions
+    taps = prod(kernel)
+    by_tap = build.Reshape(build.Transpose(build.Reshape(w, [out, wide * taps]), perm=[1, 0]), [wide * taps, out, 1, 1])
+    # Conv adds the bias while the numbers are in the cache.
+    repeated = None if bias is None else build.Gather(bias, np.repeat(np.arange(wide), taps))
+    apart = build.Reshape(build.Conv(image, by_tap, repeated), [wide, taps * rows * columns, batch])
+    (row, down), (column, across) = (np.divmod(np.arange(n * k), k) for n, k in zip((rows, columns), kernel, strict=True))
+    numbers = ((down[:, None] * kernel[1] + across) * rows + row[:, None]) * columns + column
+    return build.Gather(apart, numbers.reshape(-1), axis=1)
 
 
 def _backwards(window: MapWindow) -> MapWindow:
@@ -189,6 +215,12 @@ def _filter_product(pass_: LayoutPass, x: Variable, gy: Variable, window: MapWin
         return None
     image = build.Reshape(pass_.image(x), [channels, *sizes, -1])
     gradient = build.Reshape(pass_.image(gy), [channels, *positions, -1])
-    if positions[0] > _HIGHEST:
-        return filter_products.depthwise_filter_product(build, image, gradient, sizes, positions, window)
-    return filter_products.depthwise_filter_of_rows(build, image, gradient, window)
+    if positions[0] <= _HIGHEST:
+        return filter_products.depthwise_filter_of_rows(build, image, gradient, window)
+
+    def strip(build: Any, x: Any, gy: Any) -> Any:
+        return filter_products.depthwise_filter_product(build, x, gy, sizes, positions, window)
+
+    if not pass_.target.runs_on_cpu:
+        return strip(build, image, gradient)
+    return by_channels(build, channels, prod(image.static_shape), [image, gradient], strip)

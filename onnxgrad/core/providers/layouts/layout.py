@@ -79,6 +79,7 @@ class LayoutPass:
     Attributes:
         held: by image, the same in the layout.
         deferred: what is not read yet in the usual order: its source, shape and the permutation of the Transpose.
+        pooled: by MaxPool that is written along its axes, its maxima along the last one.
         fresh: images that the form of the present operator was the first to transpose.
         build: appends operators to what replaces the present one.
     """
@@ -92,6 +93,7 @@ class LayoutPass:
         self.links = Links(graph)
         self.held: dict[Variable, Variable] = {}
         self.deferred: dict[Variable, tuple[Variable, Sequence[int], Sequence[int]]] = {}
+        self.pooled: dict[Operator, Any] = {}
         self.fresh: list[Variable] = []
         self.build: Any = None
 

@@ -21,14 +21,14 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.types import same_dims
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["UNREAD_INDICES", "drop_unread_indices", "pool_gradient"]
+__all__ = ["UNREAD_INDICES", "PoolAxis", "drop_unread_indices", "pool_axes", "pool_gradient"]
 
 _LOWEST = -3e38
 """What is read in the padding."""
 _MOST_TAPS = COSTS.count("pool_gradient.most_taps")
 
 
-class _Axis(NamedTuple):
+class PoolAxis(NamedTuple):
     """One axis of a pool: so many windows of ``taps`` elements over ``size``."""
 
     size: int
@@ -48,6 +48,22 @@ class _Axis(NamedTuple):
         """Elements of one residue modulo the stride"""
         return -(-max(self.reach, self.pad + self.size) // self.stride)
 
+    @property
+    def end(self) -> int:
+        """Padding that the windows need behind the elements"""
+        return max(0, self.reach - self.pad - self.size)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each window is one element, and each element a window"""
+        return self.taps == self.stride == 1 and self.windows == self.size and self.pad == 0
+
+    def reading_taps(self) -> list[int]:
+        """The elements that the taps of the first window read, counted from the first of the axis, of taps that read any at all"""
+        firsts = [tap * self.dilation - self.pad for tap in range(self.taps)]
+        last = (self.windows - 1) * self.stride
+        return [n for n in firsts if any(0 <= n + step < self.size for step in range(0, last + 1, self.stride))]
+
 
 def pool_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
     """The ScatterElements of a pool's gradient by taps: for known sizes of the maps, any number of images, at most 64 taps."""
@@ -57,7 +73,7 @@ def pool_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
     x, y = pool.inputs[0], pool.outputs[0]
     if y is not None and not same_dims(gy.dims, y.dims):
         gy = operand_of(gy, "Reshape")
-    axes = _axes(pool)
+    axes = pool_axes(pool)
     if (
         axes is None
         or x is None
@@ -67,8 +83,7 @@ def pool_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
         or x.dtype.name not in ("float32", "float64")
     ):
         return None
-    over = [max(0, axis.reach - axis.pad - axis.size) for axis in axes]
-    padded = build.Pad(x, [0, 0, *(axis.pad for axis in axes), 0, 0, *over], _LOWEST)
+    padded = build.Pad(x, [0, 0, *(axis.pad for axis in axes), 0, 0, *(axis.end for axis in axes)], _LOWEST)
     left: Any = gy
     parts: dict[tuple[int, ...], Any] = {}
     taps = list(np.ndindex(*(axis.taps for axis in axes)))
@@ -94,7 +109,7 @@ def pool_gradient(build: Any, op: Operator) -> list[Variable | None] | None:
     return [build.Reshape(whole, [0, 0, -1])]
 
 
-def _interleaved(build: Any, parts: dict[tuple[int, ...], Any], axes: list[_Axis]) -> Any:
+def _interleaved(build: Any, parts: dict[tuple[int, ...], Any], axes: list[PoolAxis]) -> Any:
     """The residues of each axis put between each other, the last axis first"""
     missing = None
     for axis in reversed(range(len(axes))):
@@ -117,19 +132,27 @@ def _interleaved(build: Any, parts: dict[tuple[int, ...], Any], axes: list[_Axis
     return parts[()]
 
 
-def _axes(pool: Operator) -> list[_Axis] | None:
-    """The axes of the maps, where their sizes and pads are known"""
+def pool_axes(pool: Operator) -> list[PoolAxis] | None:
+    """The axes of the maps, where their sizes are known and the window has not too many taps"""
     x, y = pool.inputs[0], pool.outputs[0]
     kernel = pool.attr("kernel_shape")
     rank = len(kernel)
     if x is None or y is None or x.dims is None or y.dims is None or int(np.prod(kernel)) > _MOST_TAPS:
         return None
     sizes, counts = x.dims[2:], y.dims[2:]
-    if pool.attr("auto_pad") not in (None, "NOTSET") or not all(isinstance(n, int) and n > 0 for n in (*sizes, *counts)):
+    if not all(isinstance(n, int) and n > 0 for n in (*sizes, *counts)):
         return None
     strides, dilations = pool.attr("strides") or [1] * rank, pool.attr("dilations") or [1] * rank
-    pads = pool.attr("pads") or [0] * 2 * rank
-    return [_Axis(*axis) for axis in zip(sizes, counts, kernel, strides, dilations, pads[:rank], strict=True)]
+    pads, mode = pool.attr("pads") or [0] * 2 * rank, pool.attr("auto_pad")
+    axes = [PoolAxis(*axis) for axis in zip(sizes, counts, kernel, strides, dilations, pads[:rank], strict=True)]
+    if mode in (None, "NOTSET"):
+        return axes
+    if mode != "VALID" and any(axis.dilation != 1 or axis.reach < axis.size for axis in axes):
+        # Runtimes place windows that are dilated or leave gaps otherwise than the specification.
+        return None
+    # The windows say how much padding there is, and the mode on which side of an odd number the larger part lies.
+    missing = [0 if mode == "VALID" else max(0, axis.reach - axis.size) for axis in axes]
+    return [axis._replace(pad=(n + (mode == "SAME_LOWER")) // 2) for axis, n in zip(axes, missing, strict=True)]
 
 
 def drop_unread_indices(graph: Graph, target: Target) -> int:
