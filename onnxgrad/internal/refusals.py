@@ -123,6 +123,9 @@ _REASONS: dict[str, str] = {
         "distributed.QueueDataset distributed.fleet.MultiSlot* distributed.fleet.PaddleCloudRoleMaker distributed.fleet.Role "
         "distributed.fleet.UserDefinedRoleMaker distributed.fleet.UtilBase"
     ),
+    "its files and servers are Paddle's own; use those of Python": (
+        "distributed.fleet.utils.DistributedInfer distributed.fleet.utils.HDFSClient distributed.fleet.utils.LocalFS"
+    ),
     "ranks are those of one data-parallel group or of a pipeline; see distributed.PipelineStep": (
         "distributed.fleet.CommunicateTopology distributed.fleet.HybridCommunicateGroup distributed.ParallelMode"
     ),
@@ -230,7 +233,6 @@ _MODULES = {
     "utils.cpp_extension": "nothing here is compiled; write a layer from operators, or an ONNX function",
     "utils.dlpack": _MEMORY,
     "utils.download": _OUTSIDE,
-    "distributed.fleet.utils": "its files and servers are Paddle's own; the Trainer has recompute=",
     "distributed.rpc": "ranks exchange gradients and state alone; call other processes by a package for that",
     "distributed.ps": "there are no parameter servers; use distributed.Strategy",
     "distributed.auto_parallel": "a tensor lies on one device; use distributed.Strategy(sharding=) or a pipeline",

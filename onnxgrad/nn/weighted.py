@@ -879,9 +879,9 @@ class _BatchNorm(Layer):
     ) -> None:
         """Make scale, shift and the running statistics, which start as mean 0 and variance 1."""
         self._user_name = name
-        if str(self._dtype) == "float16":
+        if self._dtype == "float16":
             self.__dict__["_dtype"] = "float32"  # as in Paddle: squares of float16 overflow
-        dtype = np.float64 if str(self._dtype) == "float64" else np.float32
+        dtype = np.float64 if self._dtype == "float64" else np.float32
         self._num_features, self._momentum, self._epsilon = num_features, momentum, epsilon
         self._data_format, self._use_global_stats = data_format, use_global_stats
         self.weight = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
