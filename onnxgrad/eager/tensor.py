@@ -435,7 +435,7 @@ class Tensor(Variable):
     __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec else str(self)
+        return format(self.item(), spec) if spec or self.ndim == 0 else str(self)
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         if not self.is_leaf:

@@ -129,15 +129,24 @@ class Layer:
     # Members ---------------------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
-        for member_type, store in ((EagerParameter, "_parameters"), (Layer, "_sub_layers"), (Tensor, "_buffers")):
+        kinds = ((EagerParameter, "_parameters"), (Layer, "_sub_layers"), (Tensor, "_buffers"))
+        for member_type, store in kinds:
             members = self.__dict__.get(store)
             if members is None:
                 raise ArgumentTypeError(f"call super().__init__() before setting {name!r} of {type(self).__name__}.")
             if isinstance(value, member_type) and (member_type is not Tensor or name in members):
+                for _, other in kinds:
+                    if other != store:
+                        self.__dict__[other].pop(name, None)
                 members[name] = value
                 return
-            if name in members and (value is None or member_type is not Tensor):
-                del members[name]
+            if name in members and value is not None:
+                wanted = {"_parameters": "a parameter", "_sub_layers": "a Layer", "_buffers": "a Tensor"}[store]
+                raise ArgumentTypeError(
+                    f"{name!r} of {type(self).__name__} is {wanted} or None, not {type(value).__name__}. Delete it first, or "
+                    "change its values by set_value."
+                )
+            members.pop(name, None)
         object.__setattr__(self, name, value)
 
     if not TYPE_CHECKING:  # so that a checker knows a misspelt member

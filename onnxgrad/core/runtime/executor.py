@@ -224,7 +224,7 @@ class Executor:
                 lie. Numbers, lists and what has ``__array__`` or ``__dlpack__`` are converted if the dtype holds their values: no
                 300 for uint8, no 0.9 for int64. What is fed to a persistable variable is its value from then on. Names it does
                 not know are ignored.
-            fetch_list: variables or names (one or several). A fetched parameter is given as it is after the run.
+            fetch_list: variables or names (one or several), or schedules, for the rate of this run. A fetched parameter is given as it is after the run.
             scope: where state is read and written; default the program's own, else the global scope.
             return_numpy: False for OrtValues that stay on the device.
             feed_var_name, fetch_var_name, use_program_cache, use_prune: accepted for compatibility. Sessions are always
@@ -519,9 +519,16 @@ def _fetches(program: Program, fetch_list: Any) -> list[Variable]:
             continue
         elif isinstance(item, (Variable, str)):
             fetches.append(_fetch(program, item))
+        elif (rate := _rate_of(program, item)) is not None:
+            fetches.append(rate)
         else:
             raise ArgumentTypeError(f"fetch_list holds Variables and names, not {type(item).__name__}.")
     return fetches
+
+
+def _rate_of(program: Program, schedule: Any) -> Variable | None:
+    """The state that a schedule of the program gives: scripts of Paddle 1, whose schedules are variables, fetch it."""
+    return next((variable for variable, own in program.plan.schedulers if own is schedule), None)
 
 
 def _fetch(program: Program, item: Variable | str) -> Variable:
