@@ -17,7 +17,7 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffer
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, moved_order
 from onnxgrad.tensor.common import Number, Shape, float_dtype, index_dtype, normal_axis, scalar, shape_of, shape_operand, sizes_of
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
+from onnxgrad.tensor.layer import LayerHelper, in_place_result, is_variable, open_layer, require_variables, variables_in
 
 __all__ = [
     "arange", "assign", "block_diag", "cartesian_prod", "clone", "combinations", "diag", "diag_embed", "diagflat", "diagonal",
@@ -237,17 +237,20 @@ def assign(x: Variable | ArrayLike, output: Variable | None = None) -> Variable:
 
     Args:
         x: a variable, a list or an array; floats of Python become float32.
-        output: must be None.
+        output: an eager tensor that takes the values, and is returned; its shape may change.
 
     Raises:
-        NotOffered: if ``output`` is given: programs here never overwrite a variable.
+        NotOffered: if ``output`` is a variable of a program, which never overwrites one.
+        InPlaceOnLeaf: if ``output`` is a leaf that gradients are recorded for.
 
     Example:
         >>> paddle.assign([[1.0, 2.0]]).shape
         [1, 2]
     """
-    if output is not None:
+    if output is not None and not output.is_eager:
         raise NotOffered("assign: output= overwrites a variable, which ONNX cannot. Use the result instead.")
+    if output is not None:
+        return in_place_result("assign", output, assign(x), reshapes=True)
     if is_variable(x):
         return LayerHelper("assign", x).result("Identity", x)
     array = np.asarray(x)

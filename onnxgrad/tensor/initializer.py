@@ -489,7 +489,7 @@ def calculate_gain(nonlinearity: Nonlinearity, param: float | None = None) -> fl
     plain = ("sigmoid", "linear", *(f"conv{n}d{suffix}" for n in (1, 2, 3) for suffix in ("", "_transpose")))
     if nonlinearity not in (*gains, *plain):
         raise ArgumentError(f"calculate_gain: there is no activation {nonlinearity!r}; there are {sorted([*gains, *plain])}.")
-    return gains.get(nonlinearity, 1.0)
+    return gains.get(nonlinearity, 1)
 
 
 def set_global_initializer(weight_init: Initializer | None, bias_init: Initializer | None = None) -> None:
@@ -520,13 +520,15 @@ def global_initializer(suffix: str) -> Initializer | None:
 
 
 def chosen_initializer(default: Initializer | None, is_bias: bool) -> Initializer:
-    """Choose the initializer of ``create_parameter``: the one it is passed, else 0 for a bias and Xavier uniform for a weight.
+    """Choose the initializer of ``create_parameter``: that of ``set_global_initializer``, else the one it is passed, else 0 for a
+    bias and Xavier uniform for a weight.
 
     Raises:
         ArgumentTypeError: if that is no initializer.
     """
-    if default is None:
-        return Constant(0.0) if is_bias else XavierUniform()
-    if not callable(default):
+    if default is not None and not callable(default):
         raise ArgumentTypeError(f"default_initializer is an Initializer, not {type(default).__name__}.")
-    return default
+    chosen = global_initializer("b" if is_bias else "w") or default
+    if chosen is None:
+        return Constant(0.0) if is_bias else XavierUniform()
+    return chosen

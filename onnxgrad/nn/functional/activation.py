@@ -352,7 +352,7 @@ def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
 
 @checked
 def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
-    """Limit x to [min, max].
+    """Limit x to [min, max]; the gradient is 0 at both ends.
 
     Args:
         x: floats of any shape.
@@ -364,7 +364,10 @@ def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None 
         >>> F.hardtanh(static.data("x", [None, 3])).shape
         (-1, 3)
     """
-    return LayerHelper("hardtanh", x, name=name).result("Clip", x, float(min), float(max))
+    layer = LayerHelper("hardtanh", x, name=name)
+    least, largest = layer.op.constant(float(min), x.dtype), layer.op.constant(float(max), x.dtype)
+    below = layer.op.Where(layer.op.GreaterOrEqual(x, largest), largest, x)
+    return layer.result("Where", layer.op.LessOrEqual(x, least), least, below)
 
 
 @checked
