@@ -288,15 +288,24 @@ class Tensor(Variable):
         """Fill the gradient with zeros."""
         self.clear_gradient()
 
-    def backward(self, grad_tensor: Tensor | None = None, retain_graph: bool = False) -> None:
+    def backward(
+        self,
+        grad_tensor: Tensor | None = None,
+        retain_graph: bool = False,
+        dump_backward_graph_path: str | None = None,
+    ) -> None:
         """Add the gradients of this tensor to ``.grad`` of the leaves behind it.
 
         Args:
             grad_tensor: what to multiply with, of this tensor's shape; ones by default.
             retain_graph: keep the recorded graph for another backward pass.
+            dump_backward_graph_path: a folder that receives pictures of both graphs, as of ``autograd.backward``.
         """
+        from onnxgrad.autograd.dump import dump
         from onnxgrad.eager.tape import backward
 
+        if dump_backward_graph_path is not None:
+            dump([self], dump_backward_graph_path)
         backward([self], None if grad_tensor is None else [grad_tensor], retain_graph)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
@@ -543,6 +552,16 @@ class Tensor(Variable):
             func: takes this tensor and gives one of its shape.
         """
         return self.become(self.apply(func))
+
+    def turn_into(self, result: Tensor) -> Tensor:
+        """Become the result of an operator, of any shape and element type, as ``out=`` asks for.
+
+        Args:
+            result: the tensor.
+        """
+        self._node = result._node
+        self._own()
+        return self
 
     def become(self, result: Tensor, reshapes: bool = False) -> Tensor:
         """Turn into the result of an operator, in place; its shape may differ where the operator ``reshapes``.

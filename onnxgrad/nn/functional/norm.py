@@ -19,6 +19,7 @@ from onnxgrad.nn.types import Layout
 from onnxgrad.tensor.common import as_dtype, positive, shape_of
 from onnxgrad.tensor.layer import LayerHelper, in_place_result, open_layer, present_operands
 from onnxgrad.tensor.linalg import vector_norm
+from onnxgrad.tensor.options import takes_options
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
 
@@ -272,7 +273,10 @@ def _divisor(layer: LayerHelper, x: Variable, size: int, alpha: float, beta: flo
 
 
 @checked
-def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, name: str | None = None) -> Variable:
+@takes_options
+def normalize(
+    x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, out: Variable | None = None, name: str | None = None
+) -> Variable:
     """Divide ``x`` by its norm along ``axis``, or by epsilon if that is larger.
 
     Args:
@@ -281,6 +285,7 @@ def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, 
         axis: the axis of the vectors.
         epsilon: the least divisor.
         name: prefix of the names of the results in a program; None to count one.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> F.normalize(static.data("x", [None, 3])).shape
