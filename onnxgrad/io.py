@@ -586,7 +586,7 @@ class DataLoader:
         num_workers: threads that read; 0 to read when a batch is asked for. Work in Python takes turns in them.
         prefetch_factor: batches read ahead per worker.
         worker_init_fn: called with its number in each thread.
-        places, use_buffer_reader, use_shared_memory, timeout, persistent_workers: accepted for compatibility.
+        places, use_buffer_reader, reader_buffer_size, use_shared_memory, timeout, persistent_workers: accepted for compatibility.
 
     Raises:
         ArgumentTypeError: if an argument is of a wrong kind.
@@ -611,6 +611,7 @@ class DataLoader:
         collate_fn: Callable[[list[Any]], Any] | None = None,
         num_workers: int = 0,
         use_buffer_reader: bool = True,
+        reader_buffer_size: int = 2,
         prefetch_factor: int = 2,
         use_shared_memory: bool = True,
         timeout: float = 0,
@@ -624,6 +625,7 @@ class DataLoader:
         self.feed_list, self.return_list = feed_list, as_flag(self, "return_list", return_list)
         # Threads load batches here: these say how Paddle's processes do.
         as_flag(self, "use_buffer_reader", use_buffer_reader)
+        as_int(self, "reader_buffer_size", reader_buffer_size)
         as_flag(self, "use_shared_memory", use_shared_memory)
         as_number(self, "timeout", timeout)
         as_flag(self, "persistent_workers", persistent_workers)

@@ -618,7 +618,7 @@ class Tensor(Variable):
         """This tensor, which is in main memory already."""
         return self
 
-    def cuda(self, device_id: int | None = None, blocking: bool = False) -> Tensor:
+    def cuda(self, device_id: int | None = None, blocking: bool = True) -> Tensor:
         """Refused: eager tensors live in main memory.
 
         Args:

@@ -23,6 +23,7 @@ from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_text
 from onnxgrad.nn.types import BiasAttr, WeightAttr
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
+from onnxgrad.tensor.options import Device, require_cpu
 from onnxgrad.tensor.param_attr import ParamAttr
 from onnxgrad.tensor.parameter import eager_parameter
 
@@ -204,6 +205,12 @@ class Layer:
         default = chosen_initializer(default_initializer, is_bias)
         name = chosen.name_in(self.full_name(), "b" if is_bias else "w")
         return eager_parameter(chosen, list(shape), dtype or self._dtype, default, name)
+
+    def _make_in(self, device: Device, dtype: DTypeLike | None) -> None:
+        """Make the parameters on a device, which is checked, and in an element type, unless None."""
+        require_cpu(type(self).__name__, device)
+        if dtype is not None:
+            self._dtype = dtype_of(dtype).name
 
     def create_tensor(self, name: str | None = None, persistable: bool | None = None, dtype: DTypeLike | None = None) -> Tensor:
         """Make a tensor without elements, to be set later.

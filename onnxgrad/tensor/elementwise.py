@@ -13,7 +13,7 @@ from onnxgrad.core.ir.arithmetic import promote
 from onnxgrad.core.ir.bodies import loop_times
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import Number, as_dtype, binary, floating, log_add_exp, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
@@ -69,7 +69,9 @@ def _times(y: Any, alpha: Any) -> Any:
         return y
     if not is_variable(y) or is_variable(alpha):
         return y * alpha
-    return multiply(y, as_dtype(LayerHelper("scale", y).op, np.asarray(alpha), y.dtype))
+    if not y.is_float and not float(alpha).is_integer():
+        raise ArgumentTypeError(f"alpha is {alpha}, which no {y.dtype.name} holds. Cast the operand to floats first.")
+    return multiply(y, LayerHelper("scale", y).op.constant(alpha, y.dtype))
 
 
 multiply = of_two(

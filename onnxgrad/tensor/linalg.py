@@ -562,7 +562,7 @@ def _check_mode(function: str, mode: str) -> None:
 
 @checked
 def pdist(
-    x: Variable, p: float = 2.0, compute_mode: DistanceMode = "use_mm_for_euclid_dist_if_necessary", name: str | None = None
+    x: Variable, p: float = 2.0, name: str | None = None, compute_mode: DistanceMode = "use_mm_for_euclid_dist_if_necessary"
 ) -> Variable:
     """Distances between all pairs of rows of [n, m], the first with the second first: n (n - 1) / 2 numbers.
 

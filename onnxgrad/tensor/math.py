@@ -90,13 +90,13 @@ sgn = of_one("sgn", "Sign", "-1, 0 or 1.", floats=False)
 neg = negative = of_one("neg", "Neg", "``-x``.", floats=False)
 
 
-def positive(x: Variable) -> Variable:
+def positive(x: Variable, name: str | None = None) -> Variable:
     """``+x``.
 
     Args:
         x: variable of any shape.
     """
-    return LayerHelper("positive", x).result("Identity", x)
+    return LayerHelper("positive", x, name=name).result("Identity", x)
 
 
 sin = of_one("sin", "Sin", "Sine.")

@@ -61,7 +61,7 @@ def _open(layer_name: str, shape: Any, name: str | None, *others: Any) -> tuple[
 def uniform(
     shape: Shape,
     dtype: DTypeLike | None = None,
-    min: float = -1.0,
+    min: float = 0,
     max: float = 1.0,
     seed: int = 0,
     name: str | None = None,
@@ -185,7 +185,7 @@ def normal(
 
 @checked
 def log_normal(
-    mean: Number = 1.0, std: Number = 2.0, shape: Shape | None = None, dtype: DTypeLike | None = None, name: str | None = None
+    mean: Number = 1.0, std: Number = 2.0, shape: Shape | None = None, name: str | None = None, dtype: DTypeLike | None = None
 ) -> Variable:
     """Exponentials of normally distributed numbers.
 

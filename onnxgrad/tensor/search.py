@@ -354,6 +354,7 @@ def unique(
     return_counts: Literal[False] = False,
     axis: int | None = None,
     dtype: DTypeLike = "int64",
+    sorted: bool = True,
     name: str | None = None,
 ) -> Variable: ...
 @overload
@@ -364,6 +365,7 @@ def unique(
     return_counts: bool = False,
     axis: int | None = None,
     dtype: DTypeLike = "int64",
+    sorted: bool = True,
     name: str | None = None,
 ) -> tuple[Variable, ...]: ...
 @overload
@@ -375,6 +377,7 @@ def unique(
     return_counts: bool = False,
     axis: int | None = None,
     dtype: DTypeLike = "int64",
+    sorted: bool = True,
     name: str | None = None,
 ) -> tuple[Variable, ...]: ...
 @overload
@@ -386,6 +389,7 @@ def unique(
     return_counts: Literal[True],
     axis: int | None = None,
     dtype: DTypeLike = "int64",
+    sorted: bool = True,
     name: str | None = None,
 ) -> tuple[Variable, ...]: ...
 @checked
@@ -396,6 +400,7 @@ def unique(
     return_counts: bool = False,
     axis: int | None = None,
     dtype: Any = "int64",
+    sorted: bool = True,
     name: str | None = None,
 ) -> Variable | tuple[Variable, ...]:
     """The different elements in ascending order (of the flattened tensor, or slices along ``axis``).
@@ -407,6 +412,7 @@ def unique(
         return_counts: whether to give how often each occurs.
         axis: the axis of the slices; the flattened tensor unless given.
         dtype: of indices and counts, int32 or int64.
+        sorted: accepted for compatibility: elements are in ascending order always.
 
     Returns:
         The elements; then, as asked for, the index of the first occurrence of each, the index of each former element among

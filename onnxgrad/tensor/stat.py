@@ -118,24 +118,47 @@ def _restored(layer: LayerHelper, y: Variable, axes: list[int], keepdim: bool) -
 
 @overload
 def median(
-    x: Variable, axis: int | None = None, keepdim: bool = False, mode: Literal["avg"] = "avg", name: str | None = None
+    x: Variable,
+    axis: int | None = None,
+    keepdim: bool = False,
+    mode: Literal["avg"] = "avg",
+    name: str | None = None,
+    *,
+    out: Variable | None = None,
 ) -> Variable: ...
 @overload
 def median(x: Variable, axis: None = None, keepdim: bool = False, *, mode: Literal["min"], name: str | None = None) -> Variable: ...
 @overload
 def median(
-    x: Variable, axis: int, keepdim: bool = False, *, mode: Literal["min"], name: str | None = None
+    x: Variable,
+    axis: int,
+    keepdim: bool = False,
+    *,
+    mode: Literal["min"],
+    name: str | None = None,
+    out: tuple[Variable, Variable] | None = None,
 ) -> tuple[Variable, Variable]: ...
 @overload
 def median(x: Variable, axis: int, keepdim: bool, mode: Literal["min"], name: str | None = None) -> tuple[Variable, Variable]: ...
 @checked
+@takes_options
 def median(
-    x: Variable, axis: int | None = None, keepdim: bool = False, mode: Literal["avg", "min"] = "avg", name: str | None = None
+    x: Variable,
+    axis: int | None = None,
+    keepdim: bool = False,
+    mode: Literal["avg", "min"] = "avg",
+    name: str | None = None,
+    *,
+    out: Variable | tuple[Variable, Variable] | None = None,
 ) -> Variable | tuple[Variable, Variable]:
     """The middle element over ``axis``, or of all; NaN if there is one.
 
     Args:
+        x: floats or integers of any shape.
+        axis: the axis; all elements unless given.
+        keepdim: keep the axis with size 1.
         mode: 'avg' for the mean of the two middle ones of an even number, 'min' for the lower of them.
+        out: a Tensor that becomes the result, or one for each of two; None for new ones.
 
     Returns:
         The median; for 'min' with an axis, also its index.

@@ -284,7 +284,7 @@ def pad(
     pad: Sizes,
     mode: PadMode = "constant",
     value: float = 0.0,
-    data_format: Layout = "NCHW",
+    data_format: Layout | None = None,
     pad_from_left_axis: bool = True,
     name: str | None = None,
 ) -> Variable:
@@ -298,7 +298,7 @@ def pad(
         mode: what the border holds: 'constant' a value, 'reflect' the mirrored input, 'replicate' its outermost elements,
             'circular' its other end.
         value: of a constant border.
-        data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+        data_format: channels are on axis 1 if its second letter is C, as unless given, else on the last axis.
         pad_from_left_axis: False to list all axes from the last one on.
         name: prefix of the names of the results in a program; None to count one.
 
@@ -325,9 +325,10 @@ def pad(
     if len(pairs) == x.ndim and mode == "constant":
         axes = list(range(x.ndim)) if pad_from_left_axis else list(range(x.ndim))[::-1]
     else:
-        spatial = list(range(2, x.ndim)) if data_format[1] == "C" else list(range(1, x.ndim - 1))
+        last = data_format is not None and data_format[1] != "C"
+        spatial = list(range(1, x.ndim - 1)) if last else list(range(2, x.ndim))
         axes = spatial[::-1][: len(pairs)]
-        if len(data_format) != x.ndim:
+        if data_format is not None and len(data_format) != x.ndim:
             raise Mismatch(f"pad: the layout {data_format!r} has {len(data_format)} axes, {x!r} has {x.ndim}.")
     if len(axes) != len(pairs):
         raise ArgumentError(f"pad: {widths} does not fit the {x.ndim} axes of {x!r}.")
@@ -413,7 +414,7 @@ def embedding(
 
 
 @checked
-def one_hot(x: Variable, num_classes: int | Variable, name: str | None = None) -> Variable:
+def one_hot(x: Variable, num_classes: int | Variable = -1, name: str | None = None) -> Variable:
     """Write a new last axis with 1 at the index that ``x`` gives, else 0, in float32.
 
     Args:

@@ -37,6 +37,8 @@ def interpolate(
     align_corners: bool = False,
     align_mode: Literal[0, 1] = 0,
     data_format: Layout | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
     name: str | None = None,
 ) -> Variable:
     """Resize images.
@@ -49,6 +51,8 @@ def interpolate(
         align_corners: let the centres of the corner elements coincide, rather than the outer edges.
         align_mode: for the linear modes without ``align_corners``: 0 counts from element centres, 1 from the first element.
         data_format: channels are on axis 1 if its second letter is C (the default), else on the last axis.
+        recompute_scale_factor: True to take the ratio of the sizes, which are rounded down, in place of ``scale_factor``.
+        antialias: True to weigh all elements that fall on one of a smaller image, for 'bilinear' and 'bicubic'.
         name: prefix of the names of the results in a program; None to count one.
 
     Raises:
@@ -64,15 +68,41 @@ def interpolate(
         raise ArgumentError("interpolate: give either size or scale_factor.")
     if align_corners and mode in ("nearest", "area"):
         raise ArgumentError(f"interpolate: align_corners does not go with mode {mode!r}.")
+    if recompute_scale_factor and size is not None:
+        raise ArgumentError("interpolate: recompute_scale_factor says nothing where size is given. Leave it out.")
+    if antialias and mode.lower() not in ("bilinear", "bicubic"):
+        raise ArgumentError(f"interpolate: antialias goes with 'bilinear' and 'bicubic', not {mode!r}.")
     layer = LayerHelper(f"{mode.lower()}_interp_v2", x, name=name)
     last = data_format is not None and channels_last(data_format, x.ndim - 2)
     x = to_channels_first(layer, x, last)
-    y = _resized(layer, x, size, scale_factor, mode.lower(), align_corners, align_mode, all_axes=last)
+    if recompute_scale_factor and scale_factor is not None:
+        size, scale_factor = _scaled_sizes(layer, x, scale_factor), None
+    y = _resized(layer, x, size, scale_factor, mode.lower(), align_corners, align_mode, last, antialias)
     return in_layout(layer, y, last)
 
 
+def _scaled_sizes(layer: LayerHelper, x: Variable, factors: Any) -> Variable | list[int]:
+    """Spatial sizes times factors, rounded down"""
+    op, count = layer.op, x.ndim - 2
+    if not is_variable(factors):
+        known = [float(factors)] * count if isinstance(factors, (int, float)) else [float(f) for f in factors]
+        if min(x.shape[2:]) >= 0:
+            return [int(n * f) for n, f in zip(x.shape[2:], known, strict=True)]
+        factors = op.constant(np.array(known, np.float32))
+    sizes = op.Cast(op.Shape(x, start=2), to=1)
+    return op.Cast(op.Floor(op.Mul(sizes, as_dtype(op, factors, "float32"))), to=7)
+
+
 def _resized(
-    layer: LayerHelper, x: Variable, size: Any, scale: Any, mode: str, align_corners: bool, align_mode: int, all_axes: bool
+    layer: LayerHelper,
+    x: Variable,
+    size: Any,
+    scale: Any,
+    mode: str,
+    align_corners: bool,
+    align_mode: int,
+    all_axes: bool,
+    antialias: bool = False,
 ) -> Variable:
     op, axes = layer.op, list(range(2, x.ndim))
     if size is None and not is_variable(scale):
@@ -88,6 +118,8 @@ def _resized(
     attrs = _coordinates(mode, align_corners, align_mode)
     # onnxruntime moves a Transpose through Resize and then loses the operand if it has fewer entries than axes.
     attrs["axes"] = None if all_axes else axes
+    if antialias:
+        attrs["antialias"] = 1
     if size is None:
         one = op.constant(np.ones(2, np.float32))
         factors = op.Expand(op.Reshape(scale, np.array([-1])), np.array([len(axes)])) if is_variable(scale) else scale
@@ -159,7 +191,7 @@ def upsample(
         >>> F.upsample(static.data("x", [None, 3, 4, 4]), scale_factor=2).shape
         (-1, 3, 8, 8)
     """
-    return interpolate(x, size, scale_factor, mode, align_corners, align_mode, data_format, name)
+    return interpolate(x, size, scale_factor, mode, align_corners, align_mode, data_format, name=name)
 
 
 @checked
