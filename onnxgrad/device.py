@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime import places
 from onnxgrad.core.runtime.places import cuda_is_available, is_compiled_with_cuda, set_device
 from onnxgrad.internal.arguments import checked
@@ -57,7 +56,7 @@ def is_available() -> bool:
     return cuda_is_available()
 
 
-def get_device(input: Any = None) -> str | int:
+def get_device(input: Variable | None = None) -> str | int:
     """The device of Executors that are made without a place, such as ``cpu`` or ``gpu:0``.
 
     Args:
@@ -67,7 +66,7 @@ def get_device(input: Any = None) -> str | int:
         >>> paddle.device.get_device(), paddle.device.get_device(paddle.ones([2]))
         ('cpu', -1)
     """
-    return places.get_device() if input is None else int(input.get_device())
+    return places.get_device() if input is None else -1
 
 
 @checked

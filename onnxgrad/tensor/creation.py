@@ -163,6 +163,7 @@ def full_like(
     return layer.result("Expand", scalar(layer.op, fill_value, element), shape_of(layer.op, x))
 
 
+@checked
 @takes_options
 def zeros_like(
     x: Variable,
@@ -184,6 +185,7 @@ def zeros_like(
     return full_like(x, 0, dtype, name)
 
 
+@checked
 @takes_options
 def ones_like(
     x: Variable,
@@ -205,6 +207,7 @@ def ones_like(
     return full_like(x, 1, dtype, name)
 
 
+@checked
 @takes_options
 def empty_like(
     x: Variable,

@@ -75,6 +75,8 @@ def in_place(function: Callable[Given, Variable]) -> Callable[Given, Variable]:
     # What is written to is the first argument, and nothing else.
     kept = [parameter for parameter in signature.parameters.values() if parameter.name != "out"]
     form.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    form.__annotations__ = {name: kind for name, kind in function.__annotations__.items() if name != "out"}
+    del form.__wrapped__
     form.__doc__ = f"In-place form of ``{function.__name__}``.\n\n{_arguments(function)}".rstrip()
     return form
 

@@ -191,9 +191,10 @@ def _of_truths(layer_name: str, op_type: str, doc: str) -> OfTwo:
     """A function of booleans; other elements are true where they are not 0."""
 
     @takes_options
-    def function(x: Any, y: Any, name: str | None = None, out: Variable | None = None) -> Variable:
+    def function(x: Variable | float, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable:
         layer, op = open_layer_for(layer_name, x, y, name=name)
-        return layer.result(op_type, *(as_dtype(op, item, "bool") for item in (x, y)))
+        operands: tuple[Any, Any] = x, y
+        return layer.result(op_type, *(as_dtype(op, item, "bool") for item in operands))
 
     return named_function(function, layer_name, doc, _BOTH.format("of any element type"), INTO_OUT)
 

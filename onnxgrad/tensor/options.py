@@ -44,15 +44,15 @@ def takes_options(function: Function) -> Function:
         if len(args) <= first and _OPTIONS.isdisjoint(kwargs):
             return function(*args, **kwargs)
         if len(args) > len(parameters):
-            raise ArgumentTypeError(f"{function.__name__} takes {len(parameters)} arguments, not {len(args)}.")
+            raise ArgumentTypeError(f"{call.__name__} takes {len(parameters)} arguments, not {len(args)}.")
         named = dict(zip(parameters, args)) | kwargs
         options = {option: named.pop(option) for option in _OPTIONS & {*parameters} if option in named}
-        require_cpu(function.__name__, options.get("device"), options.get("pin_memory", False))
+        require_cpu(call.__name__, options.get("device"), options.get("pin_memory", False))
         result = function(**named)
         if options.get("requires_grad", False):
             result.stop_gradient = False
         out = options.get("out")
-        return result if out is None else _written(function.__name__, out, result)
+        return result if out is None else _written(call.__name__, out, result)
 
     return cast(Function, call)
 

@@ -204,7 +204,9 @@ def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = 
 
 
 @overload
-def where(condition: Variable, x: None = None, y: None = None, name: str | None = None) -> tuple[Variable, ...]: ...
+def where(
+    condition: Variable, x: None = None, y: None = None, name: str | None = None, out: None = None
+) -> tuple[Variable, ...]: ...
 @overload
 def where(
     condition: Variable, x: Variable | float, y: Variable | float, name: str | None = None, out: Variable | None = None
