@@ -37,6 +37,7 @@ from onnxgrad.nn.types import (
 )
 from onnxgrad.tensor.initializer import Constant, Normal
 from onnxgrad.tensor.options import Device
+from onnxgrad.tensor.param_attr import ParamAttr
 
 __all__ = [
     "BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "Bilinear", "Conv1D", "Conv1DTranspose", "Conv2D",
@@ -945,14 +946,14 @@ class _BatchNorm(Layer):
         self._user_name = name
         if str(self._dtype) == "float16":
             self.__dict__["_dtype"] = "float32"  # as in Paddle: squares of float16 overflow
-        dtype = np.float64 if str(self._dtype) == "float64" else np.float32
+        dtype, still = "float64" if str(self._dtype) == "float64" else "float32", ParamAttr(trainable=False)
         self._num_features, self._momentum, self._epsilon = num_features, momentum, epsilon
         self._data_format, self._use_global_stats = data_format, use_global_stats
         self.weight = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)
-        self.register_buffer("_mean", leaf(np.zeros(num_features, dtype)))
-        self.register_buffer("_variance", leaf(np.ones(num_features, dtype)))
-        self._mean.name, self._variance.name = f"{self.full_name()}.w_1", f"{self.full_name()}.w_2"
+        # Parameters that no optimizer moves, as in Paddle: what goes over ``parameters()`` finds the statistics too.
+        self._mean = self.create_parameter([num_features], still, dtype, default_initializer=Constant(0.0))
+        self._variance = self.create_parameter([num_features], still, dtype, default_initializer=Constant(1.0))
 
     def forward(self, input: AnyTensor) -> AnyTensor:
         """Normalise, scale and shift.

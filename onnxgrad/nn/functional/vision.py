@@ -77,8 +77,46 @@ def interpolate(
     x = to_channels_first(layer, x, last)
     if recompute_scale_factor and scale_factor is not None:
         size, scale_factor = _scaled_sizes(layer, x, scale_factor), None
-    y = _resized(layer, x, size, scale_factor, mode.lower(), align_corners, align_mode, last, antialias)
+    if antialias:
+        y = _weighed(layer, x, size, scale_factor, mode.lower(), align_corners)
+    else:
+        y = _resized(layer, x, size, scale_factor, mode.lower(), align_corners, align_mode, all_axes=last)
     return in_layout(layer, y, last)
+
+
+def _weighed(layer: LayerHelper, x: Variable, size: Any, scale: Any, mode: str, align_corners: bool) -> Variable:
+    """An image of which each element is the mean of those that fall on it, by a filter as wide as it is reduced
+
+    Products with the weights, as onnxruntime's Resize weighs by another filter.
+    """
+    known = x.shape[2:]
+    if size is None and not is_variable(scale):
+        factors = [float(scale)] * 2 if isinstance(scale, (int, float)) else [float(f) for f in scale]
+        size = [int(n * f) for n, f in zip(known, factors, strict=True)]
+    sizes = [size] * 2 if isinstance(size, int) else size
+    if is_variable(sizes) or sizes is None or any(is_variable(n) for n in sizes) or min(known) < 0:
+        raise ArgumentError("interpolate: antialias needs known sizes, of the image and of the result. Give size as ints.")
+    high, wide = (_weights(n, int(m), mode, align_corners) for n, m in zip(known, sizes, strict=True))
+    rows = layer.op.MatMul(layer.op.constant(high, x.dtype), x)
+    return layer.result("MatMul", rows, layer.op.constant(wide.T.copy(), x.dtype))
+
+
+def _weights(many: int, few: int, mode: str, align_corners: bool) -> np.ndarray[Any, Any]:
+    """Weights of ``many`` elements for each of ``few``, by a triangle or by a cubic of support 2 (Keys 1981)"""
+    step = (many - 1) / (few - 1) if align_corners and few > 1 else 0.0 if align_corners else many / few
+    centres, width = (np.arange(few) + 0.5) * step, max(step, 1.0)
+    support = (1.0 if mode == "bilinear" else 2.0) * width
+    places = np.arange(many)
+    first = np.maximum((centres - support + 0.5).astype(int), 0)
+    behind = np.minimum((centres + support + 0.5).astype(int), many)
+    far = np.abs((places + 0.5 - centres[:, None]) / width)
+    if mode == "bilinear":
+        weights = np.maximum(1 - far, 0)
+    else:
+        near, further = (1.5 * far - 2.5) * far * far + 1, ((-0.5 * far + 2.5) * far - 4) * far + 2
+        weights = np.where(far < 1, near, np.where(far < 2, further, 0))
+    weights = np.where((places >= first[:, None]) & (places < behind[:, None]), weights, 0)
+    return weights / weights.sum(1, keepdims=True)
 
 
 def _scaled_sizes(layer: LayerHelper, x: Variable, factors: Any) -> Variable | list[int]:
@@ -102,7 +140,6 @@ def _resized(
     align_corners: bool,
     align_mode: int,
     all_axes: bool,
-    antialias: bool = False,
 ) -> Variable:
     op, axes = layer.op, list(range(2, x.ndim))
     if size is None and not is_variable(scale):
@@ -118,8 +155,6 @@ def _resized(
     attrs = _coordinates(mode, align_corners, align_mode)
     # onnxruntime moves a Transpose through Resize and then loses the operand if it has fewer entries than axes.
     attrs["axes"] = None if all_axes else axes
-    if antialias:
-        attrs["antialias"] = 1
     if size is None:
         one = op.constant(np.ones(2, np.float32))
         factors = op.Expand(op.Reshape(scale, np.array([-1])), np.array([len(axes)])) if is_variable(scale) else scale
