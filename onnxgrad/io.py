@@ -492,7 +492,7 @@ class BatchSampler(Sampler):
     ) -> None:
         super().__init__(dataset)
         if (dataset is None) == (sampler is None):
-            raise ArgumentError("BatchSampler takes either a dataset or a sampler.")
+            raise Mismatch("BatchSampler takes either a dataset or a sampler.")
         if not isinstance(batch_size, int) or batch_size <= 0:
             raise ArgumentError(f"BatchSampler: batch_size is a positive int, not {batch_size!r}.")
         if not isinstance(shuffle, bool) or not isinstance(drop_last, bool):
@@ -720,8 +720,6 @@ class DataLoader:
         if self.feed_list is not None and not self.return_list:
             fields = [field.numpy() if isinstance(field, Tensor) else field for field in _fields(batch)]
             return [{v.name: field for v, field in zip(self.feed_list, fields, strict=True)}]
-        if isinstance(batch, np.ndarray):
-            return [leaf(batch)] if self.batch_size is not None else leaf(batch)
         return _as_tensors(batch)
 
 

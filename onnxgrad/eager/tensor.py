@@ -24,7 +24,15 @@ from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import HookHandle, Meta, TapeNode, kind_of_array
 from onnxgrad.eager.printing import INDENT, format_array
 from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError, UnsupportedGradient
+from onnxgrad.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    InPlaceOnLeaf,
+    Mismatch,
+    OutOfRange,
+    ProviderError,
+    UnsupportedGradient,
+)
 from onnxgrad.internal import state
 
 __all__ = ["Shape", "Tensor", "full_like", "leaf"]
@@ -390,8 +398,11 @@ class Tensor(Variable):
         """
         array = self._array()
         if not args and array.size != 1:
-            raise ArgumentError(f"item() needs a tensor of one element, or an index; this one has shape {self.shape}.")
-        return array.item(*args)
+            raise Mismatch(f"item() needs a tensor of one element, or an index; this one has shape {self.shape}.")
+        try:
+            return array.item(*args)
+        except IndexError as error:
+            raise OutOfRange(f"item{args}: {error}.") from error
 
     def tolist(self) -> Any:
         """The elements as nested lists."""
@@ -506,7 +517,7 @@ class Tensor(Variable):
         if not isinstance(value, (Tensor, np.ndarray)):
             array = converted(array, self.dtype, self.name, _VALUE)
         if array.shape != self.dims or array.dtype != self.dtype.numpy:
-            raise ArgumentError(
+            raise Mismatch(
                 f"set_value: {array.dtype}{list(array.shape)} does not fit {self.dtype.name}{list(self.dims)}. "
                 "Reshape or cast the value first."
             )

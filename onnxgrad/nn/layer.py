@@ -19,7 +19,7 @@ from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.node import HookHandle
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
-from onnxgrad.errors import ArgumentTypeError, ProviderError
+from onnxgrad.errors import ArgumentTypeError, Mismatch, ProviderError
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_text
 from onnxgrad.nn.types import BiasAttr, WeightAttr
@@ -255,7 +255,12 @@ class Layer:
 
         Returns:
             The layer.
+
+        Raises:
+            Mismatch: if it is none.
         """
+        if sublayer is not None and not isinstance(sublayer, Layer):
+            raise Mismatch(f"add_sublayer takes a Layer or None, not {type(sublayer).__name__}.")
         self._sub_layers[name] = sublayer  # type: ignore[assignment]
         return sublayer
 

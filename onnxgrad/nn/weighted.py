@@ -9,12 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import numpy as np
-
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
 from onnxgrad.eager.parameter import EagerParameter
-from onnxgrad.eager.tensor import Tensor, leaf
+from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F

@@ -377,17 +377,20 @@ def assign(x: Variable | ArrayLike, output: Variable | None = None) -> Variable:
 
     Args:
         x: a variable, a list or an array; floats of Python become float32.
-        output: must be None.
+        output: an eager tensor that becomes the copy; None for a new one.
 
     Raises:
-        NotOffered: if ``output`` is given: programs here never overwrite a variable.
+        NotOffered: if ``output`` is a variable of a program, which overwrites none.
 
     Example:
         >>> paddle.assign([[1.0, 2.0]]).shape
         [1, 2]
     """
     if output is not None:
-        raise NotOffered("assign: output= overwrites a variable, which ONNX cannot. Use the result instead.")
+        if not output.is_eager:
+            raise NotOffered("assign: output= overwrites a variable, which ONNX cannot. Use the result instead.")
+        output.turn_into(assign(x))  # type: ignore[attr-defined]
+        return output
     if is_variable(x):
         return LayerHelper("assign", x).result("Identity", x)
     array = np.asarray(x)

@@ -14,7 +14,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, OutOfRange
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import (
     Number,
@@ -605,7 +605,7 @@ class _Index:
         )
         rank = self.x.ndim
         if covered > rank:
-            raise ArgumentError(f"indexing {self.x.name}: {covered} indices for {rank} axes.")
+            raise OutOfRange(f"indexing {self.x.name}: {covered} indices for {rank} axes.")
         if sum(part is Ellipsis for part in items) > 1:
             raise ArgumentError(f"indexing {self.x.name}: only one ... is allowed.")
         fill = [builtins.slice(None)] * (rank - covered)
@@ -645,7 +645,7 @@ class _Index:
     def _check(self, index: int, axis: int) -> None:
         size = self.x.shape[axis]
         if size >= 0 and not -size <= index < size:
-            raise ArgumentError(f"indexing {self.x.name}: {index} is outside axis {axis} of {size} elements.")
+            raise OutOfRange(f"indexing {self.x.name}: {index} is outside axis {axis} of {size} elements.")
 
     def _gathered(self, x: Variable, rest: list[Any]) -> tuple[Variable, list[Any]]:
         """Apply the index variables. Adjacent ones leave their axes in place, separated ones in front, as in numpy."""

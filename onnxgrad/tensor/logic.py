@@ -13,8 +13,8 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.common import as_dtype, binary, open_layer_for, promote_operands
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
+from onnxgrad.tensor.common import as_dtype, binary, open_layer_for, promote_operands, scalar
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.tables import INTO_OUT, OfTwo, named_function, of_one, of_two
 
@@ -80,23 +80,33 @@ def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 @checked
 def isclose(
-    x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
+    x: Variable,
+    y: Variable,
+    rtol: float | Variable = 1e-05,
+    atol: float | Variable = 1e-08,
+    equal_nan: bool = False,
+    name: str | None = None,
 ) -> Variable:
     """Whether ``|x - y| <= atol + rtol * |y|``, element by element.
 
     Args:
         x: variable of any shape.
         y: of a shape that broadcasts with ``x``.
-        rtol: relative tolerance.
-        atol: absolute tolerance.
+        rtol: relative tolerance, a number or a variable of one element.
+        atol: absolute tolerance, likewise.
         equal_nan: whether NaN equals NaN.
     """
-    layer, op = open_layer("isclose", x, y, name=name)
-    for what, value, types in (("rtol", rtol, (int, float)), ("atol", atol, (int, float)), ("equal_nan", equal_nan, bool)):
+    layer, op = open_layer("isclose", x, y, *variables_in(rtol, atol), name=name)
+    number = (int, float, Variable)
+    for what, value, types in (("rtol", rtol, number), ("atol", atol, number), ("equal_nan", equal_nan, bool)):
         if not isinstance(value, types) or (what != "equal_nan" and isinstance(value, bool)):
             raise ArgumentTypeError(f"isclose: {what} cannot be {value!r}.")
     a, b = promote_operands(op, x, y)
-    near = op.LessOrEqual(op.Abs(op.Sub(a, b)), op.Add(op.Mul(op.Abs(b), rtol), atol)) if a.dtype.is_float else op.Equal(a, b)
+    if a.dtype.is_float:
+        slope, least = (scalar(op, value, a.dtype) for value in (rtol, atol))
+        near = op.LessOrEqual(op.Abs(op.Sub(a, b)), op.Add(op.Mul(op.Abs(b), slope), least))
+    else:
+        near = op.Equal(a, b)
     near = op.Or(near, op.Equal(a, b))
     if equal_nan and a.dtype.is_float:
         near = op.Or(near, op.And(op.IsNaN(a), op.IsNaN(b)))
@@ -105,18 +115,23 @@ def isclose(
 
 @checked
 def allclose(
-    x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
+    x: Variable,
+    y: Variable,
+    rtol: float | Variable = 1e-05,
+    atol: float | Variable = 1e-08,
+    equal_nan: bool = False,
+    name: str | None = None,
 ) -> Variable:
     """Whether all elements are close, in the sense of ``isclose``.
 
     Args:
         x: variable of any shape.
         y: of a shape that broadcasts with ``x``.
-        rtol: relative tolerance.
-        atol: absolute tolerance.
+        rtol: relative tolerance, a number or a variable of one element.
+        atol: absolute tolerance, likewise.
         equal_nan: whether NaN equals NaN.
     """
-    layer = LayerHelper("allclose", x, y, name=name)
+    layer = LayerHelper("allclose", x, y, *variables_in(rtol, atol), name=name)
     near = layer.op.Cast(isclose(x, y, rtol, atol, equal_nan), to=6)
     return layer.result("Cast", layer.op.ReduceMin(near, keepdims=0), to=9)
 

@@ -110,7 +110,7 @@ def _common_batch(op: Builder, x: Variable, y: Variable) -> tuple[Variable, Vari
 def _square_size(x: Variable, function: str) -> int:
     size = known_dim(x, -1, function) if x.ndim >= 2 else -1
     if size < 0 or x.shape[-2] not in (size, -1):
-        raise ArgumentError(f"{function} takes square matrices, not {x!r}.")
+        raise Mismatch(f"{function} takes square matrices, not {x!r}.")
     return size
 
 

@@ -272,7 +272,12 @@ def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     """
     if alpha == 0:
         raise ArgumentError("celu: alpha cannot be 0.")
-    return unary("celu", "Celu", x, name, alpha=float(alpha))
+    if x.dtype != "float64":
+        return unary("celu", "Celu", x, name, alpha=float(alpha))
+    layer, op = open_layer("celu", x, name=name)  # ONNX has Celu of float32 alone
+    zero, slope = op.constant(0.0, x.dtype), op.constant(float(alpha), x.dtype)
+    left = op.Sub(op.Exp(op.Div(op.Min(x, zero), slope)), op.constant(1.0, x.dtype))
+    return layer.result("Add", op.Max(x, zero), op.Mul(slope, left))
 
 
 @checked

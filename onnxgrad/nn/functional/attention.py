@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError, NotOffered
+from onnxgrad.errors import ArgumentError, Mismatch, NotOffered
 from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional import common
 from onnxgrad.tensor import manipulation
@@ -65,7 +65,7 @@ def scaled_dot_product_attention(
     heads, shared = query.shape[2], key.shape[2]
     if min(heads, shared) > 0 and heads != shared:
         if not enable_gqa or heads % shared:
-            raise ArgumentError(f"scaled_dot_product_attention: {heads} heads of the query do not go with {shared} of the key.")
+            raise Mismatch(f"scaled_dot_product_attention: {heads} heads of the query do not go with {shared} of the key.")
         key, value = (manipulation.repeat_interleave(item, heads // shared, 2) for item in (key, value))
     if scale is None:
         scale = 1.0 / math.sqrt(known_dim(query, 3, "scaled_dot_product_attention"))

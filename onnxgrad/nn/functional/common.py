@@ -14,7 +14,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import attach_training
 from onnxgrad.dtypes import DTypeLike, dtype_of
-from onnxgrad.errors import ArgumentError, Mismatch
+from onnxgrad.errors import ArgumentError, IllTyped, Mismatch
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.losses import cosine_parts
 from onnxgrad.nn.functional.windows import numbers, pads_of
@@ -313,7 +313,7 @@ def pad(
     later: Variable | None = None
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode not in modes:
-        raise ArgumentError(f"pad: mode is one of {list(modes)}, not {mode!r}.")
+        raise Mismatch(f"pad: mode is one of {list(modes)}, not {mode!r}.")
     border: Any = pad
     if is_variable(pad):
         later = pad if pad.value is None and not pad.is_eager else None
@@ -426,6 +426,8 @@ def one_hot(x: Variable, num_classes: int | Variable = -1, name: str | None = No
         >>> F.one_hot(static.data("ids", [None, 5], "int64"), 7).shape
         (-1, 5, 7)
     """
+    if x.is_float:
+        raise IllTyped(f"one_hot takes integers, not {x!r}. Cast them first.")
     layer, op = open_layer("one_hot_v2", x, *variables_in(num_classes), name=name)
     count: Any = num_classes
     if not is_variable(count) and count == -1:
