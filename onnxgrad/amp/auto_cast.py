@@ -1,19 +1,16 @@
-"""Eager operators in float16 or bfloat16 where that is safe: operands are cast as an operator is recorded.
+"""Eager operators in float16 where that is safe: operands are cast as an operator is recorded.
 
 Tests: tests/amp/test_eager.py.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import Any, Literal, TypeVar, overload
 
 from onnxgrad.autograd.modes import _Switch
-from onnxgrad.core.ir.opset import OLDEST_WITH_RULES, find_schema
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, Level, LowDtype, low_dtype
-from onnxgrad.dtypes import DType, dtype_of
+from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, NotOffered
@@ -27,12 +24,12 @@ __all__ = [
 
 Models = TypeVar("Models")
 Optimizers = TypeVar("Optimizers")
-_FLOAT32 = dtype_of("float32")
+_FLOAT16, _FLOAT32 = dtype_of("float16"), dtype_of("float32")
 _LEVELS = ("O0", "O1", "O2", "OD")
 
 
 class auto_cast(_Switch):  # noqa: N801
-    """Compute the operators of the white list in 16 bits inside a ``with`` block, or in each call of a decorated function.
+    """Compute the operators of the white list in float16 inside a ``with`` block, or in each call of a decorated function.
 
     Operators of the black list compute in float32, all others in the widest type among their operands. Only eager tensors are
     concerned; programs have ``static.amp.decorate``. Weights stay in float32, and so do their gradients.
@@ -40,8 +37,8 @@ class auto_cast(_Switch):  # noqa: N801
     Args:
         enable: False leaves all as it is.
         custom_white_list, custom_black_list: as in ``AutoMixedPrecisionLists``.
-        level: ``'O1'`` by the lists, ``'O2'`` all but the black list in 16 bits, ``'OD'`` the white list alone, ``'O0'`` nothing.
-        dtype: ``'float16'`` or ``'bfloat16'``. onnxruntime's CPU provider computes both between Casts, which is not faster.
+        level: ``'O1'`` by the lists, ``'O2'`` all but the black list in float16, ``'OD'`` the white list alone, ``'O0'`` nothing.
+        dtype: ``'float16'``, or ``'bfloat16'``, which changes nothing: eager tensors are computed on the CPU, in float32 then.
         use_promote: at O2, operators with a float32 operand compute in float32.
 
     Raises:
@@ -69,11 +66,11 @@ class auto_cast(_Switch):  # noqa: N801
         if level not in _LEVELS:
             raise ArgumentError(f"level is one of {list(_LEVELS)}, not {level!r}.")
         self.enabled = as_flag(self, "enable", enable) and level != "O0"
-        self.dtype = low_dtype(dtype)
-        self._low = dtype_of(self.dtype)
+        if low_dtype(dtype) == "bfloat16":
+            self.enabled = False  # as in Paddle: the CPU computes float32 where bfloat16 is asked for
         self.level = level
         self.use_promote = as_flag(self, "use_promote", use_promote)
-        self.lists = AutoMixedPrecisionLists(custom_white_list, custom_black_list, dtype=self.dtype)
+        self.lists = AutoMixedPrecisionLists(custom_white_list, custom_black_list)
 
     def __enter__(self) -> None:
         state.enter_guard(autocast=self.cast if self.enabled else None)
@@ -91,11 +88,9 @@ class auto_cast(_Switch):  # noqa: N801
         """
         present = [item for item in (*args, *kwargs.values()) if isinstance(item, Tensor) and item._node.kind.is_float]
         wanted = self._type_of(op_type, {item.dtype for item in present})
-        if wanted is self._low and not _admits(op_type, wanted):
-            wanted = _FLOAT32
         if wanted is None:
             return args, kwargs
-        other = self._low if wanted is _FLOAT32 else _FLOAT32
+        other = _FLOAT32 if wanted is _FLOAT16 else _FLOAT16
 
         def fitting(item: Any) -> Any:
             if not isinstance(item, Tensor) or not item._node.kind.is_float or item.dtype is not other:
@@ -105,24 +100,16 @@ class auto_cast(_Switch):  # noqa: N801
         return tuple([fitting(item) for item in args]), {name: fitting(item) for name, item in kwargs.items()}
 
     def _type_of(self, op_type: str, present: set[Any]) -> Any:
-        """The 16-bit type, float32, or None where nothing is to be cast"""
-        if op_type in _TAKES_ANY or not present & {self._low, _FLOAT32} or dtype_of("float64") in present:
+        """float16, float32, or None where nothing is to be cast"""
+        if op_type in _TAKES_ANY or not present & {_FLOAT16, _FLOAT32} or dtype_of("float64") in present:
             return None
         if op_type in self.lists.white_list:
-            return self._low
+            return _FLOAT16
         if self.level == "OD" or op_type in (self.lists.unsupported_list if self.level == "O2" else self.lists.black_list):
             return _FLOAT32
         if self.level == "O2" and not (self.use_promote and _FLOAT32 in present) and op_type in _HALF:
-            return self._low
+            return _FLOAT16
         return _FLOAT32 if _FLOAT32 in present else None
-
-
-@cache
-def _admits(op_type: str, low: DType) -> bool:
-    """Whether the operator's first operand may be of a type; up to opset 21, Conv has no bfloat16"""
-    schema = find_schema(op_type, "", OLDEST_WITH_RULES) or find_schema(op_type, "", sys.maxsize)
-    slot = schema.input_at(0) if schema is not None else None
-    return schema is not None and slot is not None and schema.allows(slot.typestr, low)
 
 
 _TAKES_ANY = ("Cast", "CastLike", "Identity", "Shape", "Size")
@@ -132,7 +119,7 @@ amp_guard = autocast = auto_cast
 
 @checked
 def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Whether operators are computed in 16 bits where that is safe.
+    """Whether operators are computed in float16 where that is safe.
 
     Args:
         device_type: accepted for compatibility.
@@ -141,8 +128,8 @@ def is_autocast_enabled(device_type: str | None = None) -> bool:
 
 
 @checked
-def get_autocast_dtype(device_type: str | None = None) -> LowDtype:
-    """The element type that ``auto_cast`` computes in: that of the innermost one, else float16.
+def get_autocast_dtype(device_type: str | None = None) -> str:
+    """The element type that ``auto_cast`` computes in.
 
     Args:
         device_type: accepted for compatibility.
@@ -151,8 +138,7 @@ def get_autocast_dtype(device_type: str | None = None) -> LowDtype:
         >>> paddle.get_autocast_dtype()
         'float16'
     """
-    cast = state.current.autocast
-    return "float16" if cast is None else low_dtype(cast.__self__.dtype)
+    return "float16"
 
 
 get_autocast_cpu_dtype = get_autocast_gpu_dtype = get_autocast_dtype
@@ -232,9 +218,9 @@ def is_float16_supported(device: str | None = None) -> bool:
 
 @checked
 def is_bfloat16_supported(device: str | None = None) -> bool:
-    """Whether bfloat16 computes; on the CPU it does, between Casts, and is not faster.
+    """Whether eager tensors compute in bfloat16, which onnxruntime's CPU provider does not.
 
     Args:
         device: changes nothing: eager tensors are computed on the CPU.
     """
-    return True
+    return False

@@ -142,7 +142,6 @@ _REASONS: dict[str, str] = {
     "how many neighbours there are depends on the data; sample them outside and feed their indices": (
         "incubate.graph_khop_sampler incubate.graph_reindex incubate.graph_sample_neighbors"
     ),
-    "slow weights are not built; use ExponentialMovingAverage": "incubate.LookAhead incubate.ModelAverage",
     _MEMORY: (
         "from_dlpack to_dlpack Tensor.get_tensor Tensor.inplace_version Tensor.pin_memory Tensor.data_ptr Tensor.offset "
         "Tensor.get_strides Tensor.stride Tensor.strides Tensor.layout Tensor.get_map_tensor Tensor.set_* Tensor.as_strided"

@@ -308,8 +308,12 @@ class _Kaiming(_Scaled):
         fan_in: float | None = None,
         negative_slope: float | None = 0.0,
         nonlinearity: Nonlinearity = "relu",
+        mode: Literal["fan_in", "fan_out"] = "fan_in",
         name: str | None = None,
     ) -> None:
+        if mode not in ("fan_in", "fan_out"):
+            raise ArgumentError(f"{type(self).__name__}: mode is 'fan_in' or 'fan_out', not {mode!r}.")
+        self.mode = mode
         self.fan_in = None if fan_in is None else as_number(self, "fan_in", fan_in)
         slope = None if negative_slope is None else as_number(self, "negative_slope", negative_slope)
         if not isinstance(nonlinearity, str):
@@ -318,7 +322,9 @@ class _Kaiming(_Scaled):
         self.name = as_text(self, "name", name)
 
     def _std(self, shape: list[int]) -> float:
-        return self.gain / math.sqrt(_fans(shape)[0] if self.fan_in is None else self.fan_in)
+        fans = _fans(shape)
+        chosen = fans[1] if self.mode == "fan_out" else fans[0] if self.fan_in is None else self.fan_in
+        return self.gain / math.sqrt(chosen)
 
 
 class KaimingUniform(_Kaiming, _ScaledUniform):
@@ -328,6 +334,7 @@ class KaimingUniform(_Kaiming, _ScaledUniform):
         fan_in: how many inputs a unit counts as; None to tell by the parameter's shape.
         negative_slope: slope of 'leaky_relu' below 0; None for 0.01.
         nonlinearity: the activation that follows, whose gain ``calculate_gain`` tells.
+        mode: 'fan_out' to count the outputs of a unit in place of its inputs.
         name: kept as an attribute.
 
     Raises:
@@ -348,6 +355,7 @@ class KaimingNormal(_Kaiming, _ScaledNormal):
         fan_in: how many inputs a unit counts as; None to tell by the parameter's shape.
         negative_slope: slope of 'leaky_relu' below 0; None for 0.01.
         nonlinearity: the activation that follows, whose gain ``calculate_gain`` tells.
+        mode: 'fan_out' to count the outputs of a unit in place of its inputs.
         name: kept as an attribute.
 
     Raises:

@@ -8,10 +8,12 @@ from typing import Any, Protocol, TypeVar
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.tensor.common import floating, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, open_layer
+from onnxgrad.tensor.options import takes_options
 
-__all__ = ["OF_ANY", "OF_FLOATS", "OfOne", "OfTwo", "named_function", "of_one", "of_two"]
+__all__ = ["INTO_OUT", "OF_ANY", "OF_FLOATS", "OfOne", "OfTwo", "named_function", "of_one", "of_two"]
 
 OF_ANY = "x: variable of any shape."
+INTO_OUT = "out: a Tensor that becomes the result, of any shape; None for a new one."
 OF_FLOATS = "x: floats of any shape; integers count as float32."
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -22,7 +24,7 @@ class OfOne(Protocol):
 
     __name__: str
 
-    def __call__(self, x: Variable, name: str | None = None) -> Variable: ...
+    def __call__(self, x: Variable, name: str | None = None, out: Variable | None = None) -> Variable: ...
 
 
 def of_one(
@@ -30,13 +32,14 @@ def of_one(
 ) -> OfOne:
     """A function of one operand: an operator, or what a formula appends to a layer; integers computed as float32 if ``floats``."""
 
-    def function(x: Variable, name: str | None = None) -> Variable:
+    @takes_options
+    def function(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
         layer = LayerHelper(layer_name, x, name=name)
         x = floating(layer.op, x) if floats else x
         return layer.result(formula, x) if isinstance(formula, str) else formula(layer, x)
 
     layer_name = layer_name or name
-    return named_function(function, name, doc, OF_FLOATS if floats else OF_ANY)
+    return named_function(function, name, doc, OF_FLOATS if floats else OF_ANY, INTO_OUT)
 
 
 class OfTwo(Protocol):
@@ -44,7 +47,7 @@ class OfTwo(Protocol):
 
     __name__: str
 
-    def __call__(self, x: Variable, y: Variable | float, name: str | None = None) -> Variable: ...
+    def __call__(self, x: Variable, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable: ...
 
 
 def of_two(
@@ -57,7 +60,8 @@ def of_two(
 ) -> OfTwo:
     """The same of two operands, which are promoted to one element type; one of them may be a number if ``numbers``."""
 
-    def function(x: Variable | float, y: Variable | float, name: str | None = None) -> Variable:
+    @takes_options
+    def function(x: Variable | float, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable:
         layer, op = (open_layer_for if numbers else open_layer)(layer_name, x, y, name=name)
         a, b = promote_operands(op, x, y)
         if floats:
@@ -66,7 +70,8 @@ def of_two(
 
     layer_name = layer_name or name
     count = "variables that broadcast to one shape" + (", or one of them a number" if numbers else "")
-    return named_function(function, name, doc, f"x, y: {count}" + ("; integers count as float32." if floats else "."))
+    operands = f"x, y: {count}" + ("; integers count as float32." if floats else ".")
+    return named_function(function, name, doc, operands, INTO_OUT)
 
 
 def named_function(function: Function, name: str, doc: str, *arguments: str) -> Function:

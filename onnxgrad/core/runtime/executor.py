@@ -247,7 +247,7 @@ class Executor:
             raise ExecutionError("this Executor is closed. Make a new one.")
         program = _program_of(program)
         if isinstance(feed, (list, tuple)) and len(feed) == 1:
-            (feed,) = feed  # Paddle's form for several places, and what a DataLoader with a feed_list yields
+            feed = feed[0]  # one for each device, as Paddle has it
         if feed is not None and not isinstance(feed, dict):
             raise ArgumentTypeError(f"feed is a dict of arrays by name, not {type(feed).__name__}.")
         fetches = _fetches(program, fetch_list)

@@ -1,11 +1,14 @@
-"""Paddle's ``fleet.utils``: recomputed parts of eager models.
+"""paddle.distributed.fleet.utils.
 
-Tests: tests/paddle_suite/test_recorded_programs.py.
+Tests: tests/paddle_suite/test_surface.py.
 """
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from onnxgrad.errors import WrongKind
 from onnxgrad.internal.refusals import absence_hooks
 
 __all__ = ["recompute"]
@@ -15,33 +18,28 @@ def __dir__() -> list[str]:
     return __all__
 
 
-P = ParamSpec("P")
-Result = TypeVar("Result")
+def recompute(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function whose results within are not kept for the backward pass.
 
-
-def recompute(function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-    """Call a function without keeping what it computes in between for the backward pass.
-
-    That is how every eager operator is recorded here: the backward pass computes again what nobody holds. So this calls the
-    function, and programs that recompute parts of their model run as they are.
+    Eager operators keep nothing of themselves: a backward pass recomputes what it needs of a value that nobody holds, from random
+    numbers that were sampled once. So this is a call; the Trainer's ``recompute=`` and ``checkpoints`` of ``append_backward``
+    choose what a program recomputes.
 
     Args:
-        function: a Layer or a function of tensors.
+        function: a function or a layer.
         args: what it takes.
-        kwargs: what it takes by name; ``use_reentrant`` and ``preserve_rng_state`` of Paddle are accepted and change nothing.
-
-    Returns:
-        What the function returns.
+        kwargs: what it takes by name, and Paddle's ``preserve_rng_state`` and ``use_reentrant``, which change nothing here.
 
     Example:
-        >>> from onnxgrad.distributed.fleet.utils import recompute
         >>> x = paddle.to_tensor([1.0, 2.0], stop_gradient=False)
-        >>> recompute(paddle.square, x).sum().backward()
+        >>> paddle.distributed.fleet.utils.recompute(lambda x: (x * x).sum(), x).backward()
         >>> x.grad.tolist()
         [2.0, 4.0]
     """
-    for name in ("use_reentrant", "preserve_rng_state"):
-        kwargs.pop(name, None)
+    for option in ("preserve_rng_state", "use_reentrant"):
+        value = kwargs.pop(option, True)
+        if not isinstance(value, bool):
+            raise WrongKind(f"recompute: {option} is True or False, not {type(value).__name__} {value!r}.")
     return function(*args, **kwargs)
 
 
