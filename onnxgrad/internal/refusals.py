@@ -147,7 +147,7 @@ _REASONS: dict[str, str] = {
         "Tensor.get_strides Tensor.stride Tensor.strides Tensor.layout Tensor.get_map_tensor Tensor.set_* Tensor.as_strided"
     ),
     _HOST: (
-        "static.amp.debugging amp.debugging batch disable_signal_handler flops *_flags *rng_state LazyGuard "
+        "static.amp.debugging amp.debugging disable_signal_handler flops *_flags *rng_state LazyGuard "
         "fluid.memory_optimize fluid.release_memory fluid.cuda_pinned_places"
     ),
     "it is a training loop; use onnxgrad.training.Trainer": "Model",
@@ -210,7 +210,7 @@ REFUSED = {
 _MODULES = {
     "callbacks": "they belong to paddle.Model; use onnxgrad.training.Trainer",
     "hapi": "it is a training loop; use onnxgrad.training.Trainer",
-    **dict.fromkeys(("vision", "text", "audio", "hub", "strings", "dataset", "reader"), _OUTSIDE),
+    **dict.fromkeys(("vision", "text", "audio", "hub", "strings", "dataset"), _OUTSIDE),
     "profiler": "onnxruntime has a profiler: SessionOptions.enable_profiling",
     "inference": "onnxruntime is the inference engine; use save_onnx",
     "sparse": "ONNX has no sparse tensors that onnxruntime computes with",

@@ -944,14 +944,15 @@ class _BatchNorm(Layer):
         self._user_name = name
         if self._dtype == "float16":
             self.__dict__["_dtype"] = "float32"  # as in Paddle: squares of float16 overflow
-        dtype, still = "float64" if self._dtype == "float64" else "float32", ParamAttr(trainable=False)
+        dtype = "float64" if self._dtype == "float64" else "float32"
+        zeros, ones = (ParamAttr(initializer=Constant(value), trainable=False) for value in (0.0, 1.0))
         self._num_features, self._momentum, self._epsilon = num_features, momentum, epsilon
         self._data_format, self._use_global_stats = data_format, use_global_stats
         self.weight = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)
         # Parameters that no optimizer moves, as in Paddle: what goes over ``parameters()`` finds the statistics too.
-        self._mean = self.create_parameter([num_features], still, dtype, default_initializer=Constant(0.0))
-        self._variance = self.create_parameter([num_features], still, dtype, default_initializer=Constant(1.0))
+        self._mean = self.create_parameter([num_features], zeros, dtype)
+        self._variance = self.create_parameter([num_features], ones, dtype)
 
     def forward(self, input: AnyTensor) -> AnyTensor:
         """Normalise, scale and shift.

@@ -24,7 +24,7 @@ def discriminator(x):
 
 
 def bce(logit, value):
-    label = fluid.layers.scale(fluid.layers.ones_like(logit), scale=value)
+    label = fluid.layers.scale(logit, scale=0.0, bias=value)
     return fluid.layers.mean(fluid.layers.sigmoid_cross_entropy_with_logits(x=logit, label=label))
 
 

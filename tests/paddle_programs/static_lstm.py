@@ -22,7 +22,7 @@ print(logits.shape, output.shape)
 exe = static.Executor()
 exe.run(startup)
 scope = static.global_scope()
-for p in sorted(main.all_parameters(), key=lambda p: p.name):
+for p in [*embedding.parameters(), *lstm.parameters(), *fc.parameters()]:
     value = rng.uniform(-0.3, 0.3, p.shape).astype("float32")
     scope.find_var(p.name).get_tensor().set(value, paddle.CPUPlace())
 feed = {
