@@ -404,12 +404,19 @@ class Layer:
             Tensors by path, in order.
         """
         entries = OrderedDict() if destination is None else destination
-        for path, layer in self.named_sublayers(include_self=True) if include_sublayers else [("", self)]:
+        for path, layer in self._paths() if include_sublayers else [("", self)]:
             lead = structured_name_prefix + (f"{path}." if path else "")
             for name, tensor in [*layer._parameters.items(), *layer._buffers.items()]:
                 if tensor is not None and name not in layer._transient:
                     entries[lead + name] = tensor
         return entries
+
+    def _paths(self, lead: str = "") -> Iterator[tuple[str, Layer]]:
+        """This layer and those inside by each path that leads to one: one that is held twice has two, as its entries in a file have"""
+        yield lead, self
+        for name, layer in self._sub_layers.items():
+            if layer is not None:
+                yield from layer._paths(f"{lead}.{name}" if lead else name)
 
     to_static_state_dict = state_dict
 
@@ -443,8 +450,9 @@ class Layer:
                 f"{list(own[name].shape)}.",
                 stacklevel=2,
             )
+        reached = {id(own[name]) for name in given}
         for name in own:
-            if name not in state_dict:
+            if name not in state_dict and id(own[name]) not in reached:
                 warnings.warn(f"Skip loading for {name}. {name} is not found in the provided dict.", stacklevel=2)
         arrays = [(own[name], own[name].fitting(value)) for name, value in given.items()]
 
@@ -457,7 +465,7 @@ class Layer:
         except KeyboardInterrupt:
             hold()
             raise
-        return [name for name in own if name not in given], [name for name in state_dict if name not in given]
+        return [name for name in own if name not in given and id(own[name]) not in reached], [name for name in state_dict if name not in given]
 
     load_dict = set_dict = set_state_dict
 

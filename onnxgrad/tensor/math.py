@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -158,8 +160,13 @@ def sinc(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Where", at_zero, op.constant(1.0, angle.dtype), ratio)
 
 
-floor = of_one("floor", "Floor", "Largest integer not above ``x``.")
-ceil = of_one("ceil", "Ceil", "Smallest integer not below ``x``.")
+def _whole(op_type: str) -> Callable[[LayerHelper, Variable], Variable]:
+    """An operator that leaves integers as they are, which are whole"""
+    return lambda layer, x: layer.result(op_type if x.dtype.is_float else "Identity", x)
+
+
+floor = of_one("floor", _whole("Floor"), "Largest integer not above ``x``.", floats=False)
+ceil = of_one("ceil", _whole("Ceil"), "Smallest integer not below ``x``.", floats=False)
 
 
 @checked
@@ -173,6 +180,8 @@ def round(x: Variable, decimals: int = 0, name: str | None = None, out: Variable
         out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     layer, op = open_layer("round", x, name=name)
+    if decimals == 0 and not x.dtype.is_float:
+        return layer.result("Identity", x)
     x = floating(op, x)
     if decimals == 0:
         return layer.result("Round", x)
@@ -288,7 +297,7 @@ def clip(
     """Elements limited to [min, max]; the gradient passes at the limits.
 
     Args:
-        x: variable of any shape.
+        x: variable of any shape; integers count as float32 where a limit is no whole number.
         min, max: numbers, or variables of one element; None for no limit.
         out: a Tensor that becomes the result, of any shape; None for a new one.
 
@@ -297,6 +306,8 @@ def clip(
         (-1, 3)
     """
     layer = LayerHelper("clip", x, *variables_in(min, max), name=name)
+    if not x.dtype.is_float and builtins.any(isinstance(bound, float) and not bound.is_integer() for bound in (min, max)):
+        x = floating(layer.op, x)
     low, high = (None if bound is None else scalar(layer.op, bound, x.dtype) for bound in (min, max))
     return layer.result("Clip", x, low, high)
 

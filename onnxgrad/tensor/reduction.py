@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import DTypeLike
+from onnxgrad.dtypes import DTypeLike, DTypeName
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import flat_if_none, neighbours, prefix_scan, without_axes_too
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, index_dtype, log_add_exp, normal_axis
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, floating, index_dtype, log_add_exp, normal_axis
 from onnxgrad.tensor.layer import LayerHelper, open_layer
 from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.tables import INTO_OUT, named_function
@@ -136,8 +136,8 @@ class _Reduction(Protocol):
     ) -> Variable: ...
 
 
-def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Reduction:
-    """A function that is one reduction operator; with ``of_bools``, of whether elements are not 0."""
+def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False, of_integers: DTypeName | None = None) -> _Reduction:
+    """A function that is one reduction operator; with ``of_bools``, of whether elements are not 0; integers reduced as another type"""
     layer_name = name
 
     @checked
@@ -146,7 +146,7 @@ def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Re
         x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None, out: Variable | None = None
     ) -> Variable:
         if not of_bools:
-            return reduce(layer_name, op_type, x, axis, keepdim, name)
+            return reduce(layer_name, op_type, x, axis, keepdim, name, of_integers=of_integers)
         layer, op = open_layer(layer_name, x, name=name)
         flags = op.Cast(as_dtype(op, x, "bool"), to=6)
         return layer.result("Cast", reduce(layer_name, op_type, flags, axis, keepdim, name), to=9)
@@ -160,7 +160,7 @@ max = _reduction("max", "ReduceMax", "Largest element over ``axis``; the gradien
 min = _reduction("min", "ReduceMin", "Smallest element over ``axis``; the gradient is shared evenly over ties.")
 amax = _reduction("amax", "ReduceMax", "Largest element over ``axis``; the gradient is shared evenly over ties.")
 amin = _reduction("amin", "ReduceMin", "Smallest element over ``axis``; the gradient is shared evenly over ties.")
-logsumexp = _reduction("logsumexp", "ReduceLogSumExp", "log(sum(exp(x))) over ``axis``, computed stably.")
+logsumexp = _reduction("logsumexp", "ReduceLogSumExp", "log(sum(exp(x))) over ``axis``, computed stably.", of_integers="float32")
 all = _reduction("all", "ReduceMin", "Whether all elements over ``axis`` are true (not 0).", of_bools=True)
 any = _reduction("any", "ReduceMax", "Whether some element over ``axis`` is true (not 0).", of_bools=True)
 
@@ -199,11 +199,12 @@ def nanmean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | N
     """Mean over ``axis`` of the elements that are not NaN; NaN where there is none.
 
     Args:
-        x: floats of any shape.
+        x: floats of any shape; integers count as float32.
         axis: an axis, several, or None for all.
         keepdim: keep the axes with size 1.
     """
     layer, op = open_layer("nanmean", x, name=name)
+    x = floating(op, x)
     counted = sum(op.Cast(op.Not(op.IsNaN(x)), to=x.dtype.number), axis, keepdim=keepdim)
     return layer.result("Div", nansum(x, axis, keepdim=keepdim), counted)
 
