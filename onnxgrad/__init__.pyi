@@ -23,6 +23,7 @@ from onnxgrad import (
     nn as nn,
     onnx as onnx,
     optimizer as optimizer,
+    reader as reader,
     regularizer as regularizer,
     static as static,
     tensor as tensor,
@@ -129,6 +130,7 @@ from onnxgrad.nn.functional import (
     layer_norm as layer_norm,
 )
 from onnxgrad.nn.summary import summary as summary
+from onnxgrad.reader import batch as batch
 from onnxgrad.tensor import *  # noqa: F403
 from onnxgrad.tensor.param_attr import ParamAttr as ParamAttr
 from onnxgrad.tensor.parameter import create_parameter as create_parameter

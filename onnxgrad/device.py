@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from onnxgrad.core.runtime.places import cuda_is_available, get_device, is_compiled_with_cuda, set_device
+from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime import places
+from onnxgrad.core.runtime.places import cuda_is_available, is_compiled_with_cuda, set_device
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.internal.state import manual_seed
@@ -54,6 +56,19 @@ def is_available() -> bool:
     return cuda_is_available()
 
 
+def get_device(input: Variable | None = None) -> str | int:
+    """The device of Executors that are made without a place, such as ``cpu`` or ``gpu:0``.
+
+    Args:
+        input: an eager tensor, for the number of its device: -1, as tensors live in main memory.
+
+    Example:
+        >>> paddle.device.get_device(), paddle.device.get_device(paddle.ones([2]))
+        ('cpu', -1)
+    """
+    return places.get_device() if input is None else -1
+
+
 @checked
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether ``amp.auto_cast`` computes in bfloat16: False.
@@ -90,7 +105,7 @@ class device_guard:  # noqa: N801
         self._before = ""
 
     def __enter__(self) -> None:
-        self._before = get_device()
+        self._before = places.get_device()
         set_device(self.device)
 
     def __exit__(self, *error: object) -> None:

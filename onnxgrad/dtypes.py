@@ -60,7 +60,7 @@ class DType:
         return f"onnxgrad.{self.name}"
 
     def __str__(self) -> str:
-        return self.name
+        return f"paddle.{self.name}"  # what Paddle prints; messages and records use the name
 
     def __eq__(self, other: object) -> builtins.bool:
         if self is other:

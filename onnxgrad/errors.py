@@ -22,6 +22,7 @@
     ├── FetchError(RuntimeError)             a fetched name is not in the program
     ├── NotInitialized(RuntimeError)         a parameter has no value yet
     ├── AxisError(ArgumentError, ArgumentTypeError)  an axis that a tensor does not have, or that is no int
+    ├── OutOfRange(ArgumentError, IndexError)        an index beyond what there is
     ├── Mismatch(ArgumentError, AssertionError)      arguments do not fit each other
     │   └── BadBackward                      those of a backward pass
     ├── RepeatedTensor(ArgumentError, RuntimeError)  a tensor is given twice where each counts once
@@ -33,6 +34,7 @@
     ├── FileError(OSError)                   a file cannot be written or read
     │   └── MissingFile(FileNotFoundError)   there is no such file
     ├── ExecutionError(RuntimeError)         onnxruntime refused or failed to run a graph
+    │   └── UnfitOperands(ArgumentError, IndexError)   of eager tensors, which are arguments of a call
     └── ProviderError(RuntimeError)          the device's execution provider is not installed
 
 Each derives from the closest builtin too, so ``except ValueError`` works as a reader expects.
@@ -157,6 +159,10 @@ class AxisError(ArgumentError, ArgumentTypeError, IndexError):
     """An axis is none of a tensor's, or no int."""
 
 
+class OutOfRange(ArgumentError, IndexError):
+    """An index lies beyond what there is."""
+
+
 class Mismatch(ArgumentError, AssertionError):
     """Arguments do not fit each other."""
 
@@ -199,6 +205,10 @@ class MissingFile(FileError, FileNotFoundError):
 
 class ExecutionError(OnnxGradError, RuntimeError):
     """onnxruntime refused a graph or failed while running it."""
+
+
+class UnfitOperands(ExecutionError, ArgumentError, IndexError):
+    """An operator does not take the eager tensors that it was called with: of these shapes, or with an index beyond them."""
 
 
 class ProviderError(OnnxGradError, RuntimeError):

@@ -16,6 +16,7 @@ from onnxgrad.internal.refusals import REFUSED, absence_hooks, refusals
 from onnxgrad.tensor.common import Axes, axes_of, float_dtype, known_dim
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.manipulation import roll
+from onnxgrad.tensor.options import Device, takes_options
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
@@ -28,13 +29,25 @@ _T = TypeVar("_T", bound=Variable)
 
 
 @checked
-def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def fftfreq(
+    n: int,
+    d: float = 1.0,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+) -> Variable:
     """The frequencies of a transform of ``n`` samples at distances ``d``.
 
     Args:
         n: how many samples.
         d: their distance.
         dtype: element type; the default floating-point type unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
 
     Example:
         >>> paddle.fft.fftfreq(5, 0.5).shape
@@ -44,13 +57,25 @@ def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, name: str | 
 
 
 @checked
-def rfftfreq(n: int, d: float = 1.0, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def rfftfreq(
+    n: int,
+    d: float = 1.0,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+) -> Variable:
     """The frequencies of a transform of ``n`` real samples at distances ``d``.
 
     Args:
         n: how many samples.
         d: their distance.
         dtype: element type; the default floating-point type unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
     """
     return _frequencies(np.fft.rfftfreq(n, d), dtype)
 

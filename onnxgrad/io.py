@@ -492,7 +492,7 @@ class BatchSampler(Sampler):
     ) -> None:
         super().__init__(dataset)
         if (dataset is None) == (sampler is None):
-            raise ArgumentError("BatchSampler takes either a dataset or a sampler.")
+            raise Mismatch("BatchSampler takes either a dataset or a sampler.")
         if not isinstance(batch_size, int) or batch_size <= 0:
             raise ArgumentError(f"BatchSampler: batch_size is a positive int, not {batch_size!r}.")
         if not isinstance(shuffle, bool) or not isinstance(drop_last, bool):
@@ -586,7 +586,7 @@ class DataLoader:
         num_workers: threads that read; 0 to read when a batch is asked for. Work in Python takes turns in them.
         prefetch_factor: batches read ahead per worker.
         worker_init_fn: called with its number in each thread.
-        places, use_buffer_reader, use_shared_memory, timeout, persistent_workers: accepted for compatibility.
+        places, use_buffer_reader, reader_buffer_size, use_shared_memory, timeout, persistent_workers: accepted for compatibility.
 
     Raises:
         ArgumentTypeError: if an argument is of a wrong kind.
@@ -611,6 +611,7 @@ class DataLoader:
         collate_fn: Callable[[list[Any]], Any] | None = None,
         num_workers: int = 0,
         use_buffer_reader: bool = True,
+        reader_buffer_size: int = 2,
         prefetch_factor: int = 2,
         use_shared_memory: bool = True,
         timeout: float = 0,
@@ -624,6 +625,7 @@ class DataLoader:
         self.feed_list, self.return_list = feed_list, as_flag(self, "return_list", return_list)
         # Threads load batches here: these say how Paddle's processes do.
         as_flag(self, "use_buffer_reader", use_buffer_reader)
+        as_int(self, "reader_buffer_size", reader_buffer_size)
         as_flag(self, "use_shared_memory", use_shared_memory)
         as_number(self, "timeout", timeout)
         as_flag(self, "persistent_workers", persistent_workers)
@@ -718,8 +720,6 @@ class DataLoader:
         if self.feed_list is not None and not self.return_list:
             fields = [field.numpy() if isinstance(field, Tensor) else field for field in _fields(batch)]
             return [{v.name: field for v, field in zip(self.feed_list, fields, strict=True)}]
-        if isinstance(batch, np.ndarray):
-            return [leaf(batch)] if self.batch_size is not None else leaf(batch)
         return _as_tensors(batch)
 
 

@@ -16,6 +16,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from onnxgrad.core.interop.onnx_export import save_onnx
 from onnxgrad.core.interop.onnx_import import from_onnx
+from onnxgrad.core.ir.block import Block
+from onnxgrad.core.ir.copying import copy_operators
 from onnxgrad.core.ir.defaults import program_guard
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
@@ -307,10 +309,26 @@ class TranslatedLayer(Layer):
             names = [v.name for v in [*wanted, *self._defaults]]
             raise ArgumentError(f"the program has {len(wanted)} inputs that must be given, of {names}, not {len(inputs)}.")
         absent = [v.default.numpy() for v in self._defaults[len(inputs) - len(wanted) :] if v.default is not None]
-        args = [x if isinstance(x, Tensor) else leaf(x) for x in [*inputs, *absent]]
-        own = [parameter for parameter in self._parameters.values() if parameter is not None]
-        outputs = [wrap(node) for node in record_call(self._signature, tuple(x._node for x in [*args, *own]))]
+        args = [x if isinstance(x, Variable) else leaf(x) for x in [*inputs, *absent]]
+        args += [parameter for parameter in self._parameters.values() if parameter is not None]
+        programs = [x.block for x in args if not x.is_eager]
+        if programs:
+            outputs = self._written_in(programs[0], args)
+        else:
+            outputs = [wrap(node) for node in record_call(self._signature, tuple(x._node for x in args))]
         return outputs[0] if len(outputs) == 1 else outputs
+
+    def _written_in(self, block: Block, args: list[Any]) -> list[Variable]:
+        """The operators once more, in a program that is being written, such as that of ``save``"""
+        program, fragment = block.program, self._signature.fragment
+        mapping = {own: x.enter(program) if x.is_eager else x for own, x in zip(fragment.inputs, args, strict=True)}
+        for op in fragment.operators:
+            for v in op.operands():
+                if v is not None and v not in mapping and v.value is not None and v.op is None:
+                    mapping[v] = program.constant(v.value.numpy())
+        for op in copy_operators(fragment.operators, mapping, block, lambda v: program.fresh_name(v.name)):
+            block.append(op)
+        return [mapping.get(v, v) for v in fragment.outputs]
 
 
 globals().update(absence_hooks(__name__))

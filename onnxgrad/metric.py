@@ -183,6 +183,9 @@ class Precision(_Counted):
         0.5
     """
 
+    def __init__(self, name: str = "precision") -> None:
+        super().__init__(name)
+
     def _rows(self, chosen: Any, true: Any) -> Any:
         return chosen
 
@@ -202,6 +205,9 @@ class Recall(_Counted):
         >>> metric.accumulate()
         0.5
     """
+
+    def __init__(self, name: str = "recall") -> None:
+        super().__init__(name)
 
     def _rows(self, chosen: Any, true: Any) -> Any:
         return true

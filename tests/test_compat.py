@@ -1,5 +1,6 @@
 """The table of Paddle's names is current, and tells the truth."""
 
+import inspect
 import re
 from importlib import import_module
 from operator import attrgetter
@@ -24,6 +25,85 @@ def test_all_names_that_paddle_lists_are_in_the_table():
     assert sum(map(len, RECORD.values())) == 2124
     for namespace, names in RECORD.items():
         assert set(names) <= set(NAMES[namespace])
+
+
+SIGNATURES = {
+    "a decorator of Paddle's takes dim0 and dim1 too, which its signature hides": {
+        "paddle.swapaxes": "lacks perm, needs axis0, needs axis1", "paddle.Tensor.swapaxes": "lacks perm, needs axis0, needs axis1",
+        "paddle.swapdims": "lacks perm, needs dim0", "paddle.Tensor.swapdims": "lacks perm, needs dim0",
+    },
+    "it takes several numbers too, as a decorator of Paddle's does": {
+        "paddle.permute": "other order", "paddle.Tensor.permute": "other order", "paddle.Tensor.repeat": "other order",
+    },
+    "what is written to is the first argument": {
+        f"{home}.bitwise_{side}_shift_": "lacks out" for home in ("paddle", "paddle.Tensor") for side in ("left", "right")
+    },
+    "None is the default type of the time when the layer is made": {
+        "paddle.nn.Layer": "dtype", "paddle.nn.Module": "dtype", "paddle.nn.RNNCellBase": "dtype",
+    },
+    "a layer's containers are filled by one rule": {"paddle.nn.ParameterDict": "lacks parameters"},
+    "it is BatchNorm, which has use_global_stats before name": {"paddle.nn.SyncBatchNorm": "other order"},
+    "variables are made by data, create_parameter and operators": {
+        "paddle.static.Variable": "name, lacks shape, lacks dtype, lacks lod_level, lacks capacity, lacks persistable, "
+        "lacks error_clip, lacks stop_gradient, lacks is_data, lacks need_check_feed, lacks belong_to_optimizer",
+        "paddle.jit.TranslatedLayer": "lacks programs, lacks persistable_vars, needs program",
+    },
+    "there is no CINN": {"paddle.jit.to_static": "backend"},
+    "operations are words, which ReduceOp names": {"paddle.distributed.all_reduce": "op"},
+    "ranks are joined by a transport of ours": {"paddle.distributed.init_parallel_env": "lacks nccl_config"},
+    "its settings are arguments": {"paddle.distributed.Strategy": "lacks config"},
+}  # fmt: skip
+"""Names whose calls are not those of Paddle's signature, by the reason, with what differs."""
+
+
+def _parsed(signature: str) -> list[inspect.Parameter]:
+    scope: dict = {}
+    exec(f"def function{signature.replace('=...', '=Ellipsis')}: pass", scope)
+    return list(inspect.signature(scope["function"]).parameters.values())
+
+
+def _equal(theirs, ours):
+    if isinstance(theirs, (list, tuple)) and isinstance(ours, (list, tuple)):
+        return [*theirs] == [*ours]
+    return theirs is Ellipsis or theirs is ours or (type(theirs) in (int, float, str, bool) and theirs == ours)
+
+
+def _difference(theirs: list[inspect.Parameter], ours: list[inspect.Parameter]) -> str:
+    """What keeps a call of Paddle's signature from having the same meaning by ours; we may have more arguments."""
+    plain, empty = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    theirs = [p for p in theirs if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    if theirs and ours and {theirs[0].name, ours[0].name} <= {"self", "var", "x"}:
+        theirs, ours = theirs[1:], ours[1:]  # what a method is called on
+    named = {p.name: p for p in ours}
+    lacking = [f"lacks {p.name}" for p in theirs if p.name not in named and p.kind != p.POSITIONAL_ONLY]
+    kept = [(p, named[p.name]) for p in theirs if p.name in named]
+    defaults = [p.name for p, o in kept if not (p.default is empty and o.default is not empty) and not _equal(p.default, o.default)]
+    needed = [
+        f"needs {p.name}" for p in ours if p.default is empty and p.kind == plain and all(p.name != other.name for other in theirs)
+    ]
+    places, own = ([p.name for p in several if p.kind == plain] for several in (theirs, ours))
+    order = [] if lacking or own[: len(places)] == places else ["other order"]
+    return ", ".join([*defaults, *lacking, *needed, *order])
+
+
+def test_each_call_that_a_signature_of_paddle_allows_is_allowed_here():
+    """Or stands in SIGNATURES with its reason; of signatures that Paddle shows, of names that are here"""
+    differences, compared = {}, 0
+    for namespace, names in RECORD.items():
+        for name, record in names.items():
+            full = f"{namespace}.{name}"
+            signature = record.get("signature", "(*args, **kwargs)")
+            if signature == "(*args, **kwargs)" or ENTRIES[full].state != "done":
+                continue
+            try:
+                ours = inspect.signature(compat._find(full)).parameters.values()
+            except (TypeError, ValueError):
+                continue  # a property here
+            compared += 1
+            if difference := _difference(_parsed(signature), list(ours)):
+                differences[full] = difference
+    assert differences == {name: what for names in SIGNATURES.values() for name, what in names.items()}
+    assert compared > 1390
 
 
 def test_nothing_is_missing():

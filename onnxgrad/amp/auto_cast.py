@@ -13,7 +13,7 @@ from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, Level,
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor
-from onnxgrad.errors import ArgumentError, NotOffered, ProviderError
+from onnxgrad.errors import ArgumentError, NotOffered
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_flag, checked
 
@@ -38,13 +38,12 @@ class auto_cast(_Switch):  # noqa: N801
         enable: False leaves all as it is.
         custom_white_list, custom_black_list: as in ``AutoMixedPrecisionLists``.
         level: ``'O1'`` by the lists, ``'O2'`` all but the black list in float16, ``'OD'`` the white list alone, ``'O0'`` nothing.
-        dtype: ``'float16'``; eager tensors are computed on the CPU, which has no bfloat16.
+        dtype: ``'float16'``, or ``'bfloat16'``, which changes nothing: eager tensors are computed on the CPU, in float32 then.
         use_promote: at O2, operators with a float32 operand compute in float32.
 
     Raises:
         ArgumentTypeError: if ``enable`` or ``use_promote`` is of a wrong kind.
         ArgumentError: if a level or dtype makes no sense.
-        ProviderError: for bfloat16.
 
     Example:
         >>> x = paddle.ones([2, 2])
@@ -67,8 +66,8 @@ class auto_cast(_Switch):  # noqa: N801
         if level not in _LEVELS:
             raise ArgumentError(f"level is one of {list(_LEVELS)}, not {level!r}.")
         self.enabled = as_flag(self, "enable", enable) and level != "O0"
-        if low_dtype(dtype) == "bfloat16" and self.enabled:
-            raise ProviderError("eager tensors are computed on the CPU, which has no bfloat16. Use dtype='float16'.")
+        if low_dtype(dtype) == "bfloat16":
+            self.enabled = False  # as in Paddle: the CPU computes float32 where bfloat16 is asked for
         self.level = level
         self.use_promote = as_flag(self, "use_promote", use_promote)
         self.lists = AutoMixedPrecisionLists(custom_white_list, custom_black_list)

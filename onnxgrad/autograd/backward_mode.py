@@ -75,6 +75,7 @@ def grad(
     only_inputs: bool = True,
     allow_unused: Literal[False] = False,
     no_grad_vars: Tensor | Sequence[Tensor] | set[Tensor] | None = None,
+    dump_backward_graph_path: str | None = None,
 ) -> list[Tensor]: ...
 @overload
 def grad(
@@ -87,6 +88,7 @@ def grad(
     *,
     allow_unused: bool,
     no_grad_vars: Tensor | Sequence[Tensor] | set[Tensor] | None = None,
+    dump_backward_graph_path: str | None = None,
 ) -> list[Tensor | None]: ...
 @checked
 def grad(
@@ -98,6 +100,7 @@ def grad(
     only_inputs: bool = True,
     allow_unused: bool = False,
     no_grad_vars: Tensor | Sequence[Tensor] | set[Tensor] | None = None,
+    dump_backward_graph_path: str | None = None,
 ) -> Any:
     """Gradients of ``sum(outputs * grad_outputs)`` with respect to ``inputs``; no ``.grad`` changes.
 
@@ -110,6 +113,7 @@ def grad(
         only_inputs: must be True.
         allow_unused: give None for an input that the outputs do not depend on, instead of an error.
         no_grad_vars: tensors that gradients do not flow through.
+        dump_backward_graph_path: a folder that receives pictures of both graphs, as of ``backward``.
 
     Returns:
         One gradient per input.
@@ -133,6 +137,8 @@ def grad(
     if not only_inputs:
         raise BadBackward("grad: only_inputs must be True. Use backward() to fill .grad of all leaves.")
     seeds = _seeds(targets, grad_outputs, "grad", "grad_outputs")
+    if dump_backward_graph_path is not None:
+        dump(targets, dump_backward_graph_path)
     if isinstance(no_grad_vars, (set, frozenset)):
         no_grad_vars = list(no_grad_vars)
     blocked = [] if no_grad_vars is None or no_grad_vars == [] else _tensors(no_grad_vars, "no_grad_vars", "grad")

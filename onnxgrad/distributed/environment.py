@@ -16,7 +16,7 @@ import numpy as np
 from onnxgrad.distributed.mpi import MpiTransport
 from onnxgrad.distributed.transport import Alone, Operation, Transport
 from onnxgrad.distributed.watch import Watch, WatchedTransport
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, NotOffered
 from onnxgrad.internal.arguments import checked
 
 if TYPE_CHECKING:
@@ -126,13 +126,23 @@ def share_of_cores() -> int:
     return max(1, (os.cpu_count() or 1) // max(1, int(local_ranks)))
 
 
-def rank() -> int:
-    """The number of this process, from 0."""
+@checked
+def rank(group: None = None) -> int:
+    """The number of this process, from 0.
+
+    Args:
+        group: None: all ranks are one group.
+    """
     return current().rank
 
 
-def world_size() -> int:
-    """How many processes there are."""
+@checked
+def world_size(group: None = None) -> int:
+    """How many processes there are.
+
+    Args:
+        group: None: all ranks are one group.
+    """
     return current().world_size
 
 
@@ -174,41 +184,61 @@ class ParallelEnv:
     dev_id = device_id
 
 
-def barrier() -> None:
-    """Wait for all ranks."""
+@checked
+def barrier(group: None = None) -> None:
+    """Wait for all ranks.
+
+    Args:
+        group: None: all ranks are one group.
+    """
     current().barrier()
 
 
 @checked
-def all_reduce(value: _Value, op: Operation = "sum") -> _Value:
+def all_reduce(tensor: _Value, op: Operation = "sum", group: None = None, sync_op: bool = True) -> _Value:
     """Replace an array, or an eager tensor, by the sum (``"max"``, ``"min"``) over all ranks; returns it.
 
     Args:
-        value: an array or a tensor, of one shape and type on all ranks.
-        op: "sum", "max" or "min".
+        tensor: an array or a tensor, of one shape and type on all ranks.
+        op: "sum", "max" or "min", as ``ReduceOp`` names them.
+        group: None: all ranks are one group.
+        sync_op: must be True: it is there when the call returns.
 
     Raises:
+        NotOffered: for another group, or without ``sync_op``.
         ArgumentError: if an array cannot be written to in place, or the operation is unknown.
 
     Example:
         >>> all_reduce(np.array([1.0, 2.0]))  # one rank
         array([1., 2.])
     """
-    return _in_place(value, lambda flat: current().all_reduce_(flat, op))
+    _require_all("all_reduce", group, sync_op)
+    return _in_place(tensor, lambda flat: current().all_reduce_(flat, op))
 
 
 @checked
-def broadcast(value: _Value, root: int = 0) -> _Value:
+def broadcast(tensor: _Value, src: int = 0, group: None = None, sync_op: bool = True) -> _Value:
     """Replace an array, or an eager tensor, by the array of a rank; returns it.
 
     Args:
-        value: an array or a tensor, of one shape and type on all ranks.
-        root: the rank whose value all get.
+        tensor: an array or a tensor, of one shape and type on all ranks.
+        src: the rank whose value all get.
+        group: None: all ranks are one group.
+        sync_op: must be True: it is there when the call returns.
 
     Raises:
+        NotOffered: for another group, or without ``sync_op``.
         ArgumentError: if an array cannot be written to in place.
     """
-    return _in_place(value, lambda flat: current().broadcast_(flat, root))
+    _require_all("broadcast", group, sync_op)
+    return _in_place(tensor, lambda flat: current().broadcast_(flat, src))
+
+
+def _require_all(function: str, group: object, sync_op: bool) -> None:
+    if group is not None:
+        raise NotOffered(f"{function}: group is None, as all ranks are one group, not {group!r}. Leave it out.")
+    if not sync_op:
+        raise NotOffered(f"{function}: sync_op is True: the result is there when the call returns. Leave it out.")
 
 
 def _in_place(value: _Value, change: Callable[[np.ndarray[Any, Any]], object]) -> _Value:

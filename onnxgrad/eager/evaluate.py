@@ -32,7 +32,7 @@ from onnxgrad.core.state.inputs import Door, check_classes
 from onnxgrad.eager.node import Call, Kind, TapeNode
 from onnxgrad.eager.structures import Form, NeedsSizes, Structures
 from onnxgrad.eager.threads import FixedRun, MeasuredRun
-from onnxgrad.errors import ExecutionError, FeedError
+from onnxgrad.errors import FeedError, UnfitOperands
 
 __all__ = ["Writer", "counts", "evaluate", "require_classes"]
 
@@ -193,7 +193,7 @@ def _evaluate(targets: list[TapeNode], forget: bool) -> None:
     except FeedError:
         raise
     except Exception as error:
-        raise ExecutionError(f"onnxruntime failed while computing eager tensors: {error}") from error
+        raise UnfitOperands(f"onnxruntime failed while computing eager tensors: {error}") from error
     counts["runs"] += 1
     for array, nodes_of in zip(results, chain.wanted.values(), strict=not compiled.computed):
         for node in nodes_of:

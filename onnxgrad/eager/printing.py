@@ -94,6 +94,9 @@ def _signed(text: str) -> str:
 
 
 def _format_element(value: Any, options: PrintOptions) -> str:
+    if isinstance(value, (complex, np.complexfloating)):
+        form = f".{options.precision}{'e' if options.sci_mode else 'f'}"
+        return f"({value.real:{form}}{value.imag:+{form}}j)"
     if not isinstance(value, (float, np.floating)):
         return str(value)
     if np.isnan(value):

@@ -24,7 +24,15 @@ from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import HookHandle, Meta, TapeNode, kind_of_array
 from onnxgrad.eager.printing import INDENT, format_array
 from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, InPlaceOnLeaf, ProviderError, UnsupportedGradient
+from onnxgrad.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    InPlaceOnLeaf,
+    Mismatch,
+    OutOfRange,
+    ProviderError,
+    UnsupportedGradient,
+)
 from onnxgrad.internal import state
 
 __all__ = ["Shape", "Tensor", "full_like", "leaf"]
@@ -288,15 +296,24 @@ class Tensor(Variable):
         """Fill the gradient with zeros."""
         self.clear_gradient()
 
-    def backward(self, grad_tensor: Tensor | None = None, retain_graph: bool = False) -> None:
+    def backward(
+        self,
+        grad_tensor: Tensor | None = None,
+        retain_graph: bool = False,
+        dump_backward_graph_path: str | None = None,
+    ) -> None:
         """Add the gradients of this tensor to ``.grad`` of the leaves behind it.
 
         Args:
             grad_tensor: what to multiply with, of this tensor's shape; ones by default.
             retain_graph: keep the recorded graph for another backward pass.
+            dump_backward_graph_path: a folder that receives pictures of both graphs, as of ``autograd.backward``.
         """
+        from onnxgrad.autograd.dump import dump
         from onnxgrad.eager.tape import backward
 
+        if dump_backward_graph_path is not None:
+            dump([self], dump_backward_graph_path)
         backward([self], None if grad_tensor is None else [grad_tensor], retain_graph)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
@@ -381,8 +398,11 @@ class Tensor(Variable):
         """
         array = self._array()
         if not args and array.size != 1:
-            raise ArgumentError(f"item() needs a tensor of one element, or an index; this one has shape {self.shape}.")
-        return array.item(*args)
+            raise Mismatch(f"item() needs a tensor of one element, or an index; this one has shape {self.shape}.")
+        try:
+            return array.item(*args)
+        except IndexError as error:
+            raise OutOfRange(f"item{args}: {error}.") from error
 
     def tolist(self) -> Any:
         """The elements as nested lists."""
@@ -435,7 +455,7 @@ class Tensor(Variable):
     __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec else str(self)
+        return format(self.item(), spec) if spec or self.ndim == 0 else str(self)
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         if not self.is_leaf:
@@ -497,7 +517,7 @@ class Tensor(Variable):
         if not isinstance(value, (Tensor, np.ndarray)):
             array = converted(array, self.dtype, self.name, _VALUE)
         if array.shape != self.dims or array.dtype != self.dtype.numpy:
-            raise ArgumentError(
+            raise Mismatch(
                 f"set_value: {array.dtype}{list(array.shape)} does not fit {self.dtype.name}{list(self.dims)}. "
                 "Reshape or cast the value first."
             )
@@ -543,6 +563,16 @@ class Tensor(Variable):
             func: takes this tensor and gives one of its shape.
         """
         return self.become(self.apply(func))
+
+    def turn_into(self, result: Tensor) -> Tensor:
+        """Become the result of an operator, of any shape and element type, as ``out=`` asks for.
+
+        Args:
+            result: the tensor.
+        """
+        self._node = result._node
+        self._own()
+        return self
 
     def become(self, result: Tensor, reshapes: bool = False) -> Tensor:
         """Turn into the result of an operator, in place; its shape may differ where the operator ``reshapes``.
@@ -599,7 +629,7 @@ class Tensor(Variable):
         """This tensor, which is in main memory already."""
         return self
 
-    def cuda(self, device_id: int | None = None, blocking: bool = False) -> Tensor:
+    def cuda(self, device_id: int | None = None, blocking: bool = True) -> Tensor:
         """Refused: eager tensors live in main memory.
 
         Args:

@@ -32,7 +32,31 @@ def __dir__() -> list[str]:
     return __all__
 
 
-class SGDOptimizer(optimizer.SGD):
+class _Fluid(Optimizer):
+    """The methods whose arguments have other names in Paddle 1."""
+
+    def minimize(  # type: ignore[override]
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Sequence[Variable | str] | None = None,
+        no_grad_set: Names = None,
+    ) -> tuple[list[Operator], list[tuple[Variable, Variable]]]:
+        """Append the backward pass of ``loss`` and the update of the parameters.
+
+        Args:
+            loss: of one element.
+            startup_program: the program that sets first values; the default one unless given.
+            parameter_list: those to train, or their names; those of the optimizer unless given.
+            no_grad_set: variables, or their names, that receive no gradient.
+
+        Returns:
+            The operators of the update, and (parameter, gradient) pairs.
+        """
+        return super().minimize(loss, startup_program, parameter_list, no_grad_set)
+
+
+class SGDOptimizer(_Fluid, optimizer.SGD):
     """p -= lr * g.
 
     Args:
@@ -53,7 +77,7 @@ class SGDOptimizer(optimizer.SGD):
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name=name)
 
 
-class MomentumOptimizer(optimizer.Momentum):
+class MomentumOptimizer(_Fluid, optimizer.Momentum):
     """v = mu * v + g;  p -= lr * v, or with Nesterov p -= lr * (g + mu * v). Sutskever et al. 2013.
 
     Args:
@@ -78,7 +102,7 @@ class MomentumOptimizer(optimizer.Momentum):
         super().__init__(learning_rate, momentum, parameter_list, use_nesterov, regularization, grad_clip, name=name)
 
 
-class AdagradOptimizer(optimizer.Adagrad):
+class AdagradOptimizer(_Fluid, optimizer.Adagrad):
     """m += g^2;  p -= lr g / (sqrt(m) + eps). Duchi, Hazan and Singer 2011.
 
     Args:
@@ -103,7 +127,7 @@ class AdagradOptimizer(optimizer.Adagrad):
         super().__init__(learning_rate, epsilon, parameter_list, regularization, grad_clip, name, initial_accumulator_value)
 
 
-class AdamOptimizer(optimizer.Adam):
+class AdamOptimizer(_Fluid, optimizer.Adam):
     """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p -= lr c m / (sqrt(v) + eps r), r = sqrt(1 - b2^t), c = r / (1 - b1^t).
     Kingma and Ba 2015.
 
@@ -133,7 +157,7 @@ class AdamOptimizer(optimizer.Adam):
         super().__init__(learning_rate, beta1, beta2, epsilon, parameter_list, regularization, grad_clip, lazy_mode, name=name)
 
 
-class AdamaxOptimizer(optimizer.Adamax):
+class AdamaxOptimizer(_Fluid, optimizer.Adamax):
     """m = b1 m + (1 - b1) g;  u = max(|g|, b2 u + eps);  p -= lr / (1 - b1^t) * m / u. Kingma and Ba 2015.
 
     Args:
@@ -160,7 +184,7 @@ class AdamaxOptimizer(optimizer.Adamax):
         super().__init__(learning_rate, beta1, beta2, epsilon, parameter_list, regularization, grad_clip, name)
 
 
-class AdadeltaOptimizer(optimizer.Adadelta):
+class AdadeltaOptimizer(_Fluid, optimizer.Adadelta):
     """a = rho a + (1 - rho) g^2;  u = sqrt((d + eps) / (a + eps)) g;  d = rho d + (1 - rho) u^2;  p -= u. Zeiler 2012.
 
     As in Paddle 1, the learning rate has no effect.
@@ -187,7 +211,7 @@ class AdadeltaOptimizer(optimizer.Adadelta):
         super().__init__(1.0, epsilon, rho, parameter_list, regularization, grad_clip, name)
 
 
-class RMSPropOptimizer(optimizer.RMSProp):
+class RMSPropOptimizer(_Fluid, optimizer.RMSProp):
     """s = rho s + (1 - rho) g^2;  v = mu v + lr g / sqrt(s + eps);  p -= v. Hinton 2012.
 
     Args:
@@ -216,7 +240,7 @@ class RMSPropOptimizer(optimizer.RMSProp):
         super().__init__(learning_rate, rho, epsilon, momentum, centered, parameter_list, regularization, grad_clip, name)
 
 
-class LambOptimizer(optimizer.Lamb):
+class LambOptimizer(_Fluid, optimizer.Lamb):
     """r = mhat / (sqrt(vhat) + eps) + decay p;  p -= lr |p| / |r| r. You et al. 2020.
 
     The regularization is accepted and left out: the decay is Lamb's own.

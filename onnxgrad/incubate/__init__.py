@@ -6,12 +6,13 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.geometric import ReduceName, segment_max, segment_mean, segment_min, segment_sum, send_u_recv
 from onnxgrad.incubate import autograd, optimizer
+from onnxgrad.incubate.optimizer import LookAhead, ModelAverage
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = [
-    "autograd", "graph_send_recv", "identity_loss", "optimizer", "segment_max", "segment_mean", "segment_min", "segment_sum",
+    "LookAhead", "ModelAverage", "autograd", "graph_send_recv", "identity_loss", "optimizer", "segment_max", "segment_mean", "segment_min", "segment_sum",
     "softmax_mask_fuse", "softmax_mask_fuse_upper_triangle",
 ]  # fmt: skip
 

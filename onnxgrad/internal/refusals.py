@@ -123,6 +123,9 @@ _REASONS: dict[str, str] = {
         "distributed.QueueDataset distributed.fleet.MultiSlot* distributed.fleet.PaddleCloudRoleMaker distributed.fleet.Role "
         "distributed.fleet.UserDefinedRoleMaker distributed.fleet.UtilBase"
     ),
+    "its files and servers are Paddle's own; use those of Python": (
+        "distributed.fleet.utils.DistributedInfer distributed.fleet.utils.HDFSClient distributed.fleet.utils.LocalFS"
+    ),
     "ranks are those of one data-parallel group or of a pipeline; see distributed.PipelineStep": (
         "distributed.fleet.CommunicateTopology distributed.fleet.HybridCommunicateGroup distributed.ParallelMode"
     ),
@@ -139,13 +142,12 @@ _REASONS: dict[str, str] = {
     "how many neighbours there are depends on the data; sample them outside and feed their indices": (
         "incubate.graph_khop_sampler incubate.graph_reindex incubate.graph_sample_neighbors"
     ),
-    "slow weights are not built; use ExponentialMovingAverage": "incubate.LookAhead incubate.ModelAverage",
     _MEMORY: (
         "from_dlpack to_dlpack Tensor.get_tensor Tensor.inplace_version Tensor.pin_memory Tensor.data_ptr Tensor.offset "
         "Tensor.get_strides Tensor.stride Tensor.strides Tensor.layout Tensor.get_map_tensor Tensor.set_* Tensor.as_strided"
     ),
     _HOST: (
-        "static.amp.debugging amp.debugging batch disable_signal_handler flops *_flags *rng_state LazyGuard "
+        "static.amp.debugging amp.debugging disable_signal_handler flops *_flags *rng_state LazyGuard "
         "fluid.memory_optimize fluid.release_memory fluid.cuda_pinned_places"
     ),
     "it is a training loop; use onnxgrad.training.Trainer": "Model",
@@ -208,7 +210,7 @@ REFUSED = {
 _MODULES = {
     "callbacks": "they belong to paddle.Model; use onnxgrad.training.Trainer",
     "hapi": "it is a training loop; use onnxgrad.training.Trainer",
-    **dict.fromkeys(("vision", "text", "audio", "hub", "strings", "dataset", "reader"), _OUTSIDE),
+    **dict.fromkeys(("vision", "text", "audio", "hub", "strings", "dataset"), _OUTSIDE),
     "profiler": "onnxruntime has a profiler: SessionOptions.enable_profiling",
     "inference": "onnxruntime is the inference engine; use save_onnx",
     "sparse": "ONNX has no sparse tensors that onnxruntime computes with",
@@ -230,7 +232,6 @@ _MODULES = {
     "utils.cpp_extension": "nothing here is compiled; write a layer from operators, or an ONNX function",
     "utils.dlpack": _MEMORY,
     "utils.download": _OUTSIDE,
-    "distributed.fleet.utils": "its files and servers are Paddle's own; the Trainer has recompute=",
     "distributed.rpc": "ranks exchange gradients and state alone; call other processes by a package for that",
     "distributed.ps": "there are no parameter servers; use distributed.Strategy",
     "distributed.auto_parallel": "a tensor lies on one device; use distributed.Strategy(sharding=) or a pipeline",

@@ -230,13 +230,13 @@ def in_dynamic_mode() -> bool:
 
 
 @checked
-def seed(value: int) -> None:
+def seed(seed: int) -> None:
     """Make the initial values of parameters, and the random numbers of eager functions, reproducible from now on.
 
     Args:
-        value: the seed, an int.
+        seed: an int.
     """
-    current.seed = int(value)
+    current.seed = int(seed)
     current.generator = None
 
 

@@ -28,6 +28,10 @@ else:
 __all__ = ["LayerDict", "LayerList", "ParameterDict", "ParameterList", "Sequential"]
 
 
+class _NoMember(ArgumentTypeError, AssertionError):
+    """Something stands where a container takes a layer or a parameter."""
+
+
 class _Held(Layer, Generic[Member]):
     """Base of containers: members of one kind."""
 
@@ -41,7 +45,7 @@ class _Held(Layer, Generic[Member]):
 
     def _checked(self, member: Any) -> Member:
         if not isinstance(member, self._kind):
-            raise ArgumentTypeError(f"{type(self).__name__}: a member is a {self._kind.__name__}, not {member!r:.60}.")
+            raise _NoMember(f"{type(self).__name__}: a member is a {self._kind.__name__}, not {member!r:.60}.")
         return cast(Member, member)
 
     def __len__(self) -> int:

@@ -2416,6 +2416,7 @@ class Upsample(FunctionLayer):
         align_corners: let the centres of the corner elements coincide, rather than the outer edges.
         align_mode: for the linear modes without ``align_corners``: 0 counts from element centres, 1 from the first element.
         data_format: channels are on axis 1 if its second letter is C (the default), else on the last axis.
+        recompute_scale_factor: True to take the ratio of the sizes, which are rounded down, in place of ``scale_factor``.
         name: shown in the printed form, and prefix of the names of the results in a program.
 
     Raises:
@@ -2427,7 +2428,7 @@ class Upsample(FunctionLayer):
         [2, 3, 16, 16]
     """
 
-    _shown = ("size", "scale_factor", "mode", "align_corners", "align_mode", "data_format")
+    _shown = ("size", "scale_factor", "mode", "align_corners", "align_mode", "data_format", "recompute_scale_factor")
 
     @checked_with_words
     def __init__(
@@ -2438,6 +2439,7 @@ class Upsample(FunctionLayer):
         align_corners: bool = False,
         align_mode: Literal[0, 1] = 0,
         data_format: Layout | None = None,
+        recompute_scale_factor: bool | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__()
@@ -2447,6 +2449,7 @@ class Upsample(FunctionLayer):
         self.align_corners = align_corners
         self.align_mode = align_mode
         self.data_format = data_format
+        self.recompute_scale_factor = recompute_scale_factor
         self._user_name = name
 
     def forward(self, x: AnyTensor) -> AnyTensor:
@@ -2466,6 +2469,7 @@ class Upsample(FunctionLayer):
             align_corners=self.align_corners,
             align_mode=self.align_mode,
             data_format=self.data_format,
+            recompute_scale_factor=self.recompute_scale_factor,
             name=self._user_name,
         )
 
@@ -4775,6 +4779,7 @@ class CTCLoss(FunctionLayer):
     Args:
         blank: the class of the blank.
         reduction: 'mean' of the losses divided by their label lengths, 'sum' or 'none'.
+        zero_infinity: accepted for compatibility: the loss is 0 always where no alignment fits.
         name: shown in the printed form.
 
     Raises:
@@ -4787,10 +4792,11 @@ class CTCLoss(FunctionLayer):
     """
 
     @checked_with_words
-    def __init__(self, blank: int = 0, reduction: Reduction = "mean", name: str | None = None) -> None:
+    def __init__(self, blank: int = 0, reduction: Reduction = "mean", zero_infinity: bool = False, name: str | None = None) -> None:
         super().__init__()
         self.blank = blank
         self.reduction = reduction
+        self.zero_infinity = zero_infinity
         self._user_name = name
 
     def forward(
@@ -4820,6 +4826,7 @@ class CTCLoss(FunctionLayer):
             label_lengths,
             blank=self.blank,
             reduction=self.reduction,
+            zero_infinity=self.zero_infinity,
             norm_by_times=norm_by_times,
         )
 

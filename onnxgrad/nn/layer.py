@@ -6,6 +6,7 @@ Tests: tests/nn/test_layers_as_paddle.py.
 from __future__ import annotations
 
 import re
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
@@ -18,11 +19,12 @@ from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.node import HookHandle
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
-from onnxgrad.errors import ArgumentTypeError, ProviderError
+from onnxgrad.errors import ArgumentTypeError, Mismatch, ProviderError
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_text
 from onnxgrad.nn.types import BiasAttr, WeightAttr
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
+from onnxgrad.tensor.options import Device, require_cpu
 from onnxgrad.tensor.param_attr import ParamAttr
 from onnxgrad.tensor.parameter import eager_parameter
 
@@ -129,15 +131,24 @@ class Layer:
     # Members ---------------------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
-        for member_type, store in ((EagerParameter, "_parameters"), (Layer, "_sub_layers"), (Tensor, "_buffers")):
+        kinds = ((EagerParameter, "_parameters"), (Layer, "_sub_layers"), (Tensor, "_buffers"))
+        for member_type, store in kinds:
             members = self.__dict__.get(store)
             if members is None:
                 raise ArgumentTypeError(f"call super().__init__() before setting {name!r} of {type(self).__name__}.")
             if isinstance(value, member_type) and (member_type is not Tensor or name in members):
+                for _, other in kinds:
+                    if other != store:
+                        self.__dict__[other].pop(name, None)
                 members[name] = value
                 return
-            if name in members and (value is None or member_type is not Tensor):
-                del members[name]
+            if name in members and value is not None:
+                wanted = {"_parameters": "a parameter", "_sub_layers": "a Layer", "_buffers": "a Tensor"}[store]
+                raise ArgumentTypeError(
+                    f"{name!r} of {type(self).__name__} is {wanted} or None, not {type(value).__name__}. Delete it first, or "
+                    "change its values by set_value."
+                )
+            members.pop(name, None)
         object.__setattr__(self, name, value)
 
     if not TYPE_CHECKING:  # so that a checker knows a misspelt member
@@ -205,6 +216,12 @@ class Layer:
         name = chosen.name_in(self.full_name(), "b" if is_bias else "w")
         return eager_parameter(chosen, list(shape), dtype or self._dtype, default, name)
 
+    def _make_in(self, device: Device, dtype: DTypeLike | None) -> None:
+        """Make the parameters on a device, which is checked, and in an element type, unless None."""
+        require_cpu(type(self).__name__, device)
+        if dtype is not None:
+            self._dtype = dtype_of(dtype).name
+
     def create_tensor(self, name: str | None = None, persistable: bool | None = None, dtype: DTypeLike | None = None) -> Tensor:
         """Make a tensor without elements, to be set later.
 
@@ -247,7 +264,12 @@ class Layer:
 
         Returns:
             The layer.
+
+        Raises:
+            Mismatch: if it is none.
         """
+        if sublayer is not None and not isinstance(sublayer, Layer):
+            raise Mismatch(f"add_sublayer takes a Layer or None, not {type(sublayer).__name__}.")
         self._sub_layers[name] = sublayer  # type: ignore[assignment]
         return sublayer
 
@@ -382,32 +404,56 @@ class Layer:
             Tensors by path, in order.
         """
         entries = OrderedDict() if destination is None else destination
-        for path, layer in self.named_sublayers(include_self=True) if include_sublayers else [("", self)]:
+        for path, layer in self._paths() if include_sublayers else [("", self)]:
             lead = structured_name_prefix + (f"{path}." if path else "")
             for name, tensor in [*layer._parameters.items(), *layer._buffers.items()]:
                 if tensor is not None and name not in layer._transient:
                     entries[lead + name] = tensor
         return entries
 
+    def _paths(self, lead: str = "") -> Iterator[tuple[str, Layer]]:
+        """This layer and those inside by each path that leads to one: one that is held twice has two, as its entries in a file have"""
+        yield lead, self
+        for name, layer in self._sub_layers.items():
+            if layer is not None:
+                yield from layer._paths(f"{lead}.{name}" if lead else name)
+
     to_static_state_dict = state_dict
 
     def set_state_dict(self, state_dict: GivenByName, use_structured_name: bool = True) -> tuple[list[str], list[str]]:
-        """Set parameters and buffers.
+        """Set parameters and buffers; what is missing, or has another shape, is left as it is, with a warning.
 
         Args:
             state_dict: tensors or arrays by path.
             use_structured_name: keys are paths such as ``0.weight``; False for the parameters' own names.
 
         Returns:
-            The names that are missing, and those that are not expected.
+            The names that are missing, and those that are not expected; one whose shape is another is among both.
 
         Raises:
-            ArgumentError: if a value does not have the shape and element type of what it is for; then nothing is set.
+            ArgumentError: if a value does not have the element type of what it is for; then nothing is set.
+
+        Example:
+            >>> net, pretrained = paddle.nn.Linear(4, 2), {"weight": np.ones([4, 2], "float32"), "bias": np.ones(9, "float32")}
+            >>> with warnings.catch_warnings(action="ignore"):
+            ...     net.set_state_dict(pretrained)
+            (['bias'], ['bias'])
         """
         own = Layer.state_dict(self)  # a subclass may write its own under other names
         if not use_structured_name:
             own = {tensor.name: tensor for tensor in own.values()}
         given = {n: v if isinstance(v, Tensor) else np.asarray(v) for n, v in state_dict.items() if n in own}
+        others = [name for name, value in given.items() if list(value.shape) != list(own[name].shape)]
+        for name in others:
+            warnings.warn(
+                f"Skip loading for {name}. It receives a shape {list(given.pop(name).shape)}, but the expected shape is "
+                f"{list(own[name].shape)}.",
+                stacklevel=2,
+            )
+        reached = {id(own[name]) for name in given}
+        for name in own:
+            if name not in state_dict and id(own[name]) not in reached:
+                warnings.warn(f"Skip loading for {name}. {name} is not found in the provided dict.", stacklevel=2)
         arrays = [(own[name], own[name].fitting(value)) for name, value in given.items()]
 
         def hold() -> None:
@@ -419,7 +465,7 @@ class Layer:
         except KeyboardInterrupt:
             hold()
             raise
-        return [name for name in own if name not in state_dict], [name for name in state_dict if name not in own]
+        return [name for name in own if name not in given and id(own[name]) not in reached], [name for name in state_dict if name not in given]
 
     load_dict = set_dict = set_state_dict
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, NotOffered
 from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.layer import Layer
@@ -195,6 +195,7 @@ class LSTMCell(_Cell):
         weight_hh_attr: the same for the weight of the states.
         bias_ih_attr: the same for the bias of the input; False for none.
         bias_hh_attr: the same for the bias of the states; False for none.
+        proj_size: must be 0: no runtime's LSTM projects its state.
         name: accepted as in Paddle.
 
     Raises:
@@ -218,8 +219,11 @@ class LSTMCell(_Cell):
         weight_hh_attr: WeightAttr = None,
         bias_ih_attr: BiasAttr = None,
         bias_hh_attr: BiasAttr = None,
+        proj_size: int = 0,
         name: str | None = None,
     ) -> None:
+        if proj_size:
+            raise NotOffered("LSTMCell: proj_size is not offered: no LSTM of ONNX projects its state. Put a Linear behind it.")
         super().__init__()
         self._make(input_size, hidden_size, weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
 
@@ -617,6 +621,7 @@ class LSTM(_Recurrent):
         weight_hh_attr: the same for the weight of the states.
         bias_ih_attr: the same for the bias of the input; False for none.
         bias_hh_attr: the same for the bias of the states; False for none.
+        proj_size: must be 0: no runtime's LSTM projects its state.
         name: accepted as in Paddle.
 
     Raises:
@@ -644,8 +649,11 @@ class LSTM(_Recurrent):
         weight_hh_attr: WeightAttr = None,
         bias_ih_attr: BiasAttr = None,
         bias_hh_attr: BiasAttr = None,
+        proj_size: int = 0,
         name: str | None = None,
     ) -> None:
+        if proj_size:
+            raise NotOffered("LSTM: proj_size is not offered: no LSTM of ONNX projects its state. Put a Linear behind it.")
         super().__init__()
         attrs = {
             "weight_ih_attr": weight_ih_attr,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from onnxgrad.autograd.modes import no_grad
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.internal.text_table import SummaryTable
 from onnxgrad.nn.container import LayerList, Sequential
 from onnxgrad.nn.layer import Layer
 from onnxgrad.tensor.creation import zeros
@@ -34,7 +33,7 @@ def summary(
     dtypes: DTypeLike | Sequence[DTypeLike] | None = None,
     input: Inputs | None = None,
 ) -> dict[str, int]:
-    """Print a table of the layers of a network in the order in which they are called; it computes once, in inference.
+    """Print a table of the layers of a network in the order in which they are first called; it computes once, in inference.
 
     Args:
         net: the network.
@@ -51,27 +50,34 @@ def summary(
     Example:
         >>> net = paddle.nn.Sequential(paddle.nn.Linear(4, 3), paddle.nn.ReLU())
         >>> paddle.summary(net, (None, 4))
-        Layer     Input   Output  Parameters
-        Linear-1  [1, 4]  [1, 3]          15
-        ReLU-1    [1, 3]  [1, 3]           0
+        ---------------------------------------------------------------------------
+         Layer (type)       Input Shape          Output Shape         Param #
+        ===========================================================================
+           Linear-1           [[1, 4]]              [1, 3]               15
+            ReLU-1            [[1, 3]]              [1, 3]               0
+        ===========================================================================
+        Total params: 15
+        Trainable params: 15
+        Non-trainable params: 0
+        ---------------------------------------------------------------------------
+        Input size (MB): 0.00
+        Forward/backward pass size (MB): 0.00
+        Params size (MB): 0.00
+        Estimated Total Size (MB): 0.00
+        ---------------------------------------------------------------------------
         <BLANKLINE>
-        15 parameters (0.0 MB), 15 of them trained; 0.0 MB of results
         {'total_params': 15, 'trainable_params': 15}
     """
     if not isinstance(net, Layer):
         raise ArgumentTypeError(f"summary takes a Layer, not {type(net).__name__}.")
     example = input if input is not None else [zeros(shape, dtype) for shape, dtype in _described(input_size, dtypes)]
-    rows: list[tuple[str, str, str, int]] = []
-    results = 0
+    rows: dict[str, _Row] = {}
 
     def note(layer: Layer, inputs: Any, output: Any) -> None:
-        nonlocal results
-        layer_name = type(layer).__name__
-        number = 1 + sum(name.rpartition("-")[0] == layer_name for name, *_ in rows)
-        outputs = tensors_in(output)
-        results += sum(math.prod(x.shape) * x.dtype.numpy.itemsize for x in outputs)
+        number = layer.full_name().rpartition("_")[2]
+        key = f"{type(layer).__name__}-{int(number) + 1 if number.isdigit() else len(rows) + 1}"
         own = [x for x in (*layer._parameters.values(), *layer._buffers.values()) if x is not None]
-        rows.append((f"{layer_name}-{number}", _shapes(tensors_in(inputs)), _shapes(outputs), _count(own)))
+        rows[key] = _Row(str(_shapes(inputs)), str(_shapes(output)), _count(own), _bytes(tensors_in(output)))
 
     leaves = [layer for layer in net.sublayers() if not isinstance(layer, (Sequential, LayerList))] or [net]
     hooks = [layer.register_forward_post_hook(note) for layer in leaves]
@@ -87,10 +93,37 @@ def summary(
             layer.__dict__["training"] = training
     weights = list({id(p): p for p in (*net.parameters(), *net.buffers())}.values())
     total, trained = _count(weights), _count([p for p in weights if not p.stop_gradient])
-    size = sum(math.prod(p.shape) * p.dtype.numpy.itemsize for p in weights)
-    print(SummaryTable(("Layer", "Input", "Output", "Parameters"), rows).text())
-    print(f"\n{total:,} parameters ({size / 1e6:.1f} MB), {trained:,} of them trained; {results / 1e6:.1f} MB of results")
+    results = 2 * sum(row.result_bytes for row in rows.values())  # and their gradients
+    sizes = [_bytes(tensors_in(example)) / 2**20, results / 2**20, _bytes(weights) / 2**20]
+    print(_table(rows, total, trained, sizes))
     return {"total_params": total, "trainable_params": trained}
+
+
+class _Row(NamedTuple):
+    """A layer: the shapes that it took and gave when it was called last, its own numbers, bytes of what it gave."""
+
+    inputs: str
+    outputs: str
+    elements: int
+    result_bytes: int
+
+
+def _table(rows: dict[str, _Row], total: int, trained: int, sizes: list[float]) -> str:
+    """The layout of Paddle: centred columns of these widths at least."""
+    lines = [("Layer (type)", "Input Shape", "Output Shape", "Param #")]
+    lines += [(name, row.inputs, row.outputs, f"{row.elements:,}") for name, row in rows.items()]
+    widths = [max(least, *map(len, cells[1:])) for least, cells in zip((15, 20, 20, 15), zip(*lines, strict=True), strict=True)]
+    head, *body = [" ".join(f"{cell:^{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    thin, thick = "-" * (sum(widths) + 5), "=" * (sum(widths) + 5)
+    inputs, results, weights = sizes
+    return "\n".join(
+        [
+            *(thin, head, thick, *body, thick),
+            *(f"Total params: {total:,}", f"Trainable params: {trained:,}", f"Non-trainable params: {total - trained:,}", thin),
+            *(f"Input size (MB): {inputs:.2f}", f"Forward/backward pass size (MB): {results:.2f}"),
+            *(f"Params size (MB): {weights:.2f}", f"Estimated Total Size (MB): {inputs + results + weights:.2f}", thin, ""),
+        ]
+    )
 
 
 def _described(sizes: Any, dtypes: Any) -> list[tuple[list[int], Any]]:
@@ -110,8 +143,15 @@ def _count(tensors: list[Tensor]) -> int:
     return sum(math.prod(x.shape) for x in tensors)
 
 
-def _shapes(tensors: list[Tensor]) -> str:
-    return ", ".join(str(list(x.shape)) for x in tensors)
+def _bytes(tensors: list[Tensor]) -> int:
+    return sum(math.prod(x.shape) * x.dtype.numpy.itemsize for x in tensors)
+
+
+def _shapes(values: Any) -> list[Any]:
+    """The shape of a tensor, or those in a list; nothing for anything else"""
+    if isinstance(values, Variable):
+        return [*values.shape]
+    return [_shapes(value) for value in values] if isinstance(values, (list, tuple)) else []
 
 
 def tensors_in(values: Any) -> list[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import Tensor, leaf
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import Mismatch
 from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.container import LayerList
@@ -79,7 +79,7 @@ class MultiHeadAttention(Layer):
     ) -> None:
         super().__init__()
         if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
-            raise ArgumentError(f"MultiHeadAttention: {num_heads} heads do not divide embed_dim {embed_dim}.")
+            raise Mismatch(f"MultiHeadAttention: {num_heads} heads do not divide embed_dim {embed_dim}.")
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
         self.dropout, self.need_weights = dropout, need_weights
         self.q_proj = Linear(embed_dim, embed_dim, weight_attr, bias_attr)

@@ -47,7 +47,7 @@ def weight_norm(layer: AnyLayer, name: str = "weight", dim: int | None = 0) -> A
     Example:
         >>> layer = paddle.nn.utils.weight_norm(paddle.nn.Linear(2, 3))
         >>> [name for name, _ in layer.named_parameters()]
-        ['bias', 'weight_g', 'weight_v']
+        ['bias', 'weight_v', 'weight_g']
     """
     if hasattr(layer, f"{name}_v"):
         raise ArgumentError(f"weight_norm: {name!r} has one already. Call remove_weight_norm first.")
@@ -61,8 +61,8 @@ def weight_norm(layer: AnyLayer, name: str = "weight", dim: int | None = 0) -> A
     sizes = [1 if axis in axes else size for axis, size in enumerate(weight.shape)]
     length = np.sqrt(np.sum(np.square(weight.numpy()), tuple(axes)))
     del layer._parameters[name]
-    layer.add_parameter(f"{name}_g", EagerParameter(length.reshape(-1), name=f"{weight.name}_g"))
     layer.add_parameter(f"{name}_v", EagerParameter(weight.numpy(), name=f"{weight.name}_v"))
+    layer.add_parameter(f"{name}_g", EagerParameter(length.reshape([] if kept is None else [-1]), name=f"{weight.name}_g"))
 
     def compute(layer: Any, inputs: Any = None) -> None:
         g, v = getattr(layer, f"{name}_g"), getattr(layer, f"{name}_v")

@@ -9,12 +9,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import numpy as np
-
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.eager.parameter import EagerParameter
-from onnxgrad.eager.tensor import Tensor, leaf
-from onnxgrad.errors import ArgumentError
+from onnxgrad.eager.tensor import Tensor
+from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.functional.norm import divided_by_spectral_norm
@@ -35,6 +34,8 @@ from onnxgrad.nn.types import (
     WeightAttr,
 )
 from onnxgrad.tensor.initializer import Constant, Normal
+from onnxgrad.tensor.options import Device
+from onnxgrad.tensor.param_attr import ParamAttr
 
 __all__ = [
     "BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "Bilinear", "Conv1D", "Conv1DTranspose", "Conv2D",
@@ -170,8 +171,11 @@ class Conv1D(_Conv):
         padding: border around the input: one number, [start, end], pairs for all three axes, 'SAME' or 'VALID'.
         dilation: distance between the elements of a window.
         groups: channels and filters are cut into so many independent groups.
+        bias: False for none, whatever ``bias_attr`` says.
         padding_mode: what the border holds: 'zeros', 'reflect' the mirrored input, 'replicate' its outermost elements, 'circular'
             its other end.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        dtype: element type of the filters and of the bias; the default one unless given.
         weight_attr: attributes of the filters, which start normal (He et al. 2015): a ParamAttr, an initializer or a name.
         bias_attr: the same for the bias, which starts at 0; False for none.
         data_format: 'NCL', or 'NLC' for channels on the last axis.
@@ -195,15 +199,20 @@ class Conv1D(_Conv):
         padding: Padding = 0,
         dilation: Numbers = 1,
         groups: int = 1,
+        *,
+        bias: bool = True,
         padding_mode: PaddingMode = "zeros",
+        device: Device = None,
+        dtype: DTypeLike | None = None,
         weight_attr: WeightAttr = None,
         bias_attr: BiasAttr = None,
         data_format: Layout1D = "NCL",
     ) -> None:
         super().__init__()
+        self._make_in(device, dtype)
         self._stride, self._padding, self._dilation, self._groups = stride, padding, dilation, groups
         self._padding_mode, self._data_format = padding_mode, data_format
-        self._make_filters(1, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr)
+        self._make_filters(1, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr if bias else False)
 
     def forward(self, x: AnyTensor) -> AnyTensor:
         """Convolve ``x`` with the filters and add the bias.
@@ -233,8 +242,11 @@ class Conv2D(_Conv):
             or 'VALID'.
         dilation: distance between the elements of a window, in the form of ``kernel_size``.
         groups: channels and filters are cut into so many independent groups.
+        bias: False for none, whatever ``bias_attr`` says.
         padding_mode: what the border holds: 'zeros', 'reflect' the mirrored input, 'replicate' its outermost elements, 'circular'
             its other end.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        dtype: element type of the filters and of the bias; the default one unless given.
         weight_attr: attributes of the filters, which start normal (He et al. 2015): a ParamAttr, an initializer or a name.
         bias_attr: the same for the bias, which starts at 0; False for none.
         data_format: 'NCHW', or 'NHWC' for channels on the last axis.
@@ -258,15 +270,20 @@ class Conv2D(_Conv):
         padding: Padding = 0,
         dilation: Numbers = 1,
         groups: int = 1,
+        *,
+        bias: bool = True,
         padding_mode: PaddingMode = "zeros",
+        device: Device = None,
+        dtype: DTypeLike | None = None,
         weight_attr: WeightAttr = None,
         bias_attr: BiasAttr = None,
         data_format: Layout2D = "NCHW",
     ) -> None:
         super().__init__()
+        self._make_in(device, dtype)
         self._stride, self._padding, self._dilation, self._groups = stride, padding, dilation, groups
         self._padding_mode, self._data_format = padding_mode, data_format
-        self._make_filters(2, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr)
+        self._make_filters(2, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr if bias else False)
 
     def forward(self, x: AnyTensor) -> AnyTensor:
         """Convolve ``x`` with the filters and add the bias.
@@ -296,8 +313,11 @@ class Conv3D(_Conv):
             axes, 'SAME' or 'VALID'.
         dilation: distance between the elements of a window, in the form of ``kernel_size``.
         groups: channels and filters are cut into so many independent groups.
+        bias: False for none, whatever ``bias_attr`` says.
         padding_mode: what the border holds: 'zeros', 'reflect' the mirrored input, 'replicate' its outermost elements, 'circular'
             its other end.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        dtype: element type of the filters and of the bias; the default one unless given.
         weight_attr: attributes of the filters, which start normal (He et al. 2015): a ParamAttr, an initializer or a name.
         bias_attr: the same for the bias, which starts at 0; False for none.
         data_format: 'NCDHW', or 'NDHWC' for channels on the last axis.
@@ -321,15 +341,20 @@ class Conv3D(_Conv):
         padding: Padding = 0,
         dilation: Numbers = 1,
         groups: int = 1,
+        *,
+        bias: bool = True,
         padding_mode: PaddingMode = "zeros",
+        device: Device = None,
+        dtype: DTypeLike | None = None,
         weight_attr: WeightAttr = None,
         bias_attr: BiasAttr = None,
         data_format: Layout3D = "NCDHW",
     ) -> None:
         super().__init__()
+        self._make_in(device, dtype)
         self._stride, self._padding, self._dilation, self._groups = stride, padding, dilation, groups
         self._padding_mode, self._data_format = padding_mode, data_format
-        self._make_filters(3, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr)
+        self._make_filters(3, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr if bias else False)
 
     def forward(self, x: AnyTensor) -> AnyTensor:
         """Convolve ``x`` with the filters and add the bias.
@@ -574,11 +599,16 @@ class Embedding(Layer):
         num_embeddings: the number of rows.
         embedding_dim: the size of a row.
         padding_idx: index whose row is 0 and receives no gradient; a negative one counts from the end.
-        sparse: whether ``Adam(lazy_mode=True)`` leaves the rows alone that a batch does not look up.
-        weight_attr: attributes of the embedding, which starts as Xavier's: a ParamAttr, an initializer or a name.
-        name: accepted as in Paddle.
         max_norm: rows read are scaled down to this norm; None for no limit.
         norm_type: the p of this p-norm.
+        scale_grad_by_freq: accepted for compatibility: it changes no gradient in Paddle either.
+        sparse: whether ``Adam(lazy_mode=True)`` leaves the rows alone that a batch does not look up.
+        _weight: the embedding itself, in place of a new one.
+        _freeze: True to compute no gradient of it.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        dtype: element type of the embedding; the default one unless given.
+        weight_attr: attributes of the embedding, which starts as Xavier's: a ParamAttr, an initializer or a name.
+        name: accepted as in Paddle.
 
     Raises:
         ArgumentTypeError: if an argument has the wrong type.
@@ -595,20 +625,35 @@ class Embedding(Layer):
         num_embeddings: int,
         embedding_dim: int,
         padding_idx: int | None = None,
-        sparse: bool = False,
-        weight_attr: WeightAttr = None,
-        name: str | None = None,
-        *,
         max_norm: float | None = None,
         norm_type: float = 2.0,
+        *,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
+        device: Device = None,
+        dtype: DTypeLike | None = None,
+        weight_attr: WeightAttr = None,
+        name: str | None = None,
     ) -> None:
         super().__init__()
+        self._make_in(device, dtype)
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ArgumentError(f"Embedding: padding_idx {padding_idx} lies outside the {num_embeddings} rows.")
         self._num_embeddings, self._embedding_dim, self._sparse = num_embeddings, embedding_dim, sparse
         self._max_norm, self._norm_type = max_norm, norm_type
         self._padding_idx = None if padding_idx is None else padding_idx % num_embeddings
-        self.weight = self.create_parameter([num_embeddings, embedding_dim], weight_attr)
+        if _weight is not None and list(_weight.shape) != [num_embeddings, embedding_dim]:
+            raise Mismatch(f"Embedding: _weight has shape {_weight.shape}, not {[num_embeddings, embedding_dim]}.")
+        if isinstance(_weight, EagerParameter):
+            self.weight = _weight
+        else:
+            self.weight = self.create_parameter([num_embeddings, embedding_dim], weight_attr)
+            if _weight is not None:
+                self.weight.set_value(_weight.astype(self.weight.dtype))
+        if _freeze:
+            self.weight.stop_gradient = True
         if self._padding_idx is not None:
             rows = self.weight.numpy()
             rows[self._padding_idx] = 0
@@ -748,6 +793,10 @@ class LayerNorm(Layer):
     Args:
         normalized_shape: sizes of the last axes, or that of the last one.
         epsilon: added to the variance.
+        elementwise_affine: False for neither scale nor shift.
+        bias: False for no shift.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        dtype: element type of scale and shift; the default one unless given.
         weight_attr: attributes of the scale, which starts at 1: a ParamAttr, an initializer or a name; False for none.
         bias_attr: the same for the shift, which starts at 0.
         name: accepted as in Paddle.
@@ -765,16 +814,22 @@ class LayerNorm(Layer):
         self,
         normalized_shape: int | Sequence[int],
         epsilon: float = 1e-05,
+        *,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Device = None,
+        dtype: DTypeLike | None = None,
         weight_attr: BiasAttr = None,
         bias_attr: BiasAttr = None,
         name: str | None = None,
     ) -> None:
         super().__init__()
+        self._make_in(device, dtype)
         self._normalized_shape = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
         self._epsilon = epsilon
         size = math.prod(self._normalized_shape)
-        self.weight = self.create_parameter([size], weight_attr, default_initializer=Constant(1.0))
-        self.bias = self.create_parameter([size], bias_attr, is_bias=True)
+        self.weight = self.create_parameter([size], weight_attr if elementwise_affine else False, default_initializer=Constant(1.0))
+        self.bias = self.create_parameter([size], bias_attr if elementwise_affine and bias else False, is_bias=True)
 
     def forward(self, input: AnyTensor) -> AnyTensor:
         """Normalise, scale and shift.
@@ -801,6 +856,9 @@ class GroupNorm(Layer):
         num_groups: into how many groups the channels are cut.
         num_channels: channels of the input.
         epsilon: added to the variance.
+        affine: False for neither scale nor shift.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        dtype: element type of scale and shift; the default one unless given.
         weight_attr: attributes of the scale, which starts at 1: a ParamAttr, an initializer or a name; False for none.
         bias_attr: the same for the shift, which starts at 0.
         data_format: channels are on axis 1 if its second letter is C, else on the last axis.
@@ -821,18 +879,23 @@ class GroupNorm(Layer):
         num_groups: int,
         num_channels: int,
         epsilon: float = 1e-05,
+        *,
+        affine: bool = True,
+        device: Device = None,
+        dtype: DTypeLike | None = None,
         weight_attr: BiasAttr = None,
         bias_attr: BiasAttr = None,
         data_format: Layout = "NCHW",
         name: str | None = None,
     ) -> None:
         super().__init__()
+        self._make_in(device, dtype)
         if num_groups < 1 or num_channels % num_groups:
             raise ArgumentError(f"GroupNorm: {num_channels} channels cannot be cut into {num_groups} groups.")
         self._num_groups, self._num_channels = num_groups, num_channels
         self._epsilon, self._data_format = epsilon, data_format
-        self.weight = self.create_parameter([num_channels], weight_attr, default_initializer=Constant(1.0))
-        self.bias = self.create_parameter([num_channels], bias_attr, is_bias=True)
+        self.weight = self.create_parameter([num_channels], weight_attr if affine else False, default_initializer=Constant(1.0))
+        self.bias = self.create_parameter([num_channels], bias_attr if affine else False, is_bias=True)
 
     def forward(self, input: AnyTensor) -> AnyTensor:
         """Normalise, scale and shift.
@@ -879,16 +942,17 @@ class _BatchNorm(Layer):
     ) -> None:
         """Make scale, shift and the running statistics, which start as mean 0 and variance 1."""
         self._user_name = name
-        if str(self._dtype) == "float16":
+        if self._dtype == "float16":
             self.__dict__["_dtype"] = "float32"  # as in Paddle: squares of float16 overflow
-        dtype = np.float64 if str(self._dtype) == "float64" else np.float32
+        dtype = "float64" if self._dtype == "float64" else "float32"
+        zeros, ones = (ParamAttr(initializer=Constant(value), trainable=False) for value in (0.0, 1.0))
         self._num_features, self._momentum, self._epsilon = num_features, momentum, epsilon
         self._data_format, self._use_global_stats = data_format, use_global_stats
         self.weight = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)
-        self.register_buffer("_mean", leaf(np.zeros(num_features, dtype)))
-        self.register_buffer("_variance", leaf(np.ones(num_features, dtype)))
-        self._mean.name, self._variance.name = f"{self.full_name()}.w_1", f"{self.full_name()}.w_2"
+        # Parameters that no optimizer moves, as in Paddle: what goes over ``parameters()`` finds the statistics too.
+        self._mean = self.create_parameter([num_features], zeros, dtype)
+        self._variance = self.create_parameter([num_features], ones, dtype)
 
     def forward(self, input: AnyTensor) -> AnyTensor:
         """Normalise, scale and shift.
@@ -1325,7 +1389,7 @@ class SpectralNorm(Layer):
         weight_shape: the sizes of the weight.
         dim: the axis whose entries are the rows of the matrix.
         power_iters: steps of the iteration in each call.
-        epsilon: added to the lengths of the vectors.
+        eps: added to the lengths of the vectors.
         dtype: element type of the vectors.
         name: accepted as in Paddle.
 
@@ -1343,12 +1407,12 @@ class SpectralNorm(Layer):
         weight_shape: Sequence[int],
         dim: int = 0,
         power_iters: int = 1,
-        epsilon: float = 1e-12,
+        eps: float = 1e-12,
         dtype: FloatName = "float32",
         name: str | None = None,
     ) -> None:
         super().__init__(dtype=dtype)
-        self._dim, self._power_iters, self._epsilon = dim, power_iters, epsilon
+        self._dim, self._power_iters, self._epsilon = dim, power_iters, eps
         height, normal = weight_shape[dim], Normal(0.0, 1.0)
         self.weight_u = self.create_parameter([height], default_initializer=normal)
         self.weight_v = self.create_parameter([math.prod(weight_shape) // height], default_initializer=normal)

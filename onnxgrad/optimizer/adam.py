@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
 from onnxgrad.internal.arguments import as_flag, as_function
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.groups import Parameters
@@ -218,6 +218,7 @@ class AdamW(Adam):
         epsilon: added to the root, at least 0.
         parameters: those to train, or groups of them; None for all trainable ones. ``Optimizer`` tells more of these four.
         weight_decay: a float.
+        use_lowprecision_moment: must be False: moments are of the type of the master weights.
         lr_ratio: takes a parameter and returns a factor on its learning rate.
         apply_decay_param_fun: takes a parameter's name and says whether it decays; None for all.
         grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``.
@@ -247,6 +248,7 @@ class AdamW(Adam):
         epsilon: float | Variable = 1e-08,
         parameters: Parameters = None,
         weight_decay: float = 0.01,
+        use_lowprecision_moment: bool = False,
         lr_ratio: Callable[[Variable], float] | None = None,
         apply_decay_param_fun: Callable[[str], bool] | None = None,
         grad_clip: GradientClip | None = None,
@@ -260,6 +262,8 @@ class AdamW(Adam):
         for group in parameters if isinstance(parameters, (list, tuple)) else ():
             if isinstance(group, dict) and not isinstance(group.get("weight_decay", 0.0), (int, float)):
                 raise ArgumentTypeError(f"AdamW: weight_decay of a group is a number, not {group['weight_decay']!r}.")
+        if as_flag(self, "use_lowprecision_moment", use_lowprecision_moment):
+            raise NotOffered("AdamW keeps its moments in the type of the master weights. Leave use_lowprecision_moment out.")
         self._lr_ratio = None if lr_ratio is None else as_function(self, "lr_ratio", lr_ratio)
         decays = apply_decay_param_fun
         self._apply_decay_param_fun = None if decays is None else as_function(self, "apply_decay_param_fun", decays)

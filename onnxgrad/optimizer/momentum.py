@@ -181,8 +181,8 @@ class Rprop(Optimizer):
         learning_rate: the first step of every element, within ``learning_rate_range``.
         learning_rate_range: the least and the greatest step.
         parameters: those to train, or groups of them; None for all trainable ones. ``Optimizer`` tells more of them.
-        grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``.
         etas: factors for shrinking (between 0 and 1) and growing (above 1).
+        grad_clip: ``ClipGradByValue``, ``ClipGradByNorm`` or ``ClipGradByGlobalNorm``.
         multi_precision: accepted for compatibility; 16-bit parameters always have float32 master weights.
         name: kept as an attribute.
 
@@ -204,8 +204,8 @@ class Rprop(Optimizer):
         learning_rate: float | LRScheduler = 0.001,
         learning_rate_range: Sequence[float] = (1e-05, 50),
         parameters: Parameters = None,
-        grad_clip: GradientClip | None = None,
         etas: Sequence[float] = (0.5, 1.2),
+        grad_clip: GradientClip | None = None,
         multi_precision: bool = False,
         name: str | None = None,
     ) -> None:

@@ -38,6 +38,9 @@ class WeightDecay:
     def __init__(self, coeff: float = 0.0) -> None:
         self.coeff = as_number(self, "coeff", coeff)
 
+    def __str__(self) -> str:
+        return f"{type(self).__name__}, coeff={self.coeff:f}"
+
     def apply(self, op: Builder, p: Variable, g: Variable) -> Variable:
         """The gradient ``g`` of ``p`` with the penalty's added.
 

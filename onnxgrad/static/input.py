@@ -173,4 +173,4 @@ class InputSpec:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        return f"InputSpec(shape={self.shape}, dtype={self.dtype!r}, name={self.name}, stop_gradient={self.stop_gradient})"
+        return f"InputSpec(shape={self.shape}, dtype={self.dtype}, name={self.name}, stop_gradient={self.stop_gradient})"

@@ -26,7 +26,12 @@ ctr_metric_bundle = refused(
 
 @checked
 def accuracy(
-    input: Variable, label: Variable, k: int = 1, correct: Variable | None = None, total: Variable | None = None
+    input: Variable,
+    label: Variable,
+    k: int = 1,
+    correct: Variable | None = None,
+    total: Variable | None = None,
+    name: str | None = None,
 ) -> Variable:
     """Share of rows whose label is among the ``k`` highest scores.
 
@@ -35,6 +40,7 @@ def accuracy(
         label: integer classes of shape [N, 1] or [N].
         k: how many of the highest scores count.
         correct, total: accepted for compatibility; fetch the results instead.
+        name: prefix of the names of the results in a program; None to count one.
 
     Returns:
         A float32 variable without axes.
@@ -44,7 +50,7 @@ def accuracy(
         >>> static.accuracy(scores, label, k=5).shape
         ()
     """
-    layer = LayerHelper("accuracy", input, label)
+    layer = LayerHelper("accuracy", input, label, name=name)
     op = layer.op
     _, best = op.TopK(input, np.array([k]), outputs=2)
     rows = label if label.ndim == 2 else op.Unsqueeze(label, [1])

@@ -18,6 +18,7 @@ from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, moved_order
 from onnxgrad.tensor.common import Number, Shape, float_dtype, index_dtype, normal_axis, scalar, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
+from onnxgrad.tensor.options import Device, takes_options
 
 __all__ = [
     "arange", "assign", "block_diag", "cartesian_prod", "clone", "combinations", "diag", "diag_embed", "diagflat", "diagonal",
@@ -27,13 +28,27 @@ __all__ = [
 
 
 @checked
-def full(shape: Shape, fill_value: Number, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def full(
+    shape: Shape,
+    fill_value: Number,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Variable:
     """A tensor of one value.
 
     Args:
         shape: ints, an integer variable, or a list that mixes ints and variables of one element.
         fill_value: a number, or a variable of one element.
         dtype: element type; by default that of the variable, bool of True and False, else the default floating-point type.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
 
     Example:
         >>> paddle.full([2, 3], 0.5).shape
@@ -43,34 +58,73 @@ def full(shape: Shape, fill_value: Number, dtype: DTypeLike | None = None, name:
 
 
 @checked
-def zeros(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def zeros(
+    shape: Shape,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Variable:
     """A tensor of zeros, of the default floating-point type unless a dtype is given.
 
     Args:
         shape: as for ``full``.
         dtype: element type; the default floating-point type unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
     """
     return _filled("fill_constant", shape, 0, dtype, name)
 
 
 @checked
-def ones(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def ones(
+    shape: Shape,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Variable:
     """A tensor of ones, of the default floating-point type unless a dtype is given.
 
     Args:
         shape: as for ``full``.
         dtype: element type; the default floating-point type unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
     """
     return _filled("fill_constant", shape, 1, dtype, name)
 
 
 @checked
-def empty(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def empty(
+    shape: Shape,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Variable:
     """A tensor whose values do not matter: zeros.
 
     Args:
         shape: as for ``full``.
         dtype: element type; the default floating-point type unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
     """
     return _filled("empty", shape, 0, dtype, name)
 
@@ -84,58 +138,119 @@ def _filled(layer_name: str, shape: Any, value: Any, dtype: Any, name: str | Non
 
 
 @checked
-def full_like(x: Variable, fill_value: Number, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def full_like(
+    x: Variable,
+    fill_value: Number,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Variable:
     """A tensor of one value, of the shape of ``x``, and of its dtype unless one is given.
 
     Args:
         x: variable of any shape.
         fill_value: a number, or a variable of one element.
         dtype: element type; that of ``x`` unless given.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
     """
     layer = LayerHelper("full_like", x, *variables_in(fill_value), name=name)
     element: DType = x.dtype if dtype is None else dtype_of(dtype)
     return layer.result("Expand", scalar(layer.op, fill_value, element), shape_of(layer.op, x))
 
 
-def zeros_like(x: Variable, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@checked
+@takes_options
+def zeros_like(
+    x: Variable,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Variable:
     """Zeros of the shape of ``x``.
 
     Args:
         x: variable of any shape.
         dtype: element type; that of ``x`` unless given.
-    """
-    return full_like(x, 0, dtype, name)
-
-
-def ones_like(x: Variable, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
-    """Ones of the shape of ``x``.
-
-    Args:
-        x: variable of any shape.
-        dtype: element type; that of ``x`` unless given.
-    """
-    return full_like(x, 1, dtype, name)
-
-
-def empty_like(x: Variable, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
-    """A tensor of the shape of ``x`` whose values do not matter: zeros.
-
-    Args:
-        x: variable of any shape.
-        dtype: element type; that of ``x`` unless given.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
     """
     return full_like(x, 0, dtype, name)
 
 
 @checked
+@takes_options
+def ones_like(
+    x: Variable,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Variable:
+    """Ones of the shape of ``x``.
+
+    Args:
+        x: variable of any shape.
+        dtype: element type; that of ``x`` unless given.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
+    """
+    return full_like(x, 1, dtype, name)
+
+
+@checked
+@takes_options
+def empty_like(
+    x: Variable,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Variable:
+    """A tensor of the shape of ``x`` whose values do not matter: zeros.
+
+    Args:
+        x: variable of any shape.
+        dtype: element type; that of ``x`` unless given.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
+    """
+    return full_like(x, 0, dtype, name)
+
+
+@checked
+@takes_options
 def arange(
-    start: Number = 0, end: Number | None = None, step: Number = 1, dtype: DTypeLike | None = None, name: str | None = None
+    start: Number = 0,
+    end: Number | None = None,
+    step: Number = 1,
+    dtype: DTypeLike | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+    name: str | None = None,
 ) -> Variable:
     """Numbers from ``start`` up to, and without, ``end``.
 
     Args:
         start, end, step: numbers or variables of one element; with one argument, it is the end.
         dtype: element type; by default int64 if all three are integers, else the default floating-point type.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
 
     Example:
         >>> paddle.arange(1, 7, 2).shape
@@ -156,8 +271,16 @@ def arange(
 
 
 @checked
+@takes_options
 def linspace(
-    start: Number, stop: Number, num: int | np.integer[Any] | Variable, dtype: DTypeLike | None = None, name: str | None = None
+    start: Number,
+    stop: Number,
+    num: int | np.integer[Any] | Variable,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
 ) -> Variable:
     """``num`` numbers at equal distances from ``start`` to ``stop``, both included.
 
@@ -166,6 +289,9 @@ def linspace(
         stop: likewise.
         num: how many, an int or an integer variable of one element.
         dtype: a floating-point type (the default one unless given), int32 or int64.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
 
     Example:
         >>> paddle.linspace(0, 1, 5).shape
@@ -211,13 +337,27 @@ def logspace(
 
 
 @checked
-def eye(num_rows: int, num_columns: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def eye(
+    num_rows: int,
+    num_columns: int | None = None,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Variable:
     """Ones on the diagonal of a matrix, zeros elsewhere.
 
     Args:
         num_rows: how many rows.
         num_columns: how many columns; as many as rows unless given.
         dtype: element type; the default floating-point type unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
 
     Example:
         >>> paddle.eye(2, 3).shape
@@ -237,17 +377,20 @@ def assign(x: Variable | ArrayLike, output: Variable | None = None) -> Variable:
 
     Args:
         x: a variable, a list or an array; floats of Python become float32.
-        output: must be None.
+        output: an eager tensor that becomes the copy; None for a new one.
 
     Raises:
-        NotOffered: if ``output`` is given: programs here never overwrite a variable.
+        NotOffered: if ``output`` is a variable of a program, which overwrites none.
 
     Example:
         >>> paddle.assign([[1.0, 2.0]]).shape
         [1, 2]
     """
     if output is not None:
-        raise NotOffered("assign: output= overwrites a variable, which ONNX cannot. Use the result instead.")
+        if not output.is_eager:
+            raise NotOffered("assign: output= overwrites a variable, which ONNX cannot. Use the result instead.")
+        output.turn_into(assign(x))  # type: ignore[attr-defined]
+        return output
     if is_variable(x):
         return LayerHelper("assign", x).result("Identity", x)
     array = np.asarray(x)
@@ -354,12 +497,14 @@ def vander(x: Variable, n: int | None = None, increasing: bool = False, name: st
 
 
 @checked
-def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
+@takes_options
+def tril(x: Variable, diagonal: int = 0, name: str | None = None, out: Variable | None = None) -> Variable:
     """The lower triangle of the last two axes, up to the ``diagonal``-th diagonal; zeros above.
 
     Args:
         x: of shape [..., rows, columns].
         diagonal: the last diagonal that is kept: 0 is the main one, negative ones lie below it.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.tril(static.data("x", [None, 4, 4])).shape
@@ -369,12 +514,14 @@ def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
 
 
 @checked
-def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
+@takes_options
+def triu(x: Variable, diagonal: int = 0, name: str | None = None, out: Variable | None = None) -> Variable:
     """The upper triangle of the last two axes, from the ``diagonal``-th diagonal on; zeros below.
 
     Args:
         x: of shape [..., rows, columns].
         diagonal: the first diagonal that is kept: 0 is the main one, negative ones lie below it.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     return _cut("triu", x, diagonal, 1, name)
 

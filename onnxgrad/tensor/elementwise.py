@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from onnxgrad.core.ir.arithmetic import promote
 from onnxgrad.core.ir.bodies import loop_times
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.common import as_dtype, binary, floating, log_add_exp, open_layer_for, promote_operands
+from onnxgrad.tensor.common import Number, as_dtype, binary, floating, log_add_exp, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
+from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.tables import of_two
 
 __all__ = [
@@ -26,11 +27,14 @@ __all__ = [
 
 
 @checked
-def add(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
-    """``x + y``.
+@takes_options
+def add(x: Variable, y: Variable | float, name: str | None = None, alpha: Number = 1, out: Variable | None = None) -> Variable:
+    """``x + alpha * y``.
 
     Args:
         x, y: variables that broadcast to one shape, or one of them a number.
+        alpha: a factor.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Returns:
         A variable of the broadcast shape, in the element type both promote to.
@@ -43,17 +47,78 @@ def add(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
         >>> paddle.add(static.data("x", [None, 1, 3]), static.data("y", [2, 1])).shape
         (-1, 2, 3)
     """
-    return binary("elementwise_add", "Add", x, y, name)
+    return binary("elementwise_add", "Add", x, _times(y, alpha), name)
 
 
-subtract = of_two("subtract", "Sub", "``x - y``.", layer_name="elementwise_sub")
+@checked
+@takes_options
+def subtract(x: Variable, y: Variable | float, name: str | None = None, alpha: Number = 1, out: Variable | None = None) -> Variable:
+    """``x - alpha * y``.
+
+    Args:
+        x, y: variables that broadcast to one shape, or one of them a number.
+        alpha: a factor.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+    """
+    return binary("elementwise_sub", "Sub", x, _times(y, alpha), name)
+
+
+def _times(y: Any, alpha: Any) -> Any:
+    """``alpha * y``, in the element type of ``y``, as Paddle has it"""
+    if isinstance(alpha, (int, float)) and alpha == 1:
+        return y
+    if not is_variable(y) or is_variable(alpha):
+        return y * alpha
+    if not y.is_float and not float(alpha).is_integer():
+        raise ArgumentTypeError(f"alpha is {alpha}, which no {y.dtype.name} holds. Cast the operand to floats first.")
+    return multiply(y, LayerHelper("scale", y).op.constant(alpha, y.dtype))
+
+
 multiply = of_two(
     "multiply",
     lambda layer, a, b: layer.result("And" if a.dtype.name == "bool" else "Mul", a, b),
     "``x * y``, element by element; of Booleans whether both are True.",
     layer_name="elementwise_mul",
 )
-divide = of_two("divide", "Div", "``x / y``; integers are divided as float32.", floats=True, layer_name="elementwise_div")
+_quotient = of_two("divide", "Div", "``x / y``.", floats=True, layer_name="elementwise_div")
+
+
+@checked
+@takes_options
+def divide(
+    x: Variable,
+    y: Variable | float,
+    name: str | None = None,
+    rounding_mode: Literal["floor", "trunc"] | None = None,
+    out: Variable | None = None,
+) -> Variable:
+    """``x / y``, rounded if asked; integers are divided as float32 unless they are rounded.
+
+    Args:
+        x, y: variables that broadcast to one shape, or one of them a number.
+        rounding_mode: None for the quotient, 'floor' for the largest integer not above it, 'trunc' for that nearer to 0.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+
+    Raises:
+        ArgumentError: for another word.
+
+    Example:
+        >>> paddle.divide(paddle.to_tensor([-7.0, 7.0]), 2.0, rounding_mode="trunc").tolist()
+        [-3.0, 3.0]
+    """
+    if rounding_mode is None:
+        return _quotient(x, y, name)
+    if rounding_mode not in ("floor", "trunc"):
+        raise ArgumentError(f"divide: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}.")
+    floor = floor_divide(x, y, name)
+    if rounding_mode == "floor":
+        return floor
+    op = LayerHelper("elementwise_floordiv", floor).op
+    # The quotient of different signs was rounded away from 0, unless nothing was rounded.
+    away = op.And(op.Cast(remainder(x, y), to=9), op.Less(floor, op.constant(0, floor.dtype)))
+    return add(floor, op.Cast(away, to=floor.dtype.number), name)
+
+
 pow = of_two("pow", "Pow", "``x`` to the power ``y``.")
 maximum = of_two(
     "maximum", "Max", "The larger of two elements, NaN if one is; a tie shares the gradient.", layer_name="elementwise_max"
@@ -64,12 +129,14 @@ minimum = of_two(
 
 
 @checked
-def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+@takes_options
+def floor_divide(x: Variable, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable:
     """The largest integer not above ``x / y``.
 
     Args:
         x: variable of any shape, or a number.
         y: of a shape that broadcasts with ``x``, or a number.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     layer, op = open_layer_for("elementwise_floordiv", x, y, name=name)
     a, b = promote_operands(op, x, y)
@@ -79,12 +146,14 @@ def floor_divide(x: Variable, y: Variable | float, name: str | None = None) -> V
 
 
 @checked
-def remainder(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+@takes_options
+def remainder(x: Variable, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable:
     """``x - y * floor(x / y)``: the remainder has the sign of ``y``.
 
     Args:
         x: variable of any shape, or a number.
         y: of a shape that broadcasts with ``x``, or a number.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     layer, op = open_layer_for("elementwise_mod", x, y, name=name)
     a, b = promote_operands(op, x, y)

@@ -14,7 +14,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, OutOfRange
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import (
     Number,
@@ -29,6 +29,7 @@ from onnxgrad.tensor.common import (
     shape_operand,
 )
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
+from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.rows import summed_at, written_at
 
 __all__ = [
@@ -41,13 +42,17 @@ _END = np.iinfo(np.int64).max
 
 
 @checked
-def gather(x: Variable, index: Variable, axis: int | Variable | None = None, name: str | None = None) -> Variable:
+@takes_options
+def gather(
+    x: Variable, index: Variable, axis: int | Variable | None = None, name: str | None = None, out: Variable | None = None
+) -> Variable:
     """Slices of ``x`` along ``axis`` (default 0), in the order of a vector of indices.
 
     Args:
         x: variable of any shape.
         index: integers [n] or [n, 1], or one integer.
         axis: an int, or a variable whose value is known; 0 unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.gather(static.data("x", [4, 3]), static.data("i", [2], "int64")).shape
@@ -73,13 +78,15 @@ def _position(op: Builder, index: Variable) -> Variable:
 
 
 @checked
-def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
+@takes_options
+def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None, out: Variable | None = None) -> Variable:
     """Slices of ``x`` along ``axis``, in the order of a vector of indices.
 
     Args:
         x: variable of any shape.
         index: a vector of integers.
         axis: the axis.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     layer = LayerHelper("index_select", x, index, name=name)
     if index.ndim > 1:
@@ -114,7 +121,8 @@ def index_sample(x: Variable, index: Variable) -> Variable:
 
 
 @checked
-def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool = True) -> Variable:
+@takes_options
+def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool = True, out: Variable | None = None) -> Variable:
     """Elements of ``arr`` selected along ``axis``; the other axes broadcast.
 
     Args:
@@ -122,6 +130,7 @@ def take_along_axis(arr: Variable, indices: Variable, axis: int, broadcast: bool
         indices: integers with as many axes as ``arr``.
         axis: the axis.
         broadcast: whether the other axes broadcast.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.take_along_axis(static.data("x", [2, 4]), static.data("i", [2, 3], "int64"), 1).shape
@@ -219,7 +228,10 @@ def _neutral(reduce: str, dtype: DType) -> Any:
 
 
 @checked
-def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None) -> Variable:
+@takes_options
+def scatter(
+    x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None, out: Variable | None = None
+) -> Variable:
     """``x`` with rows replaced by those of ``updates``: by the last one where an index repeats, without ``overwrite`` by their sum.
 
     Args:
@@ -227,6 +239,7 @@ def scatter(x: Variable, index: Variable, updates: Variable, overwrite: bool = T
         index: integers [n].
         updates: of shape [n, ...].
         overwrite: False to set the rows to zero first and add all updates up.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> x, i = static.data("x", [4, 2]), static.data("i", [3], "int64")
@@ -277,7 +290,16 @@ def scatter_nd(index: Variable, updates: Variable, shape: Shape, name: str | Non
 
 
 @checked
-def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: str | None = None) -> Variable:
+@takes_options
+def index_add(
+    x: Variable,
+    index: Variable,
+    axis: int,
+    value: Variable,
+    alpha: float = 1,
+    name: str | None = None,
+    out: Variable | None = None,
+) -> Variable:
     """``x`` with the slices of ``value`` added along ``axis`` at a vector of indices.
 
     Args:
@@ -285,10 +307,14 @@ def index_add(x: Variable, index: Variable, axis: int, value: Variable, name: st
         index: a vector of integers.
         axis: the axis.
         value: of the shape of the selected slices.
+        alpha: a factor of ``value``.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     layer = LayerHelper("index_add", x, index, value, name=name)
     axis = normal_axis(axis, x.ndim, "index_add")
     positions = _spread(layer.op, index, value, axis)
+    if alpha != 1:
+        value = layer.op.Mul(value, layer.op.constant(alpha, value.dtype))
     return layer.result("ScatterElements", x, positions, value, axis=axis, reduction="add")
 
 
@@ -411,12 +437,14 @@ def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ig
 # Masks ---------------------------------------------------------------------------------------------------------------
 
 
-def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Variable:
+@takes_options
+def masked_select(x: Variable, mask: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """The elements of ``x`` where a mask is true, as a vector.
 
     Args:
         x: variable of any shape.
         mask: booleans of a shape that broadcasts with ``x``.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.masked_select(static.data("x", [2, 3]), static.data("m", [2, 3], "bool")).shape
@@ -577,7 +605,7 @@ class _Index:
         )
         rank = self.x.ndim
         if covered > rank:
-            raise ArgumentError(f"indexing {self.x.name}: {covered} indices for {rank} axes.")
+            raise OutOfRange(f"indexing {self.x.name}: {covered} indices for {rank} axes.")
         if sum(part is Ellipsis for part in items) > 1:
             raise ArgumentError(f"indexing {self.x.name}: only one ... is allowed.")
         fill = [builtins.slice(None)] * (rank - covered)
@@ -617,7 +645,7 @@ class _Index:
     def _check(self, index: int, axis: int) -> None:
         size = self.x.shape[axis]
         if size >= 0 and not -size <= index < size:
-            raise ArgumentError(f"indexing {self.x.name}: {index} is outside axis {axis} of {size} elements.")
+            raise OutOfRange(f"indexing {self.x.name}: {index} is outside axis {axis} of {size} elements.")
 
     def _gathered(self, x: Variable, rest: list[Any]) -> tuple[Variable, list[Any]]:
         """Apply the index variables. Adjacent ones leave their axes in place, separated ones in front, as in numpy."""

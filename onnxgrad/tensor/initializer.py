@@ -308,8 +308,12 @@ class _Kaiming(_Scaled):
         fan_in: float | None = None,
         negative_slope: float | None = 0.0,
         nonlinearity: Nonlinearity = "relu",
+        mode: Literal["fan_in", "fan_out"] = "fan_in",
         name: str | None = None,
     ) -> None:
+        if mode not in ("fan_in", "fan_out"):
+            raise ArgumentError(f"{type(self).__name__}: mode is 'fan_in' or 'fan_out', not {mode!r}.")
+        self.mode = mode
         self.fan_in = None if fan_in is None else as_number(self, "fan_in", fan_in)
         slope = None if negative_slope is None else as_number(self, "negative_slope", negative_slope)
         if not isinstance(nonlinearity, str):
@@ -318,7 +322,9 @@ class _Kaiming(_Scaled):
         self.name = as_text(self, "name", name)
 
     def _std(self, shape: list[int]) -> float:
-        return self.gain / math.sqrt(_fans(shape)[0] if self.fan_in is None else self.fan_in)
+        fans = _fans(shape)
+        chosen = fans[1] if self.mode == "fan_out" else fans[0] if self.fan_in is None else self.fan_in
+        return self.gain / math.sqrt(chosen)
 
 
 class KaimingUniform(_Kaiming, _ScaledUniform):
@@ -328,6 +334,7 @@ class KaimingUniform(_Kaiming, _ScaledUniform):
         fan_in: how many inputs a unit counts as; None to tell by the parameter's shape.
         negative_slope: slope of 'leaky_relu' below 0; None for 0.01.
         nonlinearity: the activation that follows, whose gain ``calculate_gain`` tells.
+        mode: 'fan_out' to count the outputs of a unit in place of its inputs.
         name: kept as an attribute.
 
     Raises:
@@ -348,6 +355,7 @@ class KaimingNormal(_Kaiming, _ScaledNormal):
         fan_in: how many inputs a unit counts as; None to tell by the parameter's shape.
         negative_slope: slope of 'leaky_relu' below 0; None for 0.01.
         nonlinearity: the activation that follows, whose gain ``calculate_gain`` tells.
+        mode: 'fan_out' to count the outputs of a unit in place of its inputs.
         name: kept as an attribute.
 
     Raises:
@@ -489,7 +497,7 @@ def calculate_gain(nonlinearity: Nonlinearity, param: float | None = None) -> fl
     plain = ("sigmoid", "linear", *(f"conv{n}d{suffix}" for n in (1, 2, 3) for suffix in ("", "_transpose")))
     if nonlinearity not in (*gains, *plain):
         raise ArgumentError(f"calculate_gain: there is no activation {nonlinearity!r}; there are {sorted([*gains, *plain])}.")
-    return gains.get(nonlinearity, 1.0)
+    return gains.get(nonlinearity, 1)
 
 
 def set_global_initializer(weight_init: Initializer | None, bias_init: Initializer | None = None) -> None:
@@ -520,13 +528,15 @@ def global_initializer(suffix: str) -> Initializer | None:
 
 
 def chosen_initializer(default: Initializer | None, is_bias: bool) -> Initializer:
-    """Choose the initializer of ``create_parameter``: the one it is passed, else 0 for a bias and Xavier uniform for a weight.
+    """Choose the initializer of ``create_parameter``: that of ``set_global_initializer``, else the one it is passed, else 0 for a
+    bias and Xavier uniform for a weight.
 
     Raises:
         ArgumentTypeError: if that is no initializer.
     """
-    if default is None:
-        return Constant(0.0) if is_bias else XavierUniform()
-    if not callable(default):
+    if default is not None and not callable(default):
         raise ArgumentTypeError(f"default_initializer is an Initializer, not {type(default).__name__}.")
-    return default
+    chosen = global_initializer("b" if is_bias else "w") or default
+    if chosen is None:
+        return Constant(0.0) if is_bias else XavierUniform()
+    return chosen

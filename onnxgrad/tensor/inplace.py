@@ -46,7 +46,6 @@ _FORMS = {
     "greater_equal greater_than less less_equal less_than logical_and logical_not logical_or logical_xor not_equal",
     manipulation: "cast flatten reshape squeeze t transpose unsqueeze",
     indexing: "index_add index_fill index_put masked_fill masked_scatter put_along_axis scatter",
-    random: "bernoulli",
     spellings: "clamp div mul scatter_add sub",
 }
 
@@ -60,14 +59,24 @@ def in_place(function: Callable[Given, Variable]) -> Callable[Given, Variable]:
     name = f"{function.__name__}_"
     reshapes = function.__module__ == manipulation.__name__ or name in ("cumprod_", "cumsum_")
 
-    first = next(iter(inspect.signature(function).parameters))
+    signature = inspect.signature(function)
+    first = next(iter(signature.parameters))
+    # Where ``out`` stands before other arguments.
+    position = next((at for at, parameter in enumerate(signature.parameters) if parameter == "out"), None)
 
     @functools.wraps(function)
     def form(*args: Given.args, **kwargs: Given.kwargs) -> Variable:
+        if position is not None and len(args) > position:
+            args = (*args[:position], None, *args[position:])  # type: ignore[assignment]
         result = function(*args, **kwargs)
         return in_place_result(name, args[0] if args else kwargs[first], result, reshapes)
 
     form.__name__ = form.__qualname__ = name
+    # What is written to is the first argument, and nothing else.
+    kept = [parameter for parameter in signature.parameters.values() if parameter.name != "out"]
+    form.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    form.__annotations__ = {name: kind for name, kind in function.__annotations__.items() if name != "out"}
+    del form.__wrapped__
     form.__doc__ = f"In-place form of ``{function.__name__}``.\n\n{_arguments(function)}".rstrip()
     return form
 
@@ -75,18 +84,24 @@ def in_place(function: Callable[Given, Variable]) -> Callable[Given, Variable]:
 def _arguments(function: Callable[..., object]) -> str:
     """The part of a docstring that lists the arguments"""
     text = inspect.getdoc(function) or ""
-    return text[text.index("Args:") :].split("\n\n")[0] if "Args:" in text else ""
+    lines = text[text.index("Args:") :].split("\n\n")[0].splitlines() if "Args:" in text else []
+    return "\n".join(line for line in lines if not line.strip().startswith("out:"))
 
 
 @checked
-def where_(condition: Variable, x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+def where_(condition: Variable, x: Variable | None = None, y: Variable | float | None = None, name: str | None = None) -> Variable:
     """In-place form of ``where``, on ``x``.
 
     Args:
         condition: booleans of a shape that broadcasts with ``x``.
         x: variable of any shape.
         y: of a shape that broadcasts with ``x``, or a number.
+
+    Raises:
+        ArgumentError: if only the condition is given.
     """
+    if x is None or y is None:
+        raise ArgumentError("where_ takes both x and y: x is what it writes to.")
     require_variables("where_", condition, x, y)
     return in_place_result("where_", x, search.where(condition, x, y, name))
 
@@ -164,7 +179,7 @@ def _sampled(function: str, x: Variable, of_uniform: Callable[[Variable], Variab
 
 
 @checked
-def uniform_(x: Variable, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None) -> Variable:
+def uniform_(x: Variable, min: float = 0, max: float = 1.0, seed: int = 0, name: str | None = None) -> Variable:
     """Numbers equally likely anywhere in [min, max) in place of all elements.
 
     Args:
@@ -188,7 +203,18 @@ def exponential_(x: Variable, lam: float = 1.0, name: str | None = None) -> Vari
 
 
 @checked
-def cauchy_(x: Variable, loc: float = 0.0, scale: float = 1.0, name: str | None = None) -> Variable:
+def bernoulli_(x: Variable, p: float | Variable = 0.5, name: str | None = None) -> Variable:
+    """1 with probability ``p``, else 0, in place of all elements.
+
+    Args:
+        x: floats of any shape.
+        p: the probability, or one for each element, of a shape that broadcasts with ``x``.
+    """
+    return _sampled("bernoulli_", x, lambda u: manipulation.cast(logic.less_than(u, p), "float32"))
+
+
+@checked
+def cauchy_(x: Variable, loc: float = 0, scale: float = 1, name: str | None = None) -> Variable:
     """Cauchy distributed numbers in place of all elements.
 
     Args:
@@ -239,6 +265,6 @@ def log_normal_(x: Variable, mean: float = 1.0, std: float = 2.0, name: str | No
 _MADE = {f"{name}_": in_place(getattr(module, name)) for module, names in _FORMS.items() for name in names.split()}
 globals().update(_MADE)
 __all__ = [
-    "cauchy_", "exponential_", "fill_", "fill_diagonal_", "fill_diagonal_tensor", "fill_diagonal_tensor_", "geometric_",
+    "bernoulli_", "cauchy_", "exponential_", "fill_", "fill_diagonal_", "fill_diagonal_tensor", "fill_diagonal_tensor_", "geometric_",
     "log_normal_", "normal_", "uniform_", "where_", "zero_", *_MADE,
 ]  # fmt: skip

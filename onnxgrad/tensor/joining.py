@@ -15,6 +15,7 @@ from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import Integers, Shape, integers, known_dim, known_value, normal_axis, positive, shape_operand
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
+from onnxgrad.tensor.options import takes_options
 
 __all__ = [
     "chunk", "column_stack", "concat", "crop", "dsplit", "dstack", "hsplit", "hstack", "row_stack", "slice", "split", "stack",
@@ -23,12 +24,14 @@ __all__ = [
 
 
 @checked
-def concat(x: Sequence[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
+@takes_options
+def concat(x: Sequence[Variable], axis: int | Variable = 0, name: str | None = None, out: Variable | None = None) -> Variable:
     """Several tensors joined along ``axis``.
 
     Args:
         x: variables whose sizes are equal on the other axes.
         axis: an int, or a variable whose value is known.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.concat([static.data("x", [None, 2]), static.data("y", [None, 3])], axis=1).shape
@@ -41,12 +44,14 @@ def concat(x: Sequence[Variable], axis: int | Variable = 0, name: str | None = N
 
 
 @checked
-def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
+@takes_options
+def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None, out: Variable | None = None) -> Variable:
     """Several tensors of one shape, joined along a new axis.
 
     Args:
         x: variables of one shape.
         axis: the position of the new axis in the result.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.stack([static.data("x", [None, 2]), static.data("y", [None, 2])], axis=1).shape

@@ -11,6 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, AxisError, Mismatch, NotOffered
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim
@@ -26,6 +27,7 @@ from onnxgrad.tensor.common import (
     promote_operands,
 )
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, present_operands
+from onnxgrad.tensor.options import takes_options
 
 __all__ = [
     "addmm", "baddbmm", "bmm", "cdist", "corrcoef", "cov", "cross", "dist", "dot", "einsum", "inner", "kron", "matmul",
@@ -39,12 +41,21 @@ DistanceMode: TypeAlias = Literal["use_mm_for_euclid_dist_if_necessary", "use_mm
 
 
 @checked
-def matmul(x: Variable, y: Variable, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None) -> Variable:
+@takes_options
+def matmul(
+    x: Variable,
+    y: Variable,
+    transpose_x: bool = False,
+    transpose_y: bool = False,
+    name: str | None = None,
+    out: Variable | None = None,
+) -> Variable:
     """Matrix product over the last two axes; leading axes broadcast.
 
     Args:
         x, y: vectors, matrices or batches of them.
         transpose_x, transpose_y: exchange the last two axes first; a vector stays as it is.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> x, w = static.data("x", [None, 3]), static.data("w", [4, 3])
@@ -77,12 +88,14 @@ def mm(input: Variable, mat2: Variable, name: str | None = None) -> Variable:
     return LayerHelper("matmul_v2", input, mat2, name=name).result("MatMul", input, mat2)
 
 
-def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
+@takes_options
+def bmm(x: Variable, y: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """Products of two batches of matrices.
 
     Args:
         x: of shape [batch, n, k].
         y: of shape [batch, k, m].
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Raises:
         ArgumentError: if one does not have three axes.
@@ -103,12 +116,14 @@ def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
     return LayerHelper("mv", x, vec, name=name).result("MatMul", x, vec)
 
 
-def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
+@takes_options
+def dot(x: Variable, y: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """Sum of products along the last axis, of vectors or of the rows of two matrices.
 
     Args:
         x: of shape [n] or [rows, n].
         y: of that shape.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Raises:
         ArgumentError: for more than two axes.
@@ -146,12 +161,14 @@ def vecdot(x: Variable, y: Variable, axis: int = -1, name: str | None = None) ->
     return layer.result("ReduceSum", layer.op.Mul(*promote_operands(layer.op, x, y)), [axis], keepdims=0)
 
 
-def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
+@takes_options
+def outer(x: Variable, y: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """All products of an element of ``x`` and one of ``y``, both flattened, as a matrix.
 
     Args:
         x: variable of any shape.
         y: of any shape.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.outer(static.data("x", [3]), static.data("y", [4])).shape
@@ -424,11 +441,14 @@ def matrix_transpose(x: Variable, name: str | None = None) -> Variable:
 
 
 @checked
+@takes_options
 def norm(
     x: Variable,
     p: float | Literal["fro", "inf", "-inf"] | None = None,
     axis: Axes = None,
     keepdim: bool = False,
+    out: Variable | None = None,
+    dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Variable:
     """Norm of vectors, or Frobenius norm of matrices.
@@ -438,6 +458,8 @@ def norm(
         p: a number, inf, -inf, 0 or 'fro' (the default, which is 2 for vectors).
         axis: one axis, several, or None for all elements.
         keepdim: keep the axes with size 1.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        dtype: element type to compute in; that of ``x`` unless given.
 
     Raises:
         NotOffered: for 'nuc', which needs singular values.
@@ -451,11 +473,20 @@ def norm(
         raise NotOffered("norm: the nuclear norm needs singular values, which ONNX cannot compute.")
     if isinstance(order, (bool, list, tuple)) or (isinstance(order, str) and order not in ("inf", "-inf")):
         raise ArgumentError(f"norm: p is a number, 'fro' or 'nuc', not {p!r}.")
-    return vector_norm(x, float(order), axis, keepdim, name)
+    return vector_norm(x, float(order), axis, keepdim, name, dtype)
 
 
 @checked
-def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+@takes_options
+def vector_norm(
+    x: Variable,
+    p: float = 2.0,
+    axis: Axes = None,
+    keepdim: bool = False,
+    name: str | None = None,
+    dtype: DTypeLike | None = None,
+    out: Variable | None = None,
+) -> Variable:
     """(sum of |x|^p)^(1/p) over ``axis``; inf gives the largest, -inf the smallest, 0 the number of elements that are not 0.
 
     Args:
@@ -463,9 +494,11 @@ def vector_norm(x: Variable, p: float = 2.0, axis: Axes = None, keepdim: bool = 
         p: order of the norm; inf, -inf and 0 too.
         axis: an axis, several, or None for all.
         keepdim: keep the axes with size 1.
+        dtype: element type to compute in; that of ``x`` unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     layer, op = open_layer("p_norm", x, name=name)
-    x, axes, keep = floating(op, x), axes_of(axis), int(keepdim)
+    x, axes, keep = floating(op, as_dtype(op, x, dtype)), axes_of(axis), int(keepdim)
     if not x.ndim:
         axes = None
     if math.isinf(p):
@@ -529,7 +562,7 @@ def _check_mode(function: str, mode: str) -> None:
 
 @checked
 def pdist(
-    x: Variable, p: float = 2.0, compute_mode: DistanceMode = "use_mm_for_euclid_dist_if_necessary", name: str | None = None
+    x: Variable, p: float = 2.0, name: str | None = None, compute_mode: DistanceMode = "use_mm_for_euclid_dist_if_necessary"
 ) -> Variable:
     """Distances between all pairs of rows of [n, m], the first with the second first: n (n - 1) / 2 numbers.
 

@@ -13,9 +13,10 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.common import as_dtype, binary, open_layer_for, promote_operands
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
-from onnxgrad.tensor.tables import named_function, of_one, of_two
+from onnxgrad.tensor.common import as_dtype, binary, open_layer_for, promote_operands, scalar
+from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
+from onnxgrad.tensor.options import takes_options
+from onnxgrad.tensor.tables import INTO_OUT, OfTwo, named_function, of_one, of_two
 
 __all__ = [
     "allclose", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
@@ -35,11 +36,13 @@ def _compared(op_type: str) -> Any:
 
 
 @checked
-def equal(x: Variable, y: Variable | float, name: str | None = None) -> Variable:
+@takes_options
+def equal(x: Variable, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable:
     """Whether elements are equal.
 
     Args:
         x, y: variables that broadcast to one shape, or one of them a number.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Returns:
         A bool variable of the broadcast shape.
@@ -77,23 +80,33 @@ def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 @checked
 def isclose(
-    x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
+    x: Variable,
+    y: Variable,
+    rtol: float | Variable = 1e-05,
+    atol: float | Variable = 1e-08,
+    equal_nan: bool = False,
+    name: str | None = None,
 ) -> Variable:
     """Whether ``|x - y| <= atol + rtol * |y|``, element by element.
 
     Args:
         x: variable of any shape.
         y: of a shape that broadcasts with ``x``.
-        rtol: relative tolerance.
-        atol: absolute tolerance.
+        rtol: relative tolerance, a number or a variable of one element.
+        atol: absolute tolerance, likewise.
         equal_nan: whether NaN equals NaN.
     """
-    layer, op = open_layer("isclose", x, y, name=name)
-    for what, value, types in (("rtol", rtol, (int, float)), ("atol", atol, (int, float)), ("equal_nan", equal_nan, bool)):
+    layer, op = open_layer("isclose", x, y, *variables_in(rtol, atol), name=name)
+    number = (int, float, Variable)
+    for what, value, types in (("rtol", rtol, number), ("atol", atol, number), ("equal_nan", equal_nan, bool)):
         if not isinstance(value, types) or (what != "equal_nan" and isinstance(value, bool)):
             raise ArgumentTypeError(f"isclose: {what} cannot be {value!r}.")
     a, b = promote_operands(op, x, y)
-    near = op.LessOrEqual(op.Abs(op.Sub(a, b)), op.Add(op.Mul(op.Abs(b), rtol), atol)) if a.dtype.is_float else op.Equal(a, b)
+    if a.dtype.is_float:
+        slope, least = (scalar(op, value, a.dtype) for value in (rtol, atol))
+        near = op.LessOrEqual(op.Abs(op.Sub(a, b)), op.Add(op.Mul(op.Abs(b), slope), least))
+    else:
+        near = op.Equal(a, b)
     near = op.Or(near, op.Equal(a, b))
     if equal_nan and a.dtype.is_float:
         near = op.Or(near, op.And(op.IsNaN(a), op.IsNaN(b)))
@@ -102,18 +115,23 @@ def isclose(
 
 @checked
 def allclose(
-    x: Variable, y: Variable, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False, name: str | None = None
+    x: Variable,
+    y: Variable,
+    rtol: float | Variable = 1e-05,
+    atol: float | Variable = 1e-08,
+    equal_nan: bool = False,
+    name: str | None = None,
 ) -> Variable:
     """Whether all elements are close, in the sense of ``isclose``.
 
     Args:
         x: variable of any shape.
         y: of a shape that broadcasts with ``x``.
-        rtol: relative tolerance.
-        atol: absolute tolerance.
+        rtol: relative tolerance, a number or a variable of one element.
+        atol: absolute tolerance, likewise.
         equal_nan: whether NaN equals NaN.
     """
-    layer = LayerHelper("allclose", x, y, name=name)
+    layer = LayerHelper("allclose", x, y, *variables_in(rtol, atol), name=name)
     near = layer.op.Cast(isclose(x, y, rtol, atol, equal_nan), to=6)
     return layer.result("Cast", layer.op.ReduceMin(near, keepdims=0), to=9)
 
@@ -170,62 +188,68 @@ def isreal(x: Variable, name: str | None = None) -> Variable:
 
 
 _BOTH = "x, y: {}; they broadcast to one shape, and one may be a number."
-_NO_OUT = "out: must be None: nothing is overwritten."
 
 
 class _OfBits(Protocol):
     __name__: str
 
-    def __call__(self, x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable: ...
+    def __call__(self, x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable: ...
 
 
 class _OfOneBit(Protocol):
     __name__: str
 
-    def __call__(self, x: Variable, out: None = None, name: str | None = None) -> Variable: ...
+    def __call__(self, x: Variable, out: Variable | None = None, name: str | None = None) -> Variable: ...
+
+
+def _of_truths(layer_name: str, op_type: str, doc: str) -> OfTwo:
+    """A function of booleans; other elements are true where they are not 0."""
+
+    @takes_options
+    def function(x: Variable | float, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable:
+        layer, op = open_layer_for(layer_name, x, y, name=name)
+        operands: tuple[Any, Any] = x, y
+        return layer.result(op_type, *(as_dtype(op, item, "bool") for item in operands))
+
+    return named_function(function, layer_name, doc, _BOTH.format("of any element type"), INTO_OUT)
 
 
 def _of_bits(layer_name: str, op_type: str, logical: str, doc: str) -> _OfBits:
-    """A function of booleans, or if there is an operator for them, of integers bit by bit; without, these are true where not 0."""
+    """A function of booleans, or of integers bit by bit."""
 
-    def function(x: Variable, y: Variable, out: None = None, name: str | None = None) -> Variable:
-        _refuse_out(layer_name, out)
+    @takes_options
+    def function(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
         layer, op = open_layer_for(layer_name, x, y, name=name)
-        a, b = promote_operands(op, x, y) if op_type else (as_dtype(op, item, "bool") for item in (x, y))
+        a, b = promote_operands(op, x, y)
         if a.dtype.is_float:
             raise ArgumentTypeError(f"{layer_name} takes integers or booleans, not {a.dtype.name}.")
         return layer.result(logical if a.dtype == "bool" else op_type, a, b)
 
-    return named_function(
-        function, layer_name, doc, _BOTH.format("integers or booleans" if op_type else "of any element type"), _NO_OUT
-    )
+    return named_function(function, layer_name, doc, _BOTH.format("integers or booleans"), INTO_OUT)
 
 
-def _refuse_out(layer_name: str, out: Any) -> None:
-    if out is not None:
-        raise ArgumentTypeError(f"{layer_name}: out is None, not {type(out).__name__}: nothing is overwritten. Take the result.")
-
-
-def _of_one_bit(layer_name: str, op_type: str, doc: str) -> _OfOneBit:
-    def function(x: Variable, out: None = None, name: str | None = None) -> Variable:
-        _refuse_out(layer_name, out)
+def _complement(layer_name: str, doc: str) -> _OfOneBit:
+    @takes_options
+    def function(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
         layer = LayerHelper(layer_name, x, name=name)
-        y = x if op_type else as_dtype(layer.op, x, "bool")
-        return layer.result("Not" if y.dtype == "bool" else op_type, y)
+        return layer.result("Not" if x.dtype == "bool" else "BitwiseNot", x)
 
-    return named_function(
-        function, layer_name, doc, "x: integers or booleans." if op_type else "x: of any shape and element type.", _NO_OUT
-    )
+    return named_function(function, layer_name, doc, "x: integers or booleans.", INTO_OUT)
 
 
-logical_and = _of_bits("logical_and", "", "And", "Whether both elements are true (not 0).")
-logical_or = _of_bits("logical_or", "", "Or", "Whether an element is true (not 0).")
-logical_xor = _of_bits("logical_xor", "", "Xor", "Whether exactly one element is true (not 0).")
-logical_not = _of_one_bit("logical_not", "", "Whether elements are false (0).")
+logical_and = _of_truths("logical_and", "And", "Whether both elements are true (not 0).")
+logical_or = _of_truths("logical_or", "Or", "Whether an element is true (not 0).")
+logical_xor = _of_truths("logical_xor", "Xor", "Whether exactly one element is true (not 0).")
+logical_not = of_one(
+    "logical_not",
+    lambda layer, x: layer.result("Not", as_dtype(layer.op, x, "bool")),
+    "Whether elements are false (0).",
+    floats=False,
+)
 bitwise_and = _of_bits("bitwise_and", "BitwiseAnd", "And", "The common bits of integers or booleans.")
 bitwise_or = _of_bits("bitwise_or", "BitwiseOr", "Or", "The bits of either integer or boolean.")
 bitwise_xor = _of_bits("bitwise_xor", "BitwiseXor", "Xor", "The bits of exactly one integer or boolean.")
-bitwise_not = bitwise_invert = _of_one_bit("bitwise_not", "BitwiseNot", "The other bits of integers, or the opposite booleans.")
+bitwise_not = bitwise_invert = _complement("bitwise_not", "The other bits of integers, or the opposite booleans.")
 
 
 @checked

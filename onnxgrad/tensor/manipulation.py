@@ -214,20 +214,21 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
 
 
 @checked
-def permute(x: Variable, *perm: int | Sequence[int], name: str | None = None) -> Variable:
+def permute(input: Variable, *perm: int | Sequence[int], dims: Sequence[int] | None = None, name: str | None = None) -> Variable:
     """``transpose``, with the axes in a list or one by one.
 
     Args:
-        x: variable of any shape.
+        input: variable of any shape.
         perm: each axis once, in a list or one by one.
+        dims: the same list, by name.
 
     Example:
         >>> x = static.data("x", [2, 3, 4])
         >>> paddle.permute(x, [2, 0, 1]).shape, x.permute(2, 0, 1).shape
         ((4, 2, 3), (4, 2, 3))
     """
-    order: Any = perm[0] if len(perm) == 1 and isinstance(perm[0], (list, tuple)) else perm
-    return transpose(x, list(order), name)
+    order: Any = dims if dims is not None else perm[0] if len(perm) == 1 and isinstance(perm[0], (list, tuple)) else perm
+    return transpose(input, list(order), name)
 
 
 def ravel(input: Variable, name: str | None = None) -> Variable:
@@ -501,14 +502,33 @@ def tile(x: Variable, repeat_times: Integers, name: str | None = None) -> Variab
     return layer.result("Tile", x, times)
 
 
+def _repeated_size(size: int, repeats: Any) -> int | None:
+    """How many slices there are after each was repeated; None where that is not known"""
+    if is_variable(repeats) or size < 0:
+        return None
+    times = np.broadcast_to(np.asarray(repeats).reshape(-1), size) if np.size(repeats) in (1, size) else None
+    return None if times is None else int(times.sum())
+
+
 @checked
-def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = None, name: str | None = None) -> Variable:
+def repeat_interleave(
+    x: Variable,
+    repeats: int | Variable,
+    axis: int | None = None,
+    name: str | None = None,
+    *,
+    output_size: int | None = None,
+) -> Variable:
     """Each slice along ``axis`` repeated: all as often, or each by its entry of a vector.
 
     Args:
         x: variable of any shape.
         repeats: a number for all, or a vector of integers, one for each slice.
         axis: the axis; all elements as one vector unless given.
+        output_size: the size of the axis in the result, where it is known; it is checked against known sizes.
+
+    Raises:
+        Mismatch: if the size is another one.
 
     Example:
         >>> paddle.repeat_interleave(static.data("x", [2, 3]), 2, axis=1).shape
@@ -517,6 +537,9 @@ def repeat_interleave(x: Variable, repeats: int | Variable, axis: int | None = N
     layer, op = open_layer("repeat_interleave", x, *variables_in(repeats), name=name)
     x, axis = flat_if_none(layer, x, axis)
     repeats = known_value(repeats)
+    size = _repeated_size(x.shape[axis], repeats)
+    if output_size is not None and size is not None and size != output_size:
+        raise Mismatch(f"repeat_interleave: axis {axis} has {size} slices in the result, not output_size={output_size}.")
     if isinstance(repeats, list):
         repeats = op.constant(np.array(repeats))
     if not is_variable(repeats):

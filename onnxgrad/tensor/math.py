@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import Number, floating, scalar, unary
 from onnxgrad.tensor.layer import ActivationName, LayerHelper, is_variable, open_layer, variables_in
+from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.tables import of_one
 
 __all__ = [
@@ -23,11 +26,13 @@ __all__ = [
 # One operand ---------------------------------------------------------------------------------------------------------
 
 
-def exp(x: Variable, name: str | None = None) -> Variable:
+@takes_options
+def exp(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """e to the power ``x``.
 
     Args:
         x: variable of any shape; integers are computed as float32, as in all functions here.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Returns:
         A variable of the shape of ``x``.
@@ -47,11 +52,13 @@ log2 = of_one("log2", lambda layer, x: layer.result("Div", layer.op.Log(x), math
 log10 = of_one("log10", lambda layer, x: layer.result("Div", layer.op.Log(x), math.log(10.0)), "Logarithm to the base 10.")
 
 
-def log1p(x: Variable, name: str | None = None) -> Variable:
+@takes_options
+def log1p(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """log(1 + x), accurate near 0: there 2 artanh(x / (x + 2)).
 
     Args:
         x: floats of any shape; integers count as float32.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     layer, op = open_layer("log1p", x, name=name)
     x = floating(op, x)
@@ -62,11 +69,13 @@ def log1p(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Where", op.Less(x, op.constant(1.0, x.dtype)), accurate, plain)
 
 
-def expm1(x: Variable, name: str | None = None) -> Variable:
+@takes_options
+def expm1(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """exp(x) - 1, accurate near 0: (exp(x) + 1) tanh(x / 2).
 
     Args:
         x: floats of any shape; integers count as float32.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     layer, op = open_layer("expm1", x, name=name)
     x = floating(op, x)
@@ -83,13 +92,13 @@ sgn = of_one("sgn", "Sign", "-1, 0 or 1.", floats=False)
 neg = negative = of_one("neg", "Neg", "``-x``.", floats=False)
 
 
-def positive(x: Variable) -> Variable:
+def positive(x: Variable, name: str | None = None) -> Variable:
     """``+x``.
 
     Args:
         x: variable of any shape.
     """
-    return LayerHelper("positive", x).result("Identity", x)
+    return LayerHelper("positive", x, name=name).result("Identity", x)
 
 
 sin = of_one("sin", "Sin", "Sine.")
@@ -151,19 +160,28 @@ def sinc(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Where", at_zero, op.constant(1.0, angle.dtype), ratio)
 
 
-floor = of_one("floor", "Floor", "Largest integer not above ``x``.")
-ceil = of_one("ceil", "Ceil", "Smallest integer not below ``x``.")
+def _whole(op_type: str) -> Callable[[LayerHelper, Variable], Variable]:
+    """An operator that leaves integers as they are, which are whole"""
+    return lambda layer, x: layer.result(op_type if x.dtype.is_float else "Identity", x)
+
+
+floor = of_one("floor", _whole("Floor"), "Largest integer not above ``x``.", floats=False)
+ceil = of_one("ceil", _whole("Ceil"), "Smallest integer not below ``x``.", floats=False)
 
 
 @checked
-def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
+@takes_options
+def round(x: Variable, decimals: int = 0, name: str | None = None, out: Variable | None = None) -> Variable:
     """Nearest number with so many decimals; a half goes to the even neighbour.
 
     Args:
         x: variable of any shape.
         decimals: how many digits stay behind the point; negative before it.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     layer, op = open_layer("round", x, name=name)
+    if decimals == 0 and not x.dtype.is_float:
+        return layer.result("Identity", x)
     x = floating(op, x)
     if decimals == 0:
         return layer.result("Round", x)
@@ -182,11 +200,13 @@ def trunc(input: Variable, name: str | None = None) -> Variable:
     return layer.result("Mul", op.Sign(input), op.Floor(op.Abs(input)))
 
 
-def frac(x: Variable, name: str | None = None) -> Variable:
+@takes_options
+def frac(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """Give the fraction that ``trunc`` drops; zeros of integers.
 
     Args:
         x: variable of any shape.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     layer, op = open_layer("frac", x, name=name)
     if not x.is_float:
@@ -270,18 +290,24 @@ def scale(
 
 
 @checked
-def clip(x: Variable, min: Number | None = None, max: Number | None = None, name: str | None = None) -> Variable:
+@takes_options
+def clip(
+    x: Variable, min: Number | None = None, max: Number | None = None, name: str | None = None, out: Variable | None = None
+) -> Variable:
     """Elements limited to [min, max]; the gradient passes at the limits.
 
     Args:
-        x: variable of any shape.
+        x: variable of any shape; integers count as float32 where a limit is no whole number.
         min, max: numbers, or variables of one element; None for no limit.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.clip(static.data("x", [None, 3]), min=0.0).shape
         (-1, 3)
     """
     layer = LayerHelper("clip", x, *variables_in(min, max), name=name)
+    if not x.dtype.is_float and builtins.any(isinstance(bound, float) and not bound.is_integer() for bound in (min, max)):
+        x = floating(layer.op, x)
     low, high = (None if bound is None else scalar(layer.op, bound, x.dtype) for bound in (min, max))
     return layer.result("Clip", x, low, high)
 

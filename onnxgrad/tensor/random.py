@@ -17,6 +17,7 @@ from onnxgrad.internal import state
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import Number, Shape, as_dtype, float_dtype, index_dtype, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
+from onnxgrad.tensor.options import Device, takes_options
 
 __all__ = [
     "bernoulli", "binomial", "gaussian", "log_normal", "multinomial", "normal", "rand", "randint", "randint_like", "randn",
@@ -56,8 +57,17 @@ def _open(layer_name: str, shape: Any, name: str | None, *others: Any) -> tuple[
 
 
 @checked
+@takes_options
 def uniform(
-    shape: Shape, dtype: DTypeLike | None = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
+    shape: Shape,
+    dtype: DTypeLike | None = None,
+    min: float = 0,
+    max: float = 1.0,
+    seed: int = 0,
+    name: str | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
 ) -> Variable:
     """Numbers equally likely anywhere in [min, max).
 
@@ -66,6 +76,9 @@ def uniform(
         dtype: element type, default float32.
         min, max: the range.
         seed: 0 to take the next one of the program's or of ``paddle.seed``.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
 
     Example:
         >>> paddle.uniform([2, 3]).shape
@@ -77,12 +90,25 @@ def uniform(
 
 
 @checked
-def rand(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def rand(
+    shape: Shape,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Variable:
     """Numbers equally likely anywhere in [0, 1).
 
     Args:
         shape: ints, an integer variable, or a list that mixes ints and variables of one element.
         dtype: a floating-point type; the default one unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
     """
     return uniform(shape, dtype, 0.0, 1.0, name=name)
 
@@ -106,12 +132,25 @@ def gaussian(
 
 
 @checked
-def standard_normal(shape: Shape, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def standard_normal(
+    shape: Shape,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Variable:
     """Normally distributed numbers with mean 0 and deviation 1.
 
     Args:
         shape: ints, an integer variable, or a list that mixes ints and variables of one element.
         dtype: a floating-point type; the default one unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
     """
     return gaussian(shape, dtype=dtype, name=name)
 
@@ -120,13 +159,17 @@ randn = standard_normal
 
 
 @checked
-def normal(mean: Number = 0.0, std: Number = 1.0, shape: Shape | None = None, name: str | None = None) -> Variable:
+@takes_options
+def normal(
+    mean: Number = 0.0, std: Number = 1.0, shape: Shape | None = None, name: str | None = None, out: Variable | None = None
+) -> Variable:
     """Normally distributed numbers; ``mean`` and ``std`` may be variables, whose shape the result takes.
 
     Args:
         mean: a number or a variable of any shape.
         std: a number or a variable of that shape.
         shape: of the result where both are numbers; [1] unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.normal(mean=static.data("m", [None, 3])).shape
@@ -142,7 +185,7 @@ def normal(mean: Number = 0.0, std: Number = 1.0, shape: Shape | None = None, na
 
 @checked
 def log_normal(
-    mean: Number = 1.0, std: Number = 2.0, shape: Shape | None = None, dtype: DTypeLike | None = None, name: str | None = None
+    mean: Number = 1.0, std: Number = 2.0, shape: Shape | None = None, name: str | None = None, dtype: DTypeLike | None = None
 ) -> Variable:
     """Exponentials of normally distributed numbers.
 
@@ -208,12 +251,25 @@ def randint_like(
 
 
 @checked
-def randperm(n: int, dtype: DTypeLike = "int64", name: str | None = None) -> Variable:
+@takes_options
+def randperm(
+    n: int,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Variable:
     """The integers from 0 up to, and without, ``n`` in random order.
 
     Args:
         n: how many integers.
         dtype: element type.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
 
     Example:
         >>> paddle.randperm(5).shape
@@ -272,7 +328,10 @@ def binomial(count: Variable, prob: Variable, name: str | None = None) -> Variab
 
 
 @checked
-def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, name: str | None = None) -> Variable:
+@takes_options
+def multinomial(
+    x: Variable, num_samples: int = 1, replacement: bool = False, name: str | None = None, out: Variable | None = None
+) -> Variable:
     """Indices sampled with probabilities in proportion to each row of ``x``.
 
     Without replacement the largest of log(x) plus Gumbel noise are taken.
@@ -281,6 +340,7 @@ def multinomial(x: Variable, num_samples: int = 1, replacement: bool = False, na
         x: floats [n] or [rows, n], not negative.
         num_samples: how many indices of each row.
         replacement: whether an index may be sampled again.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.multinomial(static.data("p", [None, 4]), 2).shape

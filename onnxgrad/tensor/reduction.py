@@ -10,13 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import DTypeLike
+from onnxgrad.dtypes import DTypeLike, DTypeName
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import flat_if_none, neighbours, prefix_scan, without_axes_too
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, index_dtype, log_add_exp, normal_axis
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, floating, index_dtype, log_add_exp, normal_axis
 from onnxgrad.tensor.layer import LayerHelper, open_layer
-from onnxgrad.tensor.tables import named_function
+from onnxgrad.tensor.options import takes_options
+from onnxgrad.tensor.tables import INTO_OUT, named_function
 
 __all__ = [
     "all", "amax", "amin", "any", "count_nonzero", "cummax", "cummin", "cumprod", "cumsum", "diff", "logcumsumexp", "logsumexp",
@@ -50,13 +51,23 @@ def reduce(
 
 
 @checked
-def mean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+@takes_options
+def mean(
+    x: Variable,
+    axis: Axes = None,
+    keepdim: bool = False,
+    name: str | None = None,
+    dtype: DTypeLike | None = None,
+    out: Variable | None = None,
+) -> Variable:
     """Mean over ``axis``, or of all elements.
 
     Args:
         x: variable of any shape.
         axis: an axis, several, or None for all.
         keepdim: keep the reduced axes with size 1.
+        dtype: element type to compute in; that of ``x``, for integers float32, unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Returns:
         A variable without the reduced axes: of all elements, one without axes.
@@ -70,11 +81,19 @@ def mean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None
         >>> paddle.mean(static.data("x", [None, 3]), axis=0, keepdim=True).shape
         (1, 3)
     """
-    return reduce("mean", "ReduceMean", x, axis, keepdim, name, of_integers="float32")
+    return reduce("mean", "ReduceMean", x, axis, keepdim, name, dtype, of_integers="float32")
 
 
 @checked
-def sum(x: Variable, axis: Axes = None, dtype: DTypeLike | None = None, keepdim: bool = False, name: str | None = None) -> Variable:
+@takes_options
+def sum(
+    x: Variable,
+    axis: Axes = None,
+    dtype: DTypeLike | None = None,
+    keepdim: bool = False,
+    name: str | None = None,
+    out: Variable | None = None,
+) -> Variable:
     """Sum over ``axis``, or of all elements; integers and booleans add up in int64 unless ``dtype`` is given.
 
     Args:
@@ -82,13 +101,20 @@ def sum(x: Variable, axis: Axes = None, dtype: DTypeLike | None = None, keepdim:
         axis: an axis, several, or None for all.
         dtype: element type to compute in.
         keepdim: keep the axes with size 1.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     return reduce("sum", "ReduceSum", x, axis, keepdim, name, dtype, of_integers="int64")
 
 
 @checked
+@takes_options
 def prod(
-    x: Variable, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None, name: str | None = None
+    x: Variable,
+    axis: Axes = None,
+    keepdim: bool = False,
+    dtype: DTypeLike | None = None,
+    out: Variable | None = None,
+    name: str | None = None,
 ) -> Variable:
     """Product over ``axis``, or of all elements.
 
@@ -97,6 +123,7 @@ def prod(
         axis: an axis, several, or None for all.
         keepdim: keep the axes with size 1.
         dtype: element type to compute in; that of ``x``, for integers int64, unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     return reduce("reduce_prod", "ReduceProd", x, axis, keepdim, name, dtype, of_integers="int64")
 
@@ -104,38 +131,36 @@ def prod(
 class _Reduction(Protocol):
     __name__: str
 
-    def __call__(self, x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable: ...
+    def __call__(
+        self, x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None, out: Variable | None = None
+    ) -> Variable: ...
 
 
-def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False) -> _Reduction:
-    """A function that is one reduction operator; with ``of_bools``, of whether elements are not 0."""
+def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False, of_integers: DTypeName | None = None) -> _Reduction:
+    """A function that is one reduction operator; with ``of_bools``, of whether elements are not 0; integers reduced as another type"""
     layer_name = name
 
     @checked
-    @checked
-    @checked
-    @checked
-    @checked
-    @checked
-    @checked
-    def function(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None) -> Variable:
+    @takes_options
+    def function(
+        x: Variable, axis: Axes = None, keepdim: bool = False, name: str | None = None, out: Variable | None = None
+    ) -> Variable:
         if not of_bools:
-            return reduce(layer_name, op_type, x, axis, keepdim, name)
+            return reduce(layer_name, op_type, x, axis, keepdim, name, of_integers=of_integers)
         layer, op = open_layer(layer_name, x, name=name)
         flags = op.Cast(as_dtype(op, x, "bool"), to=6)
         return layer.result("Cast", reduce(layer_name, op_type, flags, axis, keepdim, name), to=9)
 
     x = "of any shape and element type" if of_bools else "variable of any shape"
-    return named_function(
-        function, name, doc, f"x: {x}.", "axis: an axis, several, or None for all.", "keepdim: keep the axes with size 1."
-    )
+    lines = f"x: {x}.", "axis: an axis, several, or None for all.", "keepdim: keep the axes with size 1.", INTO_OUT
+    return named_function(function, name, doc, *lines)
 
 
 max = _reduction("max", "ReduceMax", "Largest element over ``axis``; the gradient is shared evenly over ties.")
 min = _reduction("min", "ReduceMin", "Smallest element over ``axis``; the gradient is shared evenly over ties.")
 amax = _reduction("amax", "ReduceMax", "Largest element over ``axis``; the gradient is shared evenly over ties.")
 amin = _reduction("amin", "ReduceMin", "Smallest element over ``axis``; the gradient is shared evenly over ties.")
-logsumexp = _reduction("logsumexp", "ReduceLogSumExp", "log(sum(exp(x))) over ``axis``, computed stably.")
+logsumexp = _reduction("logsumexp", "ReduceLogSumExp", "log(sum(exp(x))) over ``axis``, computed stably.", of_integers="float32")
 all = _reduction("all", "ReduceMin", "Whether all elements over ``axis`` are true (not 0).", of_bools=True)
 any = _reduction("any", "ReduceMax", "Whether some element over ``axis`` is true (not 0).", of_bools=True)
 
@@ -174,11 +199,12 @@ def nanmean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | N
     """Mean over ``axis`` of the elements that are not NaN; NaN where there is none.
 
     Args:
-        x: floats of any shape.
+        x: floats of any shape; integers count as float32.
         axis: an axis, several, or None for all.
         keepdim: keep the axes with size 1.
     """
     layer, op = open_layer("nanmean", x, name=name)
+    x = floating(op, x)
     counted = sum(op.Cast(op.Not(op.IsNaN(x)), to=x.dtype.number), axis, keepdim=keepdim)
     return layer.result("Div", nansum(x, axis, keepdim=keepdim), counted)
 
@@ -206,13 +232,17 @@ def reduce_as(x: Variable, target: Variable, name: str | None = None) -> Variabl
 
 @checked
 @without_axes_too
-def cumsum(x: Variable, axis: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def cumsum(
+    x: Variable, axis: int | None = None, dtype: DTypeLike | None = None, name: str | None = None, out: Variable | None = None
+) -> Variable:
     """Sums of all elements up to each one along ``axis``; of the flattened tensor without one.
 
     Args:
         x: variable of any shape.
         axis: the axis; the flattened tensor unless given.
         dtype: element type to compute in; that of ``x``, for integers int64, unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.cumsum(static.data("x", [None, 3]), axis=0).shape
@@ -225,13 +255,17 @@ def cumsum(x: Variable, axis: int | None = None, dtype: DTypeLike | None = None,
 
 @checked
 @without_axes_too
-def cumprod(x: Variable, dim: int | None = None, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def cumprod(
+    x: Variable, dim: int | None = None, dtype: DTypeLike | None = None, out: Variable | None = None, name: str | None = None
+) -> Variable:
     """Products of all elements up to each one along ``dim``, which must have a known size.
 
     Args:
         x: variable of any shape.
         dim: the axis, of known size; the flattened tensor unless given.
         dtype: element type to compute in; that of ``x``, for integers int64, unless given.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     layer, op = open_layer("cumprod", x, name=name)
     x, axis = flat_if_none(layer, as_dtype(op, x, "int64" if dtype is None and not x.is_float else dtype), dim)
@@ -304,6 +338,7 @@ def logcumsumexp(x: Variable, axis: int | None = None, dtype: DTypeLike | None =
 
 
 @checked
+@takes_options
 def diff(
     x: Variable,
     n: int = 1,
@@ -311,12 +346,14 @@ def diff(
     prepend: Variable | None = None,
     append: Variable | None = None,
     name: str | None = None,
+    out: Variable | None = None,
 ) -> Variable:
     """Differences of neighbours along ``axis``, taken ``n`` times.
 
     Args:
         x: variable of rank 1 or more.
         prepend, append: joined to ``x`` before the first difference.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.diff(static.data("x", [None, 5])).shape

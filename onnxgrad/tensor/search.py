@@ -16,6 +16,7 @@ from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, flat_if_none, neighbours, without_axes_too
 from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
+from onnxgrad.tensor.options import takes_options
 
 __all__ = [
     "argmax", "argmin", "argsort", "bucketize", "kthvalue", "mode", "nonzero", "searchsorted", "sort", "topk", "unique",
@@ -113,8 +114,15 @@ def argsort(x: Variable, axis: int = -1, descending: bool = False, stable: bool 
 
 @checked
 @without_axes_too
+@takes_options
 def topk(
-    x: Variable, k: int | Variable, axis: int | None = None, largest: bool = True, sorted: bool = True, name: str | None = None
+    x: Variable,
+    k: int | Variable,
+    axis: int | None = None,
+    largest: bool = True,
+    sorted: bool = True,
+    name: str | None = None,
+    out: Variable | None = None,
 ) -> tuple[Variable, Variable]:
     """The ``k`` largest (or smallest) elements along ``axis`` (the last), and their indices.
 
@@ -124,6 +132,7 @@ def topk(
         axis: the axis; the last unless given.
         largest: whether the largest are wanted.
         sorted: accepted: they are in order.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> values, indices = paddle.topk(static.data("x", [None, 5]), 2)
@@ -195,12 +204,21 @@ def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = 
 
 
 @overload
-def where(condition: Variable, x: None = None, y: None = None, name: str | None = None) -> tuple[Variable, ...]: ...
-@overload
-def where(condition: Variable, x: Variable | float, y: Variable | float, name: str | None = None) -> Variable: ...
-@checked
 def where(
-    condition: Variable, x: Variable | float | None = None, y: Variable | float | None = None, name: str | None = None
+    condition: Variable, x: None = None, y: None = None, name: str | None = None, out: None = None
+) -> tuple[Variable, ...]: ...
+@overload
+def where(
+    condition: Variable, x: Variable | float, y: Variable | float, name: str | None = None, out: Variable | None = None
+) -> Variable: ...
+@checked
+@takes_options
+def where(
+    condition: Variable,
+    x: Variable | float | None = None,
+    y: Variable | float | None = None,
+    name: str | None = None,
+    out: Variable | None = None,
 ) -> Variable | tuple[Variable, ...]:
     """``x`` where the condition holds, else ``y``; with the condition alone, the indices where it holds, one vector per axis.
 
@@ -208,6 +226,7 @@ def where(
         condition: booleans of any shape.
         x: of a shape that broadcasts with the condition, or a number.
         y: likewise.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Raises:
         ArgumentError: if only one of ``x`` and ``y`` is given.
@@ -230,16 +249,18 @@ def where(
 
 
 @overload
-def nonzero(x: Variable, as_tuple: Literal[False] = False) -> Variable: ...
+def nonzero(x: Variable, as_tuple: Literal[False] = False, out: Variable | None = None) -> Variable: ...
 @overload
 def nonzero(x: Variable, as_tuple: Literal[True]) -> tuple[Variable, ...]: ...
 @checked
-def nonzero(x: Variable, as_tuple: bool = False) -> Variable | tuple[Variable, ...]:
+@takes_options
+def nonzero(x: Variable, as_tuple: bool = False, out: Variable | None = None) -> Variable | tuple[Variable, ...]:
     """Positions of the elements that are not 0, as rows of int64; with ``as_tuple``, one column per axis.
 
     Args:
         x: of any shape and element type.
         as_tuple: whether each axis has a column of its own.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.nonzero(static.data("x", [3, 4])).shape
@@ -254,8 +275,16 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Variable | tuple[Variable, .
 
 
 @checked
+@takes_options
 def searchsorted(
-    sorted_sequence: Variable, values: Variable, out_int32: bool = False, right: bool = False, name: str | None = None
+    sorted_sequence: Variable,
+    values: Variable,
+    out_int32: bool = False,
+    right: bool = False,
+    name: str | None = None,
+    side: Literal["left", "right"] | None = None,
+    out: Variable | None = None,
+    sorter: Variable | None = None,
 ) -> Variable:
     """Find where each value would be inserted in an ordered sequence along the last axis; NaN comes after all numbers, as in numpy.
 
@@ -264,12 +293,23 @@ def searchsorted(
         values: of any shape; a scalar gives a scalar.
         out_int32: give int32 in place of int64.
         right: insert behind equal elements in place of before them.
+        side: 'right' is the same as ``right``, 'left' its opposite.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        sorter: indices that sort the sequence along the last axis, as of ``argsort``, where it is not ordered itself.
+
+    Raises:
+        ArgumentError: if ``side`` is another word, or 'left' where ``right`` is True.
 
     Example:
         >>> paddle.searchsorted(static.data("s", [5]), static.data("v", [2, 3])).shape
         (2, 3)
     """
+    if side not in (None, "left", "right") or (side == "left" and right):
+        raise ArgumentError(f"searchsorted: side is 'left' or 'right', as right says, not {side!r} with right={right}.")
+    right = right or side == "right"
     layer, op = open_layer("searchsorted", sorted_sequence, values, name=name)
+    if sorter is not None:
+        sorted_sequence = op.GatherElements(sorted_sequence, sorter, axis=-1)
     a, b = promote_operands(op, sorted_sequence, values)
     if a.ndim > 1 and (a.ndim != b.ndim or any(m != n for m, n in zip(a.shape[:-1], b.shape[:-1], strict=True) if min(m, n) >= 0)):
         raise IllTyped(f"searchsorted takes a row of numbers for each row of values, not {a!r} for {b!r}. Give one vector for all.")
@@ -282,8 +322,14 @@ def searchsorted(
 
 
 @checked
+@takes_options
 def bucketize(
-    x: Variable, sorted_sequence: Variable, out_int32: bool = False, right: bool = False, name: str | None = None
+    x: Variable,
+    sorted_sequence: Variable,
+    out_int32: bool = False,
+    right: bool = False,
+    name: str | None = None,
+    out: Variable | None = None,
 ) -> Variable:
     """The number of the bucket of each element, between the ordered bounds of a vector.
 
@@ -292,6 +338,7 @@ def bucketize(
         sorted_sequence: a vector in ascending order.
         out_int32: whether the numbers are int32, and not int64.
         right: whether a bound belongs to the bucket above it.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Raises:
         ArgumentError: if the bounds are no vector.
@@ -309,6 +356,7 @@ def unique(
     return_counts: Literal[False] = False,
     axis: int | None = None,
     dtype: DTypeLike = "int64",
+    sorted: bool = True,
     name: str | None = None,
 ) -> Variable: ...
 @overload
@@ -319,6 +367,7 @@ def unique(
     return_counts: bool = False,
     axis: int | None = None,
     dtype: DTypeLike = "int64",
+    sorted: bool = True,
     name: str | None = None,
 ) -> tuple[Variable, ...]: ...
 @overload
@@ -330,6 +379,7 @@ def unique(
     return_counts: bool = False,
     axis: int | None = None,
     dtype: DTypeLike = "int64",
+    sorted: bool = True,
     name: str | None = None,
 ) -> tuple[Variable, ...]: ...
 @overload
@@ -341,6 +391,7 @@ def unique(
     return_counts: Literal[True],
     axis: int | None = None,
     dtype: DTypeLike = "int64",
+    sorted: bool = True,
     name: str | None = None,
 ) -> tuple[Variable, ...]: ...
 @checked
@@ -351,6 +402,7 @@ def unique(
     return_counts: bool = False,
     axis: int | None = None,
     dtype: Any = "int64",
+    sorted: bool = True,
     name: str | None = None,
 ) -> Variable | tuple[Variable, ...]:
     """The different elements in ascending order (of the flattened tensor, or slices along ``axis``).
@@ -362,6 +414,7 @@ def unique(
         return_counts: whether to give how often each occurs.
         axis: the axis of the slices; the flattened tensor unless given.
         dtype: of indices and counts, int32 or int64.
+        sorted: accepted for compatibility: elements are in ascending order always.
 
     Returns:
         The elements; then, as asked for, the index of the first occurrence of each, the index of each former element among

@@ -19,6 +19,7 @@ from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import known_dim
 from onnxgrad.tensor.layer import LayerHelper, open_layer
 from onnxgrad.tensor.linalg import transposed
+from onnxgrad.tensor.options import takes_options
 
 __all__ = [
     "cholesky", "cholesky_inverse", "cholesky_solve", "det", "householder_product", "inv", "inverse", "matrix_power", "qr",
@@ -72,13 +73,15 @@ inverse = inv
 
 
 @checked
-def solve(x: Variable, y: Variable, left: bool = True, name: str | None = None) -> Variable:
+@takes_options
+def solve(x: Variable, y: Variable, left: bool = True, name: str | None = None, out: Variable | None = None) -> Variable:
     """The solution z of ``x @ z = y`` (``z @ x = y`` without ``left``) for square matrices of known size.
 
     Args:
         x: square matrices of known size, [..., n, n].
         y: of shape [..., n, m], or a vector.
         left: whether ``x`` stands on the left.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.linalg.solve(static.data("a", [3, 3]), static.data("b", [3, 2])).shape
@@ -107,7 +110,7 @@ def _common_batch(op: Builder, x: Variable, y: Variable) -> tuple[Variable, Vari
 def _square_size(x: Variable, function: str) -> int:
     size = known_dim(x, -1, function) if x.ndim >= 2 else -1
     if size < 0 or x.shape[-2] not in (size, -1):
-        raise ArgumentError(f"{function} takes square matrices, not {x!r}.")
+        raise Mismatch(f"{function} takes square matrices, not {x!r}.")
     return size
 
 

@@ -16,6 +16,7 @@ from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor import creation, elementwise, indexing, joining, linalg, logic, manipulation, math, random, search
 from onnxgrad.tensor.common import Number, Shape, normal_axis
 from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.options import Device, takes_options
 
 __all__ = [
     "argwhere", "broadcast_shapes", "cat", "clamp", "concatenate", "div", "eq", "ge", "ger", "greater", "gt", "le", "lt",
@@ -27,7 +28,7 @@ __all__ = [
 cat = concatenate = joining.concat
 clamp = math.clip
 ger = linalg.outer
-mul = elementwise.multiply
+mul, sub, div = elementwise.multiply, elementwise.subtract, elementwise.divide
 take_along_dim = indexing.take_along_axis
 eq, ne = logic.equal, logic.not_equal
 lt, le = logic.less_than, logic.less_equal
@@ -36,52 +37,16 @@ greater = logic.greater_than
 
 
 @checked
-def div(
-    x: Variable, y: Variable | float, name: str | None = None, rounding_mode: Literal["floor", "trunc"] | None = None
-) -> Variable:
-    """``x / y``, rounded if asked.
-
-    Args:
-        x: variable of any shape.
-        y: of a shape that broadcasts with ``x``, or a number.
-        rounding_mode: None for the quotient, 'floor' for the largest integer not above it, 'trunc' for that nearer to 0.
-
-    Example:
-        >>> paddle.div(paddle.to_tensor([-7.0, 7.0]), 2.0, rounding_mode="trunc").tolist()
-        [-3.0, 3.0]
-    """
-    if rounding_mode is None:
-        return elementwise.divide(x, y, name)
-    if rounding_mode == "floor":
-        return elementwise.floor_divide(x, y, name)
-    remainder = elementwise.remainder(x, y)
-    floor = elementwise.floor_divide(x, y)
-    # The quotient of different signs was rounded away from 0, unless nothing was rounded.
-    away = logic.logical_and(logic.not_equal(remainder, 0), logic.less_than(floor, 0))
-    return elementwise.add(floor, manipulation.cast(away, floor.dtype), name)
-
-
-@checked
-def true_divide(input: Variable, other: Variable | float) -> Variable:
+@takes_options
+def true_divide(input: Variable, other: Variable | float, out: Variable | None = None) -> Variable:
     """``input / other``; integers are divided as float32.
 
     Args:
         input: variable of any shape.
         other: of a shape that broadcasts with ``input``, or a number.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     return elementwise.divide(input, other)
-
-
-@checked
-def sub(x: Variable, y: Variable | float, name: str | None = None, alpha: float = 1) -> Variable:
-    """``x - alpha * y``.
-
-    Args:
-        x: variable of any shape.
-        y: of a shape that broadcasts with ``x``, or a number.
-        alpha: a factor.
-    """
-    return elementwise.subtract(x, y if alpha == 1 else y * alpha, name)
 
 
 @checked
@@ -126,11 +91,13 @@ def narrow(input: Variable, dim: int, start: int, length: int) -> Variable:
 
 
 @checked
-def msort(input: Variable) -> Variable:
+@takes_options
+def msort(input: Variable, out: Variable | None = None) -> Variable:
     """Sorted along the first axis.
 
     Args:
         input: of one axis or more.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     return search.sort(input, axis=0)
 
@@ -192,13 +159,15 @@ def scatter_reduce(
 
 
 @checked
-def softmax(input: Variable, dim: int | None = None, dtype: DTypeLike | None = None) -> Variable:
+@takes_options
+def softmax(input: Variable, dim: int | None = None, dtype: DTypeLike | None = None, out: Variable | None = None) -> Variable:
     """exp(x), divided by its sum along an axis.
 
     Args:
         input: floats of any shape.
         dim: the axis; None for the last.
         dtype: the type that is computed in; by default that of ``input``.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
     """
     layer = LayerHelper("softmax", input)
     x = input if dtype is None else manipulation.cast(input, dtype)
@@ -206,30 +175,48 @@ def softmax(input: Variable, dim: int | None = None, dtype: DTypeLike | None = N
 
 
 @checked
-def rand_like(input: Variable, name: str | None = None, dtype: DTypeLike | None = None) -> Variable:
+@takes_options
+def rand_like(
+    input: Variable, name: str | None = None, dtype: DTypeLike | None = None, device: Device = None, requires_grad: bool = False
+) -> Variable:
     """Uniform random numbers from 0 to 1 in the shape of ``input``.
 
     Args:
         input: variable of any shape.
         dtype: a floating-point type; by default that of ``input``.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
     """
     return random.rand(manipulation.shape(input), input.dtype if dtype is None else dtype, name)
 
 
 @checked
-def randn_like(x: Variable, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def randn_like(
+    x: Variable, dtype: DTypeLike | None = None, name: str | None = None, device: Device = None, requires_grad: bool = False
+) -> Variable:
     """Random numbers of mean 0 and deviation 1 in the shape of ``x``.
 
     Args:
         x: variable of any shape.
         dtype: a floating-point type; by default that of ``x``.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
     """
     return random.standard_normal(manipulation.shape(x), x.dtype if dtype is None else dtype, name)
 
 
 @checked
+@takes_options
 def range(
-    start: float = 0, end: float | None = None, step: float = 1, dtype: DTypeLike | None = None, name: str | None = None
+    start: float = 0,
+    end: float | None = None,
+    step: float = 1,
+    dtype: DTypeLike | None = None,
+    out: Variable | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    name: str | None = None,
 ) -> Variable:
     """Numbers from ``start`` to ``end``, which is one of them, unlike ``arange``.
 
@@ -238,6 +225,9 @@ def range(
         end: the bound.
         step: the distance, not 0.
         dtype: by default the default floating-point type.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
+        requires_grad: True to compute gradients with respect to it.
 
     Example:
         >>> paddle.range(0, 1, 0.5).tolist()
@@ -252,7 +242,7 @@ def range(
     element = state.current.default_dtype if dtype is None else dtype
     # Half a step behind the last one, which rounding does not reach; integers are exact.
     behind = first + count * step - (0 if isinstance(first, int) and isinstance(step, int) else step / 2)
-    return creation.arange(first, behind, step, element, name)
+    return creation.arange(first, behind, step, element, name=name)
 
 
 @checked
@@ -310,13 +300,15 @@ def type_as(self: Variable, other: Variable) -> Variable:
 
 
 @checked
+@takes_options
 def new_full(
     self: Variable,
     size: Shape,
     fill_value: Number,
     dtype: DTypeLike | None = None,
-    device: object = None,
+    device: Device = None,
     requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Variable:
     """A tensor of another shape with one value everywhere, in the type of ``self``.
 
@@ -325,17 +317,22 @@ def new_full(
         size: the shape.
         fill_value: a number, or a variable of one element.
         dtype: another element type.
-        device: accepted for compatibility.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
         requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
     """
-    tensor = creation.full(size, fill_value, self.dtype if dtype is None else dtype)
-    tensor.stop_gradient = not requires_grad
-    return tensor
+    return creation.full(size, fill_value, self.dtype if dtype is None else dtype)
 
 
 @checked
+@takes_options
 def new_zeros(
-    self: Variable, size: Shape, dtype: DTypeLike | None = None, device: object = None, requires_grad: bool = False
+    self: Variable,
+    size: Shape,
+    dtype: DTypeLike | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Variable:
     """Zeros of another shape, in the type of ``self``.
 
@@ -343,15 +340,22 @@ def new_zeros(
         self: variable of any shape.
         size: the shape.
         dtype: another element type.
-        device: accepted for compatibility.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
         requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
     """
-    return new_full(self, size, 0, dtype, device, requires_grad)
+    return creation.full(size, 0, self.dtype if dtype is None else dtype)
 
 
 @checked
+@takes_options
 def new_ones(
-    self: Variable, size: Shape, dtype: DTypeLike | None = None, device: object = None, requires_grad: bool = False
+    self: Variable,
+    size: Shape,
+    dtype: DTypeLike | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Variable:
     """Ones of another shape, in the type of ``self``.
 
@@ -359,10 +363,11 @@ def new_ones(
         self: variable of any shape.
         size: the shape.
         dtype: another element type.
-        device: accepted for compatibility.
+        device: ``"cpu"``, ``CPUPlace()`` or None.
         requires_grad: True to compute gradients with respect to it.
+        pin_memory: False; memory of the CPU is not pinned.
     """
-    return new_full(self, size, 1, dtype, device, requires_grad)
+    return creation.full(size, 1, self.dtype if dtype is None else dtype)
 
 
 new_empty = new_zeros

@@ -17,6 +17,7 @@ from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import count, neighbours
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, floating, known_dim, known_value, normal_axis, open_layer_for
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, present_operands
+from onnxgrad.tensor.options import takes_options
 
 __all__ = [
     "bincount", "cumulative_trapezoid", "histogram", "median", "nanmedian", "nanquantile", "quantile", "std", "trapezoid",
@@ -25,21 +26,38 @@ __all__ = [
 
 
 @checked
-def var(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Variance over ``axis``, or of all elements; divided by the count less one if ``unbiased``.
+@takes_options
+def var(
+    x: Variable,
+    axis: Axes = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    name: str | None = None,
+    correction: float = 1,
+    out: Variable | None = None,
+) -> Variable:
+    """Variance over ``axis``, or of all elements; divided by the count less ``correction``.
 
     Args:
         x: floats of any shape; integers count as float32.
         axis: an axis, several, or None for all.
-        unbiased: whether to divide by the count less one.
+        unbiased: True for a correction of 1, False for one of 0.
         keepdim: keep the axes with size 1.
+        correction: what the count of elements is reduced by, where ``unbiased`` is None.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
+
+    Raises:
+        ArgumentError: if ``unbiased`` and another ``correction`` than 1 are both given.
 
     Example:
         >>> paddle.var(static.data("x", [None, 3]), axis=1).shape
         (-1,)
     """
+    if unbiased is not None and correction != 1:
+        raise ArgumentError("var takes unbiased or correction, not both. Leave unbiased out.")
     layer = LayerHelper("var", x, name=name)
-    return layer.result("Identity", _variance(layer.op, x, axes_of(axis), unbiased, keepdim))
+    less = correction if unbiased is None else float(unbiased)
+    return layer.result("Identity", _variance(layer.op, x, axes_of(axis), less, keepdim))
 
 
 @checked
@@ -53,18 +71,20 @@ def std(x: Variable, axis: Axes = None, unbiased: bool = True, keepdim: bool = F
         keepdim: keep the axes with size 1.
     """
     layer = LayerHelper("std", x, name=name)
-    return layer.result("Sqrt", _variance(layer.op, x, axes_of(axis), unbiased, keepdim))
+    return layer.result("Sqrt", _variance(layer.op, x, axes_of(axis), float(unbiased), keepdim))
 
 
-def _variance(op: Builder, x: Variable, axes: list[int] | None, unbiased: bool, keepdim: bool) -> Variable:
+def _variance(op: Builder, x: Variable, axes: list[int] | None, correction: float, keepdim: bool) -> Variable:
     centred = op.Sub(x, op.ReduceMean(x, axes, keepdims=1))
-    if not unbiased:
+    if not correction:
         return op.ReduceMean(op.Mul(centred, centred), axes, keepdims=int(keepdim))
     total = op.ReduceSumSquare(centred, axes, keepdims=int(keepdim))
     many = count(op, x, axes)
     # One element has no spread, as in Paddle.
-    less = op.constant(float(max(many - 1, 1)), x.dtype) if isinstance(many, int) else op.Max(op.Sub(many, 1.0), 1.0)
-    return op.Div(total, less)
+    if isinstance(many, int):
+        return op.Div(total, op.constant(float(max(many - 1, 1)) if correction == 1 else max(many - correction, 0.0), x.dtype))
+    floor = 1.0 if correction == 1 else 0.0
+    return op.Div(total, op.Max(op.Sub(many, op.constant(correction, many.dtype)), op.constant(floor, many.dtype)))
 
 
 # Order statistics ----------------------------------------------------------------------------------------------------
@@ -98,24 +118,47 @@ def _restored(layer: LayerHelper, y: Variable, axes: list[int], keepdim: bool) -
 
 @overload
 def median(
-    x: Variable, axis: int | None = None, keepdim: bool = False, mode: Literal["avg"] = "avg", name: str | None = None
+    x: Variable,
+    axis: int | None = None,
+    keepdim: bool = False,
+    mode: Literal["avg"] = "avg",
+    name: str | None = None,
+    *,
+    out: Variable | None = None,
 ) -> Variable: ...
 @overload
 def median(x: Variable, axis: None = None, keepdim: bool = False, *, mode: Literal["min"], name: str | None = None) -> Variable: ...
 @overload
 def median(
-    x: Variable, axis: int, keepdim: bool = False, *, mode: Literal["min"], name: str | None = None
+    x: Variable,
+    axis: int,
+    keepdim: bool = False,
+    *,
+    mode: Literal["min"],
+    name: str | None = None,
+    out: tuple[Variable, Variable] | None = None,
 ) -> tuple[Variable, Variable]: ...
 @overload
 def median(x: Variable, axis: int, keepdim: bool, mode: Literal["min"], name: str | None = None) -> tuple[Variable, Variable]: ...
 @checked
+@takes_options
 def median(
-    x: Variable, axis: int | None = None, keepdim: bool = False, mode: Literal["avg", "min"] = "avg", name: str | None = None
+    x: Variable,
+    axis: int | None = None,
+    keepdim: bool = False,
+    mode: Literal["avg", "min"] = "avg",
+    name: str | None = None,
+    *,
+    out: Variable | tuple[Variable, Variable] | None = None,
 ) -> Variable | tuple[Variable, Variable]:
     """The middle element over ``axis``, or of all; NaN if there is one.
 
     Args:
+        x: floats or integers of any shape.
+        axis: the axis; all elements unless given.
+        keepdim: keep the axis with size 1.
         mode: 'avg' for the mean of the two middle ones of an even number, 'min' for the lower of them.
+        out: a Tensor that becomes the result, or one for each of two; None for new ones.
 
     Returns:
         The median; for 'min' with an axis, also its index.
@@ -214,14 +257,22 @@ _INTERPOLATIONS = get_args(Interpolation)
 
 
 @checked
+@takes_options
 def quantile(
-    x: Variable, q: float | Sequence[float], axis: Axes = None, keepdim: bool = False, interpolation: Interpolation = "linear"
+    x: Variable,
+    q: float | Sequence[float],
+    axis: Axes = None,
+    keepdim: bool = False,
+    interpolation: Interpolation = "linear",
+    name: str | None = None,
+    out: Variable | None = None,
 ) -> Variable:
     """The value below which a fraction ``q`` of the elements over ``axis`` lies; NaN if there is one.
 
     Args:
         q: a number in [0, 1], or a list of them for a new first axis.
         interpolation: between two neighbours: 'linear', 'lower', 'higher', 'midpoint' or 'nearest'.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> paddle.quantile(static.data("x", [None, 5]), [0.25, 0.75], axis=1).shape

@@ -11,10 +11,12 @@ from onnxgrad.eager.record import record_unary
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.tensor.common import floating, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, open_layer
+from onnxgrad.tensor.options import takes_options
 
-__all__ = ["OF_ANY", "OF_FLOATS", "OfOne", "OfTwo", "named_function", "of_one", "of_two"]
+__all__ = ["INTO_OUT", "OF_ANY", "OF_FLOATS", "OfOne", "OfTwo", "named_function", "of_one", "of_two"]
 
 OF_ANY = "x: variable of any shape."
+INTO_OUT = "out: a Tensor that becomes the result, of any shape; None for a new one."
 OF_FLOATS = "x: floats of any shape; integers count as float32."
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -27,7 +29,7 @@ class OfOne(Protocol):
 
     __name__: str
 
-    def __call__(self, x: Variable, name: str | None = None) -> Variable: ...
+    def __call__(self, x: Variable, name: str | None = None, out: Variable | None = None) -> Variable: ...
 
 
 def of_one(
@@ -37,7 +39,8 @@ def of_one(
 
     accepted: set[Kind] = set()
 
-    def function(x: Variable, name: str | None = None) -> Variable:
+    @takes_options
+    def function(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
         if name is None and x.__class__ is Tensor and x._node.kind in accepted:
             recorded: Variable = record_unary(formula, x)  # type: ignore[arg-type]
             return recorded
@@ -51,7 +54,7 @@ def of_one(
         return formula(layer, operand)
 
     layer_name = layer_name or name
-    return named_function(function, name, doc, OF_FLOATS if floats else OF_ANY)
+    return named_function(function, name, doc, OF_FLOATS if floats else OF_ANY, INTO_OUT)
 
 
 class OfTwo(Protocol):
@@ -59,7 +62,7 @@ class OfTwo(Protocol):
 
     __name__: str
 
-    def __call__(self, x: Variable, y: Variable | float, name: str | None = None) -> Variable: ...
+    def __call__(self, x: Variable, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable: ...
 
 
 def of_two(
@@ -72,7 +75,8 @@ def of_two(
 ) -> OfTwo:
     """The same of two operands, which are promoted to one element type; one of them may be a number if ``numbers``."""
 
-    def function(x: Variable | float, y: Variable | float, name: str | None = None) -> Variable:
+    @takes_options
+    def function(x: Variable | float, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable:
         layer, op = (open_layer_for if numbers else open_layer)(layer_name, x, y, name=name)
         a, b = promote_operands(op, x, y)
         if floats:
@@ -81,7 +85,8 @@ def of_two(
 
     layer_name = layer_name or name
     count = "variables that broadcast to one shape" + (", or one of them a number" if numbers else "")
-    return named_function(function, name, doc, f"x, y: {count}" + ("; integers count as float32." if floats else "."))
+    operands = f"x, y: {count}" + ("; integers count as float32." if floats else ".")
+    return named_function(function, name, doc, operands, INTO_OUT)
 
 
 def named_function(function: Function, name: str, doc: str, *arguments: str) -> Function:

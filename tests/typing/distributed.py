@@ -22,7 +22,7 @@ class Scaled(og.nn.Layer):
 def exchanged(transport: distributed.Transport) -> float:
     with distributed.using(transport):
         total = distributed.all_reduce(np.array([distributed.rank() + 1.0]), "sum")
-        first = distributed.broadcast(og.to_tensor([float(distributed.rank())]), root=0)
+        first = distributed.broadcast(og.to_tensor([float(distributed.rank())]), src=0)
         distributed.barrier()
         return float(total[0]) + float(first.item())
 

@@ -40,7 +40,7 @@ _GRAY = {
 _PADDLE_NAMES = {
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "depthwise_conv2d"), ("Conv",)),
     **dict.fromkeys(("conv2d_transpose", "conv3d_transpose", "depthwise_conv2d_transpose"), ("ConvTranspose",)),
-    **dict.fromkeys(("matmul", "matmul_v2", "bmm", "mul", "fc", "fused_gemm_epilogue"), ("MatMul", "Gemm")),
+    **dict.fromkeys(("matmul", "matmul_v2", "bmm", "mul", "fc", "linear", "fused_gemm_epilogue"), ("MatMul", "Gemm")),
     **dict.fromkeys(("reduce_sum", "sum"), ("ReduceSum", "Sum")),
     **dict.fromkeys(("reduce_mean", "mean"), ("ReduceMean", "Mean")),
     **dict.fromkeys(("softmax_with_cross_entropy", "c_softmax_with_cross_entropy"), ("LogSoftmax", "SoftmaxCrossEntropyLoss")),
@@ -92,7 +92,7 @@ def low_dtype(dtype: str) -> LowDtype:
     Raises:
         ArgumentError: if it is another.
     """
-    name = str(dtype).lower()
+    name = str(dtype).lower().rsplit(".", 1)[-1]
     if name == "float16":
         return "float16"
     if name == "bfloat16":

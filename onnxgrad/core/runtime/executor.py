@@ -41,6 +41,7 @@ class HoldsProgram(Protocol):
     def program(self) -> Program: ...
 
 
+Feeds: TypeAlias = "GivenByName | Sequence[GivenByName] | None"
 Fetches: TypeAlias = "Variable | str | Operator | Sequence[Fetches] | None"
 """Variables and names, one or several; lists may hold what ``minimize`` gave, of which operators are left out."""
 
@@ -167,7 +168,7 @@ class Executor:
     def run(
         self,
         program: Program | HoldsProgram | None = None,
-        feed: GivenByName | None = None,
+        feed: Feeds = None,
         fetch_list: Fetches = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
@@ -180,7 +181,7 @@ class Executor:
     def run(
         self,
         program: Program | HoldsProgram | None = None,
-        feed: GivenByName | None = None,
+        feed: Feeds = None,
         fetch_list: Fetches = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
@@ -194,7 +195,7 @@ class Executor:
     def run(
         self,
         program: Program | HoldsProgram | None = None,
-        feed: GivenByName | None = None,
+        feed: Feeds = None,
         fetch_list: Fetches = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
@@ -207,7 +208,7 @@ class Executor:
     def run(
         self,
         program: Program | HoldsProgram | None = None,
-        feed: GivenByName | None = None,
+        feed: Feeds = None,
         fetch_list: Fetches = None,
         feed_var_name: str = "feed",
         fetch_var_name: str = "fetch",
@@ -220,11 +221,11 @@ class Executor:
 
         Args:
             program: default: the default main program. A startup program initialises parameters and accumulators.
-            feed: arrays by input name. Numpy arrays and OrtValues have the dtype of the input, and OrtValues are read where they
+            feed: arrays by input name, also as the only item of a list. Numpy arrays and OrtValues have the dtype of the input, and OrtValues are read where they
                 lie. Numbers, lists and what has ``__array__`` or ``__dlpack__`` are converted if the dtype holds their values: no
                 300 for uint8, no 0.9 for int64. What is fed to a persistable variable is its value from then on. Names it does
                 not know are ignored.
-            fetch_list: variables or names (one or several). A fetched parameter is given as it is after the run.
+            fetch_list: variables or names (one or several), or schedules, for the rate of this run. A fetched parameter is given as it is after the run.
             scope: where state is read and written; default the program's own, else the global scope.
             return_numpy: False for OrtValues that stay on the device.
             feed_var_name, fetch_var_name, use_program_cache, use_prune: accepted for compatibility. Sessions are always
@@ -245,6 +246,8 @@ class Executor:
         if self._closed:
             raise ExecutionError("this Executor is closed. Make a new one.")
         program = _program_of(program)
+        if isinstance(feed, (list, tuple)) and len(feed) == 1:
+            feed = feed[0]  # one for each device, as Paddle has it
         if feed is not None and not isinstance(feed, dict):
             raise ArgumentTypeError(f"feed is a dict of arrays by name, not {type(feed).__name__}.")
         fetches = _fetches(program, fetch_list)
@@ -520,9 +523,16 @@ def _fetches(program: Program, fetch_list: Any) -> list[Variable]:
             continue
         elif isinstance(item, (Variable, str)):
             fetches.append(_fetch(program, item))
+        elif (rate := _rate_of(program, item)) is not None:
+            fetches.append(rate)
         else:
             raise ArgumentTypeError(f"fetch_list holds Variables and names, not {type(item).__name__}.")
     return fetches
+
+
+def _rate_of(program: Program, schedule: Any) -> Variable | None:
+    """The state that a schedule of the program gives: scripts of Paddle 1, whose schedules are variables, fetch it."""
+    return next((variable for variable, own in program.plan.schedulers if own is schedule), None)
 
 
 def _fetch(program: Program, item: Variable | str) -> Variable:

@@ -16,6 +16,7 @@ from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.types import Layout
 from onnxgrad.tensor.common import as_dtype, normal_axis, positive, shape_of, unary
 from onnxgrad.tensor.layer import LayerHelper, in_place_result, open_layer, present_operands
+from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.random import gumbel, sampled
 
 __all__ = [
@@ -55,12 +56,14 @@ def relu6(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Where", layer.op.GreaterOrEqual(x, six), six, layer.op.Relu(x))
 
 
-def sigmoid(x: Variable, name: str | None = None) -> Variable:
+@takes_options
+def sigmoid(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """Compute 1 / (1 + exp(-x)).
 
     Args:
         x: numbers of any shape; integers are computed as float32.
         name: prefix of the names of the results in a program; None to count one.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> F.sigmoid(static.data("x", [None, 3])).shape
@@ -69,12 +72,14 @@ def sigmoid(x: Variable, name: str | None = None) -> Variable:
     return unary("sigmoid", "Sigmoid", x, name)
 
 
-def tanh(x: Variable, name: str | None = None) -> Variable:
+@takes_options
+def tanh(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """Compute the hyperbolic tangent.
 
     Args:
         x: numbers of any shape; integers are computed as float32.
         name: prefix of the names of the results in a program; None to count one.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> F.tanh(static.data("x", [None, 3])).shape
@@ -267,7 +272,12 @@ def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     """
     if alpha == 0:
         raise ArgumentError("celu: alpha cannot be 0.")
-    return unary("celu", "Celu", x, name, alpha=float(alpha))
+    if x.dtype != "float64":
+        return unary("celu", "Celu", x, name, alpha=float(alpha))
+    layer, op = open_layer("celu", x, name=name)  # ONNX has Celu of float32 alone
+    zero, slope = op.constant(0.0, x.dtype), op.constant(float(alpha), x.dtype)
+    left = op.Sub(op.Exp(op.Div(op.Min(x, zero), slope)), op.constant(1.0, x.dtype))
+    return layer.result("Add", op.Max(x, zero), op.Mul(slope, left))
 
 
 @checked
@@ -352,7 +362,7 @@ def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
 
 @checked
 def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
-    """Limit x to [min, max].
+    """Limit x to [min, max]; the gradient is 0 at both ends.
 
     Args:
         x: floats of any shape.
@@ -364,7 +374,10 @@ def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None 
         >>> F.hardtanh(static.data("x", [None, 3])).shape
         (-1, 3)
     """
-    return LayerHelper("hardtanh", x, name=name).result("Clip", x, float(min), float(max))
+    layer = LayerHelper("hardtanh", x, name=name)
+    least, largest = layer.op.constant(float(min), x.dtype), layer.op.constant(float(max), x.dtype)
+    below = layer.op.Where(layer.op.GreaterOrEqual(x, largest), largest, x)
+    return layer.result("Where", layer.op.LessOrEqual(x, least), least, below)
 
 
 @checked
@@ -487,7 +500,10 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
 
 
 @checked
-def softmax(x: Variable, axis: int = -1, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
+@takes_options
+def softmax(
+    x: Variable, axis: int = -1, dtype: DTypeLike | None = None, name: str | None = None, out: Variable | None = None
+) -> Variable:
     """Compute exp(x) divided by its sum over ``axis``.
 
     Args:
@@ -495,6 +511,7 @@ def softmax(x: Variable, axis: int = -1, dtype: DTypeLike | None = None, name: s
         axis: along which the results add up to 1.
         dtype: element type to compute in; that of ``x`` unless given.
         name: prefix of the names of the results in a program; None to count one.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Raises:
         IllTyped: for integers without a ``dtype``.

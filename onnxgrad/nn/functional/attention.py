@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, Mismatch, NotOffered
 from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional import common
+from onnxgrad.tensor import manipulation
 from onnxgrad.tensor.common import known_dim
 from onnxgrad.tensor.layer import open_layer, present_operands
 
@@ -25,6 +26,9 @@ def scaled_dot_product_attention(
     dropout_p: float = 0.0,
     is_causal: bool = False,
     training: bool = True,
+    backend: str | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = True,
     name: str | None = None,
 ) -> Variable:
     """Compute softmax(query key^T / sqrt(size)) value, for each head. Vaswani et al. 2017.
@@ -37,10 +41,14 @@ def scaled_dot_product_attention(
         dropout_p: dropout of the weights in training, from 0 to 1.
         is_causal: a position attends to itself and earlier ones only.
         training: False for inference.
+        backend: must be None: kernels are chosen by the runtime.
+        scale: a factor of the products; 1 / sqrt(size) unless given.
+        enable_gqa: let several heads of the query share one of key and value, where it has more.
         name: prefix of the names of the results in a program; None to count one.
 
     Raises:
-        ArgumentError: if the operands do not have four axes.
+        ArgumentError: if the operands do not have four axes, or the heads of the key do not divide those of the query.
+        NotOffered: for a ``backend``.
 
     Example:
         >>> q = static.data("q", [None, 5, 2, 8])
@@ -50,9 +58,19 @@ def scaled_dot_product_attention(
     layer, op = open_layer("scaled_dot_product_attention", query, key, value, *present_operands(attn_mask), name=name)
     if any(v.ndim != 4 for v in (query, key, value)):
         raise ArgumentError("scaled_dot_product_attention takes [batch, length, heads, size] operands.")
-    size = known_dim(query, 3, "scaled_dot_product_attention")
+    if backend is not None:
+        raise NotOffered(
+            f"scaled_dot_product_attention: backend {backend!r} is not offered: the runtime chooses kernels. Leave it out."
+        )
+    heads, shared = query.shape[2], key.shape[2]
+    if min(heads, shared) > 0 and heads != shared:
+        if not enable_gqa or heads % shared:
+            raise Mismatch(f"scaled_dot_product_attention: {heads} heads of the query do not go with {shared} of the key.")
+        key, value = (manipulation.repeat_interleave(item, heads // shared, 2) for item in (key, value))
+    if scale is None:
+        scale = 1.0 / math.sqrt(known_dim(query, 3, "scaled_dot_product_attention"))
     q, v = (op.Transpose(item, perm=[0, 2, 1, 3]) for item in (query, value))
-    scores = op.MatMul(op.Mul(q, 1.0 / math.sqrt(size)), op.Transpose(key, perm=[0, 2, 3, 1]))
+    scores = op.MatMul(op.Mul(q, scale), op.Transpose(key, perm=[0, 2, 3, 1]))
     lowest = op.constant(float(np.finfo(query.dtype.numpy).min), query.dtype)
     if is_causal:
         ones = op.Expand(op.constant(1.0, query.dtype), op.Shape(scores, start=2))

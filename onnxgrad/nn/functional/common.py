@@ -14,7 +14,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import attach_training
 from onnxgrad.dtypes import DTypeLike, dtype_of
-from onnxgrad.errors import ArgumentError, Mismatch
+from onnxgrad.errors import ArgumentError, IllTyped, Mismatch
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.losses import cosine_parts
 from onnxgrad.nn.functional.windows import numbers, pads_of
@@ -284,7 +284,7 @@ def pad(
     pad: Sizes,
     mode: PadMode = "constant",
     value: float = 0.0,
-    data_format: Layout = "NCHW",
+    data_format: Layout | None = None,
     pad_from_left_axis: bool = True,
     name: str | None = None,
 ) -> Variable:
@@ -298,7 +298,7 @@ def pad(
         mode: what the border holds: 'constant' a value, 'reflect' the mirrored input, 'replicate' its outermost elements,
             'circular' its other end.
         value: of a constant border.
-        data_format: channels are on axis 1 if its second letter is C, else on the last axis.
+        data_format: channels are on axis 1 if its second letter is C, as unless given, else on the last axis.
         pad_from_left_axis: False to list all axes from the last one on.
         name: prefix of the names of the results in a program; None to count one.
 
@@ -313,7 +313,7 @@ def pad(
     later: Variable | None = None
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode not in modes:
-        raise ArgumentError(f"pad: mode is one of {list(modes)}, not {mode!r}.")
+        raise Mismatch(f"pad: mode is one of {list(modes)}, not {mode!r}.")
     border: Any = pad
     if is_variable(pad):
         later = pad if pad.value is None and not pad.is_eager else None
@@ -325,9 +325,10 @@ def pad(
     if len(pairs) == x.ndim and mode == "constant":
         axes = list(range(x.ndim)) if pad_from_left_axis else list(range(x.ndim))[::-1]
     else:
-        spatial = list(range(2, x.ndim)) if data_format[1] == "C" else list(range(1, x.ndim - 1))
+        last = data_format is not None and data_format[1] != "C"
+        spatial = list(range(1, x.ndim - 1)) if last else list(range(2, x.ndim))
         axes = spatial[::-1][: len(pairs)]
-        if len(data_format) != x.ndim:
+        if data_format is not None and len(data_format) != x.ndim:
             raise Mismatch(f"pad: the layout {data_format!r} has {len(data_format)} axes, {x!r} has {x.ndim}.")
     if len(axes) != len(pairs):
         raise ArgumentError(f"pad: {widths} does not fit the {x.ndim} axes of {x!r}.")
@@ -413,7 +414,7 @@ def embedding(
 
 
 @checked
-def one_hot(x: Variable, num_classes: int | Variable, name: str | None = None) -> Variable:
+def one_hot(x: Variable, num_classes: int | Variable = -1, name: str | None = None) -> Variable:
     """Write a new last axis with 1 at the index that ``x`` gives, else 0, in float32.
 
     Args:
@@ -425,6 +426,8 @@ def one_hot(x: Variable, num_classes: int | Variable, name: str | None = None) -
         >>> F.one_hot(static.data("ids", [None, 5], "int64"), 7).shape
         (-1, 5, 7)
     """
+    if x.is_float:
+        raise IllTyped(f"one_hot takes integers, not {x!r}. Cast them first.")
     layer, op = open_layer("one_hot_v2", x, *variables_in(num_classes), name=name)
     count: Any = num_classes
     if not is_variable(count) and count == -1:

@@ -795,6 +795,7 @@ def ctc_loss(
     blank: int = 0,
     reduction: Reduction = "mean",
     norm_by_times: bool = False,
+    zero_infinity: bool = False,
 ) -> Variable:
     """Compute -log of the summed probability of all alignments of the labels with the steps, 0 if none fits. Graves et al. 2006.
 
@@ -806,6 +807,7 @@ def ctc_loss(
         blank: the class of the blank.
         reduction: 'mean' of the losses divided by their label lengths, 'sum' or 'none'.
         norm_by_times: divide the gradient, not the loss, by the number of steps.
+        zero_infinity: accepted for compatibility: the loss is 0 always where no alignment fits.
 
     Raises:
         ArgumentError: for another reduction, a blank that is no class, or missing lengths.

@@ -19,6 +19,7 @@ from onnxgrad.nn.types import Layout
 from onnxgrad.tensor.common import as_dtype, positive, shape_of
 from onnxgrad.tensor.layer import LayerHelper, in_place_result, open_layer, present_operands
 from onnxgrad.tensor.linalg import vector_norm
+from onnxgrad.tensor.options import takes_options
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
 
@@ -114,29 +115,29 @@ def layer_norm(
 
 @checked
 def rms_norm(
-    x: Variable,
+    input: Variable,
     normalized_shape: int | Sequence[int],
     weight: Variable | None = None,
-    epsilon: float = 1e-05,
+    eps: float = 1e-05,
     name: str | None = None,
 ) -> Variable:
     """Divide by the root of the mean square over the last axes, then scale. Zhang and Sennrich 2019.
 
     Args:
-        x: floats whose last axes have these sizes.
+        input: floats whose last axes have these sizes.
         normalized_shape: sizes of the last axes, or that of the last one.
         weight: scale in this shape; 1 unless given.
-        epsilon: added to the mean square.
+        eps: added to the mean square.
         name: prefix of the names of the results in a program; None to count one.
 
     Example:
         >>> F.rms_norm(static.data("x", [None, 3]), 3).shape
         (-1, 3)
     """
-    layer, op = open_layer("rms_norm", x, *present_operands(weight), name=name)
+    layer, op = open_layer("rms_norm", input, *present_operands(weight), name=name)
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
-    mean = op.ReduceMean(op.Mul(x, x), list(range(-count, 0)), keepdims=1)
-    y = layer.result("Div", x, op.Sqrt(op.Add(mean, float(epsilon))))
+    mean = op.ReduceMean(op.Mul(input, input), list(range(-count, 0)), keepdims=1)
+    y = layer.result("Div", input, op.Sqrt(op.Add(mean, float(eps))))
     return y if weight is None else layer.result("Mul", y, weight)
 
 
@@ -272,7 +273,10 @@ def _divisor(layer: LayerHelper, x: Variable, size: int, alpha: float, beta: flo
 
 
 @checked
-def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, name: str | None = None) -> Variable:
+@takes_options
+def normalize(
+    x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, out: Variable | None = None, name: str | None = None
+) -> Variable:
     """Divide ``x`` by its norm along ``axis``, or by epsilon if that is larger.
 
     Args:
@@ -281,6 +285,7 @@ def normalize(x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, 
         axis: the axis of the vectors.
         epsilon: the least divisor.
         name: prefix of the names of the results in a program; None to count one.
+        out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
         >>> F.normalize(static.data("x", [None, 3])).shape

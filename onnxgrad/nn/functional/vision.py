@@ -37,6 +37,8 @@ def interpolate(
     align_corners: bool = False,
     align_mode: Literal[0, 1] = 0,
     data_format: Layout | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
     name: str | None = None,
 ) -> Variable:
     """Resize images.
@@ -49,6 +51,8 @@ def interpolate(
         align_corners: let the centres of the corner elements coincide, rather than the outer edges.
         align_mode: for the linear modes without ``align_corners``: 0 counts from element centres, 1 from the first element.
         data_format: channels are on axis 1 if its second letter is C (the default), else on the last axis.
+        recompute_scale_factor: True to take the ratio of the sizes, which are rounded down, in place of ``scale_factor``.
+        antialias: True to weigh all elements that fall on one of a smaller image, for 'bilinear' and 'bicubic'.
         name: prefix of the names of the results in a program; None to count one.
 
     Raises:
@@ -64,15 +68,78 @@ def interpolate(
         raise ArgumentError("interpolate: give either size or scale_factor.")
     if align_corners and mode in ("nearest", "area"):
         raise ArgumentError(f"interpolate: align_corners does not go with mode {mode!r}.")
+    if recompute_scale_factor and size is not None:
+        raise ArgumentError("interpolate: recompute_scale_factor says nothing where size is given. Leave it out.")
+    if antialias and mode.lower() not in ("bilinear", "bicubic"):
+        raise ArgumentError(f"interpolate: antialias goes with 'bilinear' and 'bicubic', not {mode!r}.")
     layer = LayerHelper(f"{mode.lower()}_interp_v2", x, name=name)
     last = data_format is not None and channels_last(data_format, x.ndim - 2)
     x = to_channels_first(layer, x, last)
-    y = _resized(layer, x, size, scale_factor, mode.lower(), align_corners, align_mode, all_axes=last)
+    if recompute_scale_factor and scale_factor is not None:
+        size, scale_factor = _scaled_sizes(layer, x, scale_factor), None
+    if antialias:
+        y = _weighed(layer, x, size, scale_factor, mode.lower(), align_corners)
+    else:
+        y = _resized(layer, x, size, scale_factor, mode.lower(), align_corners, align_mode, all_axes=last)
     return in_layout(layer, y, last)
 
 
+def _weighed(layer: LayerHelper, x: Variable, size: Any, scale: Any, mode: str, align_corners: bool) -> Variable:
+    """An image of which each element is the mean of those that fall on it, by a filter as wide as it is reduced
+
+    Products with the weights, as onnxruntime's Resize weighs by another filter.
+    """
+    known = x.shape[2:]
+    if size is None and not is_variable(scale):
+        factors = [float(scale)] * 2 if isinstance(scale, (int, float)) else [float(f) for f in scale]
+        size = [int(n * f) for n, f in zip(known, factors, strict=True)]
+    sizes = [size] * 2 if isinstance(size, int) else size
+    if is_variable(sizes) or sizes is None or any(is_variable(n) for n in sizes) or min(known) < 0:
+        raise ArgumentError("interpolate: antialias needs known sizes, of the image and of the result. Give size as ints.")
+    high, wide = (_weights(n, int(m), mode, align_corners) for n, m in zip(known, sizes, strict=True))
+    rows = layer.op.MatMul(layer.op.constant(high, x.dtype), x)
+    return layer.result("MatMul", rows, layer.op.constant(wide.T.copy(), x.dtype))
+
+
+def _weights(many: int, few: int, mode: str, align_corners: bool) -> np.ndarray[Any, Any]:
+    """Weights of ``many`` elements for each of ``few``, by a triangle or by a cubic of support 2 (Keys 1981)"""
+    step = (many - 1) / (few - 1) if align_corners and few > 1 else 0.0 if align_corners else many / few
+    centres, width = (np.arange(few) + 0.5) * step, max(step, 1.0)
+    support = (1.0 if mode == "bilinear" else 2.0) * width
+    places = np.arange(many)
+    first = np.maximum((centres - support + 0.5).astype(int), 0)
+    behind = np.minimum((centres + support + 0.5).astype(int), many)
+    far = np.abs((places + 0.5 - centres[:, None]) / width)
+    if mode == "bilinear":
+        weights = np.maximum(1 - far, 0)
+    else:
+        near, further = (1.5 * far - 2.5) * far * far + 1, ((-0.5 * far + 2.5) * far - 4) * far + 2
+        weights = np.where(far < 1, near, np.where(far < 2, further, 0))
+    weights = np.where((places >= first[:, None]) & (places < behind[:, None]), weights, 0)
+    return weights / weights.sum(1, keepdims=True)
+
+
+def _scaled_sizes(layer: LayerHelper, x: Variable, factors: Any) -> Variable | list[int]:
+    """Spatial sizes times factors, rounded down"""
+    op, count = layer.op, x.ndim - 2
+    if not is_variable(factors):
+        known = [float(factors)] * count if isinstance(factors, (int, float)) else [float(f) for f in factors]
+        if min(x.shape[2:]) >= 0:
+            return [int(n * f) for n, f in zip(x.shape[2:], known, strict=True)]
+        factors = op.constant(np.array(known, np.float32))
+    sizes = op.Cast(op.Shape(x, start=2), to=1)
+    return op.Cast(op.Floor(op.Mul(sizes, as_dtype(op, factors, "float32"))), to=7)
+
+
 def _resized(
-    layer: LayerHelper, x: Variable, size: Any, scale: Any, mode: str, align_corners: bool, align_mode: int, all_axes: bool
+    layer: LayerHelper,
+    x: Variable,
+    size: Any,
+    scale: Any,
+    mode: str,
+    align_corners: bool,
+    align_mode: int,
+    all_axes: bool,
 ) -> Variable:
     op, axes = layer.op, list(range(2, x.ndim))
     if size is None and not is_variable(scale):
@@ -159,7 +226,7 @@ def upsample(
         >>> F.upsample(static.data("x", [None, 3, 4, 4]), scale_factor=2).shape
         (-1, 3, 8, 8)
     """
-    return interpolate(x, size, scale_factor, mode, align_corners, align_mode, data_format, name)
+    return interpolate(x, size, scale_factor, mode, align_corners, align_mode, data_format, name=name)
 
 
 @checked

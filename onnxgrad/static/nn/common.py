@@ -42,7 +42,7 @@ def fc(
     x: Variable | Sequence[Variable],
     size: int,
     num_flatten_dims: int = 1,
-    weight_attr: Attr = None,
+    weight_attr: Attr | Sequence[Attr] = None,
     bias_attr: Attr = None,
     activation: ActivationName | None = None,
     name: str | None = None,
@@ -53,7 +53,8 @@ def fc(
         x: variable of rank 2 or more; of several, the products are added up.
         size: number of output features.
         num_flatten_dims: how many leading dimensions are kept; the others are flattened.
-        weight_attr: name, initializer and learning rate of the weight (Xavier uniform by default).
+        weight_attr: name, initializer and learning rate of the weight (Xavier uniform by default); one for each where ``x`` is
+            several.
         bias_attr: the same for the bias (0 by default); ``False`` for no bias.
         activation: name of an activation applied last, such as ``"relu"``.
         name: prefix of the parameter names.
@@ -63,6 +64,7 @@ def fc(
 
     Raises:
         ProgramError: if the flattened dimensions of ``x`` are not known.
+        ArgumentError: if there is another number of attributes than of variables.
 
     Example:
         >>> x = static.data("x", [None, 13], "float32")
@@ -70,14 +72,17 @@ def fc(
         (-1, 1)
     """
     items = [x] if isinstance(x, Variable) else list(x)
+    attrs = list(weight_attr) if isinstance(weight_attr, (list, tuple)) else [weight_attr] * len(items)
+    if len(attrs) != len(items):
+        raise ArgumentError(f"fc: {len(attrs)} weight_attr for {len(items)} variables. Pass one, or one for each.")
     layer = LayerHelper("fc", *items, name=name)
     products = []
-    for item in items:
+    for item, attr in zip(items, attrs, strict=True):
         tail = item.shape[num_flatten_dims:]
         if any(dim < 0 for dim in tail) or not tail:
             raise ProgramError(f"fc: dimensions {num_flatten_dims} and up of {item!r} must be known. Declare them in data().")
         features = math.prod(tail)
-        weight = layer.parameter(weight_attr, "w", [features, size], item.dtype, XavierUniform())
+        weight = layer.parameter(attr, "w", [features, size], item.dtype, XavierUniform())
         if len(tail) > 1:
             item = layer.op.Reshape(item, np.array([*[0] * num_flatten_dims, features]))
         products.append(layer.result("MatMul", item, weight))

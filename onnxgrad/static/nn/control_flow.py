@@ -261,7 +261,7 @@ class _LoopWriter:
             new = [_as_variable(build, v, like) for v, like in zip(_flatten(results)[1], old, strict=True)]
             for a, b in zip(old, new, strict=True):
                 if isinstance(a.type, TensorType) and isinstance(b.type, TensorType) and a.dtype != b.dtype:
-                    raise ArgumentError(f"while_loop: a loop variable changes from {a.dtype} to {b.dtype}. Cast it back.")
+                    raise ArgumentError(f"while_loop: a loop variable changes from {a.dtype.name} to {b.dtype.name}. Cast it back.")
             goes_on = _condition(build, self.condition(*_rebuild(self.tree, iter(new))))
             finish_body(block, [goes_on, *new], build)
         return block

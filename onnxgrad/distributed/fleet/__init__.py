@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from onnxgrad.core.passes.modes import take_parts
 from onnxgrad.distributed.environment import barrier, current, init as join, rank, world_size
 from onnxgrad.distributed.exchange import distribute
+from onnxgrad.distributed.fleet import utils
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "DistributedStrategy", "barrier_worker", "distributed_optimizer", "init", "is_first_worker", "worker_index", "worker_num",
+    "DistributedStrategy", "barrier_worker", "distributed_optimizer", "init", "is_first_worker", "utils", "worker_index",
+    "worker_num",
 ]  # fmt: skip
 
 
