@@ -10,6 +10,7 @@ from onnxgrad import (
     compat as compat,
     device as device,
     distributed as distributed,
+    distribution as distribution,
     errors as errors,
     fft as fft,
     fluid as fluid,
