@@ -147,7 +147,6 @@ _REASONS: dict[str, str] = {
         "static.amp.debugging amp.debugging batch disable_signal_handler flops *_flags *rng_state LazyGuard "
         "fluid.memory_optimize fluid.release_memory fluid.cuda_pinned_places"
     ),
-    "it is a training loop; use onnxgrad.training.Trainer": "Model",
     "each of its rows takes a beta number of another concentration; compose it of Beta": "distribution.LKJCholesky",
     _LOD: "fluid.create_lod_tensor fluid.LoDTensor",
 }
@@ -207,7 +206,7 @@ REFUSED = {
 # Modules of Paddle whose names are not listed one by one.
 _MODULES = {
     "callbacks": "they belong to paddle.Model; use onnxgrad.training.Trainer",
-    "hapi": "it is a training loop; use onnxgrad.training.Trainer",
+    **dict.fromkeys(("hapi.callbacks", "hapi.logger", "hapi.progressbar"), "use onnxgrad.training.Trainer"),
     **dict.fromkeys(("vision", "text", "audio", "hub", "strings", "dataset", "reader"), _OUTSIDE),
     "profiler": "onnxruntime has a profiler: SessionOptions.enable_profiling",
     "inference": "onnxruntime is the inference engine; use save_onnx",

@@ -1,12 +1,15 @@
 """The rim of Paddle's surface as Paddle gives it: options, state, constants, distributions, refusals."""
 
 import json
+import pickle
 from fnmatch import fnmatch
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import onnxgrad as paddle
+from onnxgrad.errors import ModelError
 from tests import paddle_surface as surface
 from tests.paddle_suite.test_grid import assert_same
 
@@ -31,6 +34,7 @@ OTHERWISE = {
     "small: fed lists": "numbers in lists are taken too",
     "small: pad by a tensor": "an int64 tensor is taken too",
     "small: shape*": "shapes print as the lists that they are, as in Paddle up to 3.0",
+    "model: no Layer": "a TypeError says what is wrong",
     "distributions: AffineTransform *_log_det": "of the shape of what is transformed",
     "distributions: Geometric kl*": "Paddle's is the divergence of one trial, not of their number",
 }
@@ -93,6 +97,50 @@ def test_every_choice_of_another_result_is_needed():
             if chosen and _difference(section, name, wanted, own):
                 needed.update(chosen)
     assert needed == {*OTHERWISE}
+
+
+FILES = Path(__file__).parent.parent / "data" / "paddle_files"
+
+
+def test_a_run_goes_on_from_the_files_that_paddle_wrote():
+    expected = json.loads((FILES / "expected.json").read_text())
+    with paddle.utils.unique_name.guard():
+        net, optimizer = surface.trained(paddle)
+    assert net.set_state_dict(paddle.load(FILES / "net.pdparams")) == ([], [])
+    optimizer.set_state_dict(paddle.load(FILES / "net.pdopt"))
+    np.testing.assert_allclose(surface.train(paddle, net, optimizer, 2), expected["losses"], rtol=1e-5)
+    for name, value in paddle.load(FILES / "protocol2.pdparams").items():
+        assert value.tolist() == paddle.load(FILES / "net.pdparams")[name].tolist()
+
+
+def test_other_things_in_a_file_of_paddle():
+    loaded = paddle.load(FILES / "nested.pdparams")
+    assert [loaded[name] for name in ("epoch", "names", "none", "flag", "rate")] == [3, ["a", ("b", 2)], None, True, 0.5]
+    x = json.loads((FILES / "expected.json").read_text())["x"]
+    np.testing.assert_allclose(loaded["x"].numpy().reshape(-1), x, rtol=1e-6)
+    assert [loaded[name].dtype.name for name in ("x", "half", "short")] == ["float32", "float16", "bfloat16"]
+    np.testing.assert_allclose(loaded["short"].astype("float32").numpy().reshape(-1), x, rtol=2**-8)
+    assert loaded["net"]["0.weight"].name == "linear_0.w_0"
+    assert isinstance(paddle.load(FILES / "net.pdparams", return_numpy=True)["0.bias"], np.ndarray)
+
+
+class _Outside:
+    def __reduce__(self):
+        return print, ("run",)
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_a_pickle_that_names_anything_else_is_refused_by_its_name(tmp_path, protocol, capsys):
+    for thing, named in ((_Outside(), "print"), ({"a": [_Outside()]}, "print"), ({"f": len}, "len"), ({"p": Path("x")}, "pathlib")):
+        (tmp_path / "x.pdparams").write_bytes(pickle.dumps(thing, protocol))
+        with pytest.raises(ModelError, match=named):
+            paddle.load(tmp_path / "x.pdparams")
+    assert capsys.readouterr().out == ""
+    whole = pickle.dumps({"a": np.ones(9)}, protocol)
+    for cut in (2, 9, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "x.pdparams").write_bytes(whole[:cut])
+        with pytest.raises(ModelError):
+            paddle.load(tmp_path / "x.pdparams")
 
 
 def test_distributions_in_a_program_are_those_of_tensors():
