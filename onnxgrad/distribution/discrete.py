@@ -224,7 +224,7 @@ def _drawn(draw: Any, *parameters: Variable) -> Variable:
     """Samples of numpy's generator"""
     if not all(p.is_eager for p in parameters):
         raise NotOffered("no ONNX operator samples such numbers. Sample them outside of the program and feed them.")
-    return to_tensor(np.asarray(draw(*(p.numpy() for p in parameters)), parameters[0].dtype.numpy))
+    return to_tensor(np.asarray(draw(*(p.get_value() for p in parameters)), parameters[0].dtype.numpy))
 
 
 class Poisson(ExponentialFamily):
@@ -256,7 +256,7 @@ class Poisson(ExponentialFamily):
         return value * T.log(self.rate) - self.rate - T.lgamma(value + 1.0)
 
     def _support(self) -> Variable:
-        most = float(self.rate.numpy().max()) if self.rate.is_eager and self.rate.size else 30.0
+        most = float(self.rate.get_value().max(initial=0.0)) if self.rate.is_eager else 30.0
         count = int(most + 30.0 * math.sqrt(most)) + 20
         return to_tensor(np.arange(count).astype(self.rate.dtype.numpy).reshape(-1, *[1] * self.rate.ndim))
 
@@ -302,7 +302,7 @@ class Binomial(Distribution):
     def entropy(self) -> Variable:
         if not self.total_count.is_eager:
             raise NotOffered("Binomial: the entropy adds up all counts, which a program does not know. Estimate it from samples.")
-        most = int(self.total_count.numpy().max())
+        most = int(self.total_count.get_value().max())
         values = to_tensor(np.arange(most + 1).astype(self.probs.dtype.numpy).reshape(-1, *[1] * self.probs.ndim))
         possible = values <= self.total_count
         log_prob = self.log_prob(T.minimum(values + T.zeros_like(self.total_count), self.total_count))

@@ -6,6 +6,7 @@ Tests: tests/paddle_suite/test_surface.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from onnxgrad import tensor as T
 from onnxgrad.core.ir.variable import Variable
@@ -35,7 +36,7 @@ class Gamma(ExponentialFamily):
     def variance(self) -> Variable:
         return self.concentration / (self.rate * self.rate)
 
-    def rsample(self, shape: list[int] | tuple[int, ...] = ()) -> Variable:
+    def rsample(self, shape: Sequence[int] = ()) -> Variable:
         return gamma_samples(shape, self.concentration) / self.rate
 
     def log_prob(self, value: Variable) -> Variable:

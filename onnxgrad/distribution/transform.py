@@ -393,7 +393,9 @@ class StackTransform(Transform):
         parts = T.unstack(x, self.axis)
         if len(parts) != len(self.transforms):
             raise ArgumentError(f"StackTransform: {len(self.transforms)} transforms do not fit {len(parts)} slices.")
-        return T.stack([getattr(one, question)(part) for one, part in zip(self.transforms, parts, strict=True)], self.axis)
+        slices: list[Variable] = [getattr(one, question)(part) for one, part in zip(self.transforms, parts, strict=True)]
+        stacked: Variable = T.stack(slices, self.axis)
+        return stacked
 
     def forward(self, x: Variable) -> Variable:
         return self._each("forward", x)

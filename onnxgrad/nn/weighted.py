@@ -944,7 +944,8 @@ class _BatchNorm(Layer):
         self._user_name = name
         if str(self._dtype) == "float16":
             self.__dict__["_dtype"] = "float32"  # as in Paddle: squares of float16 overflow
-        dtype, still = "float64" if str(self._dtype) == "float64" else "float32", ParamAttr(trainable=False)
+        dtype: DTypeLike = "float64" if str(self._dtype) == "float64" else "float32"
+        still = ParamAttr(trainable=False)
         self._num_features, self._momentum, self._epsilon = num_features, momentum, epsilon
         self._data_format, self._use_global_stats = data_format, use_global_stats
         self.weight = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))

@@ -26,6 +26,7 @@ OTHERWISE = {
     "refusals: SGD without parameters": "optimizers of programs have none; step refuses",
     "refusals: eye": "a ValueError says what is wrong",
     "refusals: len": "Python's own class",
+    "refusals: load": "Python's own class for a missing file",
     "refusals: transpose": "an order without all axes is refused",
     "refusals: weight_decay": "refused when it is made",
     "small: a loss without parameters": "a minimize that updates nothing is refused",
