@@ -45,7 +45,8 @@ FLOORS = """
     internal.saving
     static
     utils
-    amp  fluid  incubate  io  jit  metric  device
+    io
+    amp  fluid  incubate  jit  metric  device
     hapi  onnx
     func  pages
     training
