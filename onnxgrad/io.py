@@ -83,7 +83,7 @@ class IterableDataset(Dataset[Sample]):
         >>> class Squares(paddle.io.IterableDataset):
         ...     def __iter__(self):
         ...         return iter([0, 1, 4])
-        >>> [batch[0].tolist() for batch in paddle.io.DataLoader(Squares(), batch_size=2)]
+        >>> [batch.tolist() for batch in paddle.io.DataLoader(Squares(), batch_size=2)]
         [[0, 1], [4]]
     """
 
@@ -748,7 +748,7 @@ class DataLoader:
 
         Example:
             >>> loader = paddle.io.DataLoader.from_generator(return_list=True)
-            >>> loader.set_batch_generator(lambda: iter([(np.ones([2, 3]), np.zeros(2))]))
+            >>> _ = loader.set_batch_generator(lambda: iter([(np.ones([2, 3]), np.zeros(2))]))
             >>> [[field.shape for field in batch] for batch in loader()]
             [[[2, 3], [2]]]
         """
