@@ -58,7 +58,7 @@ ALLOWED = {
     "jit.TranslatedLayer.register_forward_*(hook)": "own",
     "metric.Accuracy.*": "own",
     "io.*.__getitem__(return)": "sample",
-    "io.*Loader.*": "sample",
+    "*io.DataLoader.*": "sample",
     "Model.*": "sample",
     "incubate.LookAhead.minimize(return)": "state",
     "distribution.*Transform.__call__(*)": "own",
