@@ -13,8 +13,7 @@ import warnings
 
 import numpy as np
 
-from tests.paddle_grid import _numbers as numbers
-from tests.paddle_grid import _static as static_program
+from tests.paddle_grid import _numbers as numbers, _static as static_program
 
 
 def outcome(paddle, compute):
@@ -86,7 +85,12 @@ def options(paddle):
         "zeros_like": lambda **k: paddle.zeros_like(x(), **k), "rand": lambda **k: paddle.rand([2], **k), "randn": lambda **k: paddle.randn([2], **k),
         "new_zeros": lambda **k: x().new_zeros([2], **k), "fftfreq": lambda **k: paddle.fft.fftfreq(4, **k),
     }  # fmt: skip
-    given = {"requires_grad": {"requires_grad": True}, "cpu": {"device": "cpu"}, "nonsense": {"device": "nonsense"}, "number": {"device": 0}}
+    given = {
+        "requires_grad": {"requires_grad": True},
+        "cpu": {"device": "cpu"},
+        "nonsense": {"device": "nonsense"},
+        "number": {"device": 0},
+    }
     for (name, make), (option, arguments) in itertools.product(makes.items(), given.items()):
         cases[f"{option} {name}"] = lambda m=make, a=arguments: [m(**a).stop_gradient, m(**a).is_leaf]
     cases["requires_grad is trained"] = lambda: _trained(paddle, paddle.ones([3], requires_grad=True))
@@ -274,7 +278,10 @@ def small(paddle):
 
     def loaded(*arrays, **options):
         data = paddle.io.TensorDataset([t(array) for array in arrays])
-        return [type(batch).__name__ if not isinstance(batch, list) else len(batch) for batch in paddle.io.DataLoader(data, batch_size=2, **options)]
+        return [
+            type(batch).__name__ if not isinstance(batch, list) else len(batch)
+            for batch in paddle.io.DataLoader(data, batch_size=2, **options)
+        ]
 
     class Single(paddle.io.Dataset):
         def __getitem__(self, index):
@@ -305,7 +312,12 @@ def small(paddle):
 
         return [shown(batch) for batch in paddle.io.DataLoader(dataset(), batch_size=2)]
 
-    cases.update({f"loader of {kind.__name__}": lambda k=kind: batches(k) for kind in (Single, Numbers, Named, Pairs)})
+    class Stream(paddle.io.IterableDataset):
+        def __iter__(self):
+            return iter(np.arange(3))
+
+    kinds = (Single, Numbers, Named, Pairs, Stream)
+    cases.update({f"loader of {kind.__name__}": lambda k=kind: batches(k) for kind in kinds})
     cases["a loss without parameters"] = loss_without_parameters
     cases["assign to what a program holds"] = assigned_in_a_program
     cases["fed lists"] = fed_lists
@@ -377,6 +389,7 @@ def refusals(paddle):
         "random_split": lambda: paddle.io.random_split([1, 2], [1, 3]), "clip grad": lambda: paddle.optimizer.SGD(0.1, parameters=[_w(paddle)], grad_clip=3),
         "weight_decay": lambda: paddle.optimizer.SGD(0.1, parameters=[_w(paddle)], weight_decay="x"), "auto_cast": lambda: paddle.amp.auto_cast(level="O7").__enter__(),
     }  # fmt: skip
+
     def judged(call):
         result = call()
         if hasattr(result, "numpy"):
@@ -456,7 +469,10 @@ def distributions(paddle):
         cases[f"{name}Transform inverse"] = lambda m=make: _shown(m().inverse(m().forward(t(0.3, 0.4))))
         cases[f"{name}Transform forward_log_det"] = lambda m=make: _shown(m().forward_log_det_jacobian(t(0.3, 0.4)))
         cases[f"{name}Transform inverse_log_det"] = lambda m=make: _shown(m().inverse_log_det_jacobian(m().forward(t(0.3, 0.4))))
-        cases[f"{name}Transform shapes"] = lambda m=make: [list(m().forward_shape((2,))), list(m().inverse_shape(m().forward_shape((2,))))]
+        cases[f"{name}Transform shapes"] = lambda m=make: [
+            list(m().forward_shape((2,))),
+            list(m().inverse_shape(m().forward_shape((2,)))),
+        ]
 
     def in_a_program():
         with static_program(paddle) as (main, startup):
@@ -491,7 +507,9 @@ def around(paddle):
     """LookAhead, ModelAverage and recompute: the parameters after some steps."""
 
     def steps(wrap, count=4, after=lambda optimizer, inner: None):
-        w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Assign(np.array([0.5, -1.0], "float32")))
+        w = paddle.create_parameter(
+            [2], "float32", default_initializer=paddle.nn.initializer.Assign(np.array([0.5, -1.0], "float32"))
+        )
         inner = paddle.optimizer.SGD(0.1, parameters=[w])
         optimizer = wrap(inner, w)
         record = []
@@ -503,14 +521,21 @@ def around(paddle):
             record.append(numbers(w.numpy()))
         return record
 
-    cases = {f"LookAhead {alpha} {k}": lambda a=alpha, k=k: steps(lambda inner, w: paddle.incubate.optimizer.LookAhead(inner, a, k)) for alpha, k in ((0.5, 2), (0.2, 3), (0.8, 1))}
+    cases = {
+        f"LookAhead {alpha} {k}": lambda a=alpha, k=k: steps(lambda inner, w: paddle.incubate.optimizer.LookAhead(inner, a, k))
+        for alpha, k in ((0.5, 2), (0.2, 3), (0.8, 1))
+    }
     cases["LookAhead alpha"] = lambda: steps(lambda inner, w: paddle.incubate.optimizer.LookAhead(inner, alpha=2.0))
     cases["LookAhead of nothing"] = lambda: paddle.incubate.optimizer.LookAhead(None)
 
     def averaged(rate, minimum, maximum, count=6):
-        w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Assign(np.array([0.5, -1.0], "float32")))
+        w = paddle.create_parameter(
+            [2], "float32", default_initializer=paddle.nn.initializer.Assign(np.array([0.5, -1.0], "float32"))
+        )
         inner = paddle.optimizer.SGD(0.1, parameters=[w])
-        average = paddle.incubate.optimizer.ModelAverage(rate, parameters=[w], min_average_window=minimum, max_average_window=maximum)
+        average = paddle.incubate.optimizer.ModelAverage(
+            rate, parameters=[w], min_average_window=minimum, max_average_window=maximum
+        )
         record = []
         for step in range(count):
             (w * w * (step + 1)).sum().backward()
@@ -567,4 +592,104 @@ def _dumped(paddle):
         return len(list(Path(folder).iterdir()))
 
 
-SECTIONS = [options, state, small, refusals, distributions, around]
+def model(paddle):
+    """``paddle.Model``: what its methods give, and the parameters after them."""
+    nn = paddle.nn
+    inputs, labels = _shuffled(10, 3), np.arange(10).reshape(10, 1) % 2
+
+    def made(metrics=True, steps=True):
+        net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+        for p, seed in zip(net.parameters(), range(9), strict=False):
+            p.set_value(_shuffled(*p.shape, seed=seed))
+        wrapped = paddle.Model(
+            net, paddle.static.InputSpec([None, 3], "float32", "x"), paddle.static.InputSpec([None, 1], "int64", "y")
+        )
+        optimizer = paddle.optimizer.Adam(0.1, parameters=wrapped.parameters())
+        wrapped.prepare(optimizer, nn.CrossEntropyLoss(), paddle.metric.Accuracy() if metrics else None)
+        return wrapped
+
+    def data():
+        return paddle.io.TensorDataset([paddle.to_tensor(inputs), paddle.to_tensor(labels)])
+
+    def weights(wrapped):
+        return [numbers(p.numpy()) for p in wrapped.parameters()]
+
+    def fitted(**options):
+        wrapped = made()
+        result = wrapped.fit(data(), batch_size=4, epochs=2, shuffle=False, verbose=0, **options)
+        return [result, *weights(wrapped)]
+
+    def evaluated(metrics=True):
+        return {name: numbers(value) for name, value in made(metrics).evaluate(data(), batch_size=4, verbose=0).items()}
+
+    def predicted(**options):
+        result = made().predict(paddle.io.TensorDataset([paddle.to_tensor(inputs)]), batch_size=4, verbose=0, **options)
+        return [[len(output), *map(numbers, output)] for output in result]
+
+    def batch():
+        wrapped = made()
+        results = [wrapped.train_batch([inputs], [labels]), wrapped.eval_batch([inputs], [labels])]
+        return [[numbers(losses), numbers(metrics)] for losses, metrics in results] + [numbers(made().predict_batch([inputs])[0])]
+
+    def without_metrics():
+        wrapped = made(False)
+        return [
+            numbers(wrapped.train_batch([inputs], [labels], update=False)),
+            numbers(wrapped.train_batch([inputs], [labels])),
+            *weights(wrapped),
+        ]
+
+    def saved():
+        with tempfile.TemporaryDirectory() as folder:
+            wrapped, other = made(), made()
+            wrapped.train_batch([inputs], [labels])
+            wrapped.save(f"{folder}/net")
+            other.load(f"{folder}/net")
+            return weights(other)
+
+    return {
+        "fit": fitted, "fit in part": lambda: fitted(num_iters=4), "fit in twos": lambda: fitted(accumulate_grad_batches=2),
+        "evaluate": evaluated, "evaluate without metrics": lambda: evaluated(False), "predict": predicted,
+        "predict stacked": lambda: predicted(stack_outputs=True), "batch": batch, "batch without metrics": without_metrics, "saved": saved,
+        "no Layer": lambda: paddle.Model(3), "no metric": lambda: made().prepare(metrics=3), "not prepared": lambda: paddle.Model(nn.Linear(3, 2)).train_batch(inputs),
+    }  # fmt: skip
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+
+def trained(paddle):
+    """A network and its optimizer, after three steps."""
+    nn = paddle.nn
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1D(4), nn.ReLU(), nn.Linear(4, 2))
+    optimizer = paddle.optimizer.Adam(paddle.optimizer.lr.StepDecay(0.1, 2), parameters=net.parameters())
+    return net, optimizer
+
+
+def train(paddle, net, optimizer, steps):
+    """The loss of each step."""
+    x, losses = paddle.to_tensor(_shuffled(5, 3)), []
+    for _ in range(steps):
+        loss = (net(x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        optimizer._learning_rate.step()
+        losses.append(float(loss))
+    return losses
+
+
+def write_files(paddle, folder):
+    """What Paddle saves of three steps, the losses of the next two, and other things in one file."""
+    net, optimizer = trained(paddle)
+    train(paddle, net, optimizer, 3)
+    x = paddle.to_tensor(_shuffled(2, 3))
+    paddle.save(net.state_dict(), str(folder / "net.pdparams"))
+    paddle.save(net.state_dict(), str(folder / "protocol2.pdparams"), protocol=2)
+    paddle.save(optimizer.state_dict(), str(folder / "net.pdopt"))
+    nested = {"epoch": 3, "names": ["a", ("b", 2)], "x": x, "half": x.astype("float16"), "short": x.astype("bfloat16")}
+    paddle.save({**nested, "none": None, "flag": True, "rate": 0.5, "net": net.state_dict()}, str(folder / "nested.pdparams"))
+    return {"losses": train(paddle, net, optimizer, 2), "x": numbers(x.numpy())}
+
+
+SECTIONS = [options, state, small, refusals, distributions, around, model]

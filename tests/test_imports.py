@@ -41,11 +41,13 @@ FLOORS = """
     optimizer
     distributed
     regularizer  nn
+    distribution  internal.pickled
     internal.saving
     static
     utils
-    amp  fluid  incubate  io  jit  metric  device
-    onnx
+    io
+    amp  fluid  incubate  jit  metric  device
+    hapi  onnx
     func  pages
     training
     federated

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.dtypes import DTypeLike
+from onnxgrad.dtypes import DType
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, Mismatch
@@ -203,7 +203,7 @@ class Conv1D(_Conv):
         bias: bool = True,
         padding_mode: PaddingMode = "zeros",
         device: Device = None,
-        dtype: DTypeLike | None = None,
+        dtype: FloatName | DType | None = None,
         weight_attr: WeightAttr = None,
         bias_attr: BiasAttr = None,
         data_format: Layout1D = "NCL",
@@ -274,7 +274,7 @@ class Conv2D(_Conv):
         bias: bool = True,
         padding_mode: PaddingMode = "zeros",
         device: Device = None,
-        dtype: DTypeLike | None = None,
+        dtype: FloatName | DType | None = None,
         weight_attr: WeightAttr = None,
         bias_attr: BiasAttr = None,
         data_format: Layout2D = "NCHW",
@@ -345,7 +345,7 @@ class Conv3D(_Conv):
         bias: bool = True,
         padding_mode: PaddingMode = "zeros",
         device: Device = None,
-        dtype: DTypeLike | None = None,
+        dtype: FloatName | DType | None = None,
         weight_attr: WeightAttr = None,
         bias_attr: BiasAttr = None,
         data_format: Layout3D = "NCDHW",
@@ -633,7 +633,7 @@ class Embedding(Layer):
         _weight: Tensor | None = None,
         _freeze: bool = False,
         device: Device = None,
-        dtype: DTypeLike | None = None,
+        dtype: FloatName | DType | None = None,
         weight_attr: WeightAttr = None,
         name: str | None = None,
     ) -> None:
@@ -818,7 +818,7 @@ class LayerNorm(Layer):
         elementwise_affine: bool = True,
         bias: bool = True,
         device: Device = None,
-        dtype: DTypeLike | None = None,
+        dtype: FloatName | DType | None = None,
         weight_attr: BiasAttr = None,
         bias_attr: BiasAttr = None,
         name: str | None = None,
@@ -882,7 +882,7 @@ class GroupNorm(Layer):
         *,
         affine: bool = True,
         device: Device = None,
-        dtype: DTypeLike | None = None,
+        dtype: FloatName | DType | None = None,
         weight_attr: BiasAttr = None,
         bias_attr: BiasAttr = None,
         data_format: Layout = "NCHW",
@@ -944,7 +944,7 @@ class _BatchNorm(Layer):
         self._user_name = name
         if self._dtype == "float16":
             self.__dict__["_dtype"] = "float32"  # as in Paddle: squares of float16 overflow
-        dtype = "float64" if self._dtype == "float64" else "float32"
+        dtype: FloatName = "float64" if self._dtype == "float64" else "float32"
         zeros, ones = (ParamAttr(initializer=Constant(value), trainable=False) for value in (0.0, 1.0))
         self._num_features, self._momentum, self._epsilon = num_features, momentum, epsilon
         self._data_format, self._use_global_stats = data_format, use_global_stats

@@ -22,16 +22,18 @@ class Network(nn.Layer):
 
 def test_members_and_names():
     model = Network()
-    names = ["conv.weight", "conv.bias", "norm.weight", "norm.bias", "head.weight", "head.bias"]
+    statistics = ["norm._mean", "norm._variance"]
+    names = ["conv.weight", "conv.bias", "norm.weight", "norm.bias", *statistics, "head.weight", "head.bias"]
     assert [name for name, _ in model.named_parameters()] == names
-    assert sorted(model.state_dict()) == sorted([*names, "norm._mean", "norm._variance"])
+    assert [name for name, p in model.named_parameters() if p.stop_gradient] == statistics
+    assert list(model.state_dict()) == names
     assert [type(layer).__name__ for layer in model.children()] == ["Conv2D", "BatchNorm2D", "Sequential", "Linear"]
     assert model.head.weight.name == "linear_0.w_0"
     assert model.head.bias.name == "linear_0.b_0"
     assert len(model.sublayers()) == 8
     model.head = nn.Linear(16, 3)
     assert model.head.weight.shape == [16, 3]
-    assert len(model.parameters()) == 6
+    assert len(model.parameters()) == 8
     assert nn.Linear(2, 2, bias_attr=False).bias is None
     with pytest.raises(AttributeError, match="no attribute 'tail'"):
         _ = model.tail

@@ -164,7 +164,7 @@ def main() -> None:
     assert len(hooked()) == 2 and stored()
     best: paddle.Tensor = scored(Net(), paddle.ones([3, 4]), best=True)
     assert best.shape == [3] and traced(paddle.ones([2]), factor=3.0).tolist() == [3.0, 3.0]
-    assert [batch[0].tolist() for batch in DataLoader(Counted(), batch_size=2)] == [[0, 1], [2, 3]]
+    assert [batch.tolist() for batch in DataLoader(Counted(), batch_size=2)] == [[0, 1], [2, 3]]
     numbers = list(BatchSampler(Points(4), batch_size=3))
     assert numbers[-1] == [3]
     sample: Pair = Points(3)[0]
