@@ -131,7 +131,7 @@ _NUMBERS = (
     "sound_full", "shift",
 )  # fmt: skip
 _SWITCHES = (
-    "ignore_record", "skip_broken", "recompute", "flip", "crop", "pack", "rslora", "drop_last", "no_shuffle", "no_report", "curves",
+    "ignore_record", "skip_broken", "recompute", "flip", "crop", "pack", "rslora", "dora", "drop_last", "no_shuffle", "no_report", "curves",
     "debug",
 )  # fmt: skip
 _LISTS = (
@@ -208,7 +208,7 @@ def _go_on_from(settings: dict[str, Any], program: Program) -> None:
         load_adapters(program, path)
         return
     other = read_settings(str(path))
-    for name, option in (("lora", "--lora"), ("alpha", "--alpha"), ("rslora", "--rslora")):
+    for name, option in (("lora", "--lora"), ("alpha", "--alpha"), ("rslora", "--rslora"), ("dora", "--dora")):
         if (other.get(name) or None) != (settings.get(name) or None):
             raise ArgumentError(
                 f"--adapter {path}: that run has {option} {other.get(name) or 'unset'}, this one {settings.get(name) or 'unset'}: "
@@ -253,6 +253,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
             seed=settings["seed"],
             dropout=settings.get("lora_dropout") or 0.0,
             scaling="root" if settings.get("rslora") else "rank",
+            dora=bool(settings.get("dora")),
         )
         if settings.get("adapter") is not None and folder is None:  # a checkpoint holds them later
             _go_on_from(settings, program)

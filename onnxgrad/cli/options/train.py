@@ -247,6 +247,7 @@ def _add_choice(group: Any) -> None:
         "--alpha", type=float, metavar="A", help="multiply adapters by A / rank (default: twice the rank, a factor of 2)"
     )
     group.add_argument("--rslora", action="store_true", help="multiply them by A / root of the rank instead (a high rank)")
+    group.add_argument("--dora", action="store_true", help="also train a size for each column of the adapted weights (DoRA)")
     group.add_argument("--lora-dropout", type=float, metavar="P", help="share of an adapter's inputs that a step sets to 0")
     group.add_argument(
         "--adapter",

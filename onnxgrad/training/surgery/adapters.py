@@ -92,6 +92,8 @@ def _save_for_runtime(program: Program, path: Path, scope: Scope) -> None:
     for branch in branches_of(clone):
         if branch.base.type == "Conv":
             raise ArgumentError(f"{branch.base}: adapter files are for MatMul, Gemm and MatMulNBits. Merge the adapters instead.")
+        if branch.magnitude is not None:
+            raise ArgumentError(f"{branch.base}: adapter files of onnxruntime hold no sizes of DoRA. Merge the adapters instead.")
         weights[branch.a.name] = np.asarray(branch.a.get_value())
         weights[branch.b.name] = (branch.b.get_value().astype(np.float64) * branch.scale).astype(branch.b.dtype.numpy)
         branch.drop_scale()

@@ -26,6 +26,16 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ModelError, OutOfMemory
 from onnxgrad.internal.arguments import checked
 from onnxgrad.training.quantized.packed_weights import Rounding, float_weight, is_packed, requantise
+from onnxgrad.training.surgery.dora import (
+    Magnitude,
+    check_single,
+    columns_last,
+    gain_of,
+    insert_magnitude,
+    magnitude_after,
+    multiply_columns,
+    remove_magnitude,
+)
 from onnxgrad.training.surgery.heads import insert_after, remove_unread_constants
 from onnxgrad.training.surgery.lora_targets import KEY, LoraTarget, chosen_targets, matrix_of
 
@@ -45,6 +55,7 @@ def add_lora(
     seed: int = 0,
     dropout: float = 0.0,
     scaling: Literal["rank", "root"] = "rank",
+    dora: bool = False,
 ) -> list[str]:
     """Add a low-rank branch to MatMul, Gemm, Conv and MatMulNBits layers and freeze all other weights.
 
@@ -60,13 +71,17 @@ def add_lora(
         dropout: share of the branch's inputs that a training step sets to 0; exports leave the Dropout out.
         scaling: ``"root"`` divides alpha by the square root of the rank instead (rsLoRA: Kalajdzievski, "A Rank Stabilization
             Scaling Factor for Fine-Tuning with LoRA", 2023), so that branches of a high rank learn as fast as those of a low one.
+        dora: whether each column of the adapted weight also gets a size that trains (DoRA: Liu et al., "DoRA: Weight-Decomposed
+            Low-Rank Adaptation", 2024): y = x (W + s A B) m / |W + s A B|, the norms being constants in the gradient.
 
     Returns:
-        Names of the new parameters, ``<weight>.lora_A`` and ``<weight>.lora_B``; they alone are trainable until they are merged.
+        Names of the new parameters, ``<weight>.lora_A`` and ``<weight>.lora_B``, and with ``dora`` ``<weight>.lora_magnitude``
+        [columns]; they alone are trainable until they are merged.
 
     Raises:
         UnknownName: if a pattern fits no such layer.
-        ArgumentError: if the rank is not positive, dropout does not lie in [0, 1), or there is no such scaling.
+        ArgumentError: if the rank is not positive, dropout does not lie in [0, 1), or there is no such scaling; with ``dora`` if a
+            layer is a Conv, or has an adapter already.
     """
     if not 0 <= dropout < 1:
         raise ArgumentError(f"the dropout of LoRA lies in [0, 1), not {dropout}.")
@@ -75,6 +90,8 @@ def add_lora(
     if rank < 1:
         raise ArgumentError(f"the rank of LoRA is at least 1, not {rank}.")
     chosen = chosen_targets(program, layers)
+    for target in chosen:
+        check_single(target, dora)
     program.metadata.setdefault(KEY, "\n".join(p.name for p in program.parameters if p.stop_gradient))
     for p in program.parameters:
         p.trainable, p.stop_gradient = False, True
@@ -82,11 +99,11 @@ def add_lora(
     rng = np.random.default_rng(seed)
     names: list[str] = []
     for target in chosen:
-        names += _adapt(target, rank, scale, rng, dropout)
+        names += _adapt(target, rank, scale, rng, dropout, dora)
     return names
 
 
-def _adapt(target: LoraTarget, rank: int, scale: float, rng: np.random.Generator, dropout: float) -> list[str]:
+def _adapt(target: LoraTarget, rank: int, scale: float, rng: np.random.Generator, dropout: float, dora: bool) -> list[str]:
     op, block = target.op, target.op.block.program.global_block()
     shape = target.shape
     if op.type == "Conv":
@@ -104,11 +121,13 @@ def _adapt(target: LoraTarget, rank: int, scale: float, rng: np.random.Generator
         name = block.program.fresh_name(f"{target.name}.lora_{label}")
         stored = TensorValue.of(value.astype(target.dtype.numpy))
         pair.append(block.create_parameter(name, value.shape, target.dtype, value=stored))
-    _branch(target, pair[0], pair[1], scale, dropout)
+    add = _branch(target, pair[0], pair[1], scale, dropout)
+    if dora:
+        pair.append(insert_magnitude(target, add, pair[0], pair[1], scale))
     return [p.name for p in pair]
 
 
-def _branch(target: LoraTarget, a: Parameter, b: Parameter, scale: float, dropout: float) -> None:
+def _branch(target: LoraTarget, a: Parameter, b: Parameter, scale: float, dropout: float) -> Operator:
     """y = base + scale (x A) B, where y keeps its name and base is what the layer gave"""
     op = target.op
     x, y = op.inputs[0], op.outputs[0]
@@ -139,16 +158,18 @@ def _branch(target: LoraTarget, a: Parameter, b: Parameter, scale: float, dropou
     for other in block.ops:
         if other not in before:
             other.metadata = {KEY: target.name, **({ADDED: "dropout"} if other.type == "Dropout" else {})}
+    return added
 
 
 class Branch(NamedTuple):
-    """A branch in a program: the operator that adds it, the adapted layer, and its pieces."""
+    """A branch in a program: the operator that adds it, the adapted layer, its pieces, and the sizes behind it, if it has some."""
 
     add: Operator
     base: Operator
     a: Variable
     b: Variable
     scale: float
+    magnitude: Magnitude | None = None
 
     def drop_scale(self) -> None:
         """Take out the factor; the caller multiplies one of the weights by it"""
@@ -199,7 +220,8 @@ def _branch_at(add: Operator, reads: Counter[Variable]) -> Branch | None:
         return None
     if scale.value.size != 1 or not _fit(base, a, b, weight) or (op_type == "Conv" and not _has_same_geometry(base, low, up)):
         return None
-    return Branch(add, base, a, b, float(scale.get_value().reshape(())))
+    magnitude = magnitude_after(add)
+    return None if magnitude is False else Branch(add, base, a, b, float(scale.get_value().reshape(())), magnitude)
 
 
 def _op_type_of(base: Operator) -> str | None:
@@ -283,25 +305,30 @@ def merge_lora(
     merged = program.clone(for_test=True)
     merged.scope = (scope or program.active_scope()).copy()
     block = merged.global_block()
+    branches = branches_of(merged)
+    for branch in branches:
+        if branch.magnitude is not None:
+            remove_magnitude(branch.add, branch.magnitude)
     reads = _reads(merged)
     rounded: list[Rounding] = []
-    for branch in branches_of(merged):
+    for branch in branches:
         stored = None if is_packed(branch.base) else _trail(branch.base.inputs[1])
         if stored is None:
-            if quantised != "branch":
+            if quantised == "branch":
+                _store_gain(branch)
+            else:
                 bias, roundings = _merge_quantised(branch, quantised == "again")
                 rounded += roundings
                 _remove(branch)
                 _add_bias(branch.base, bias)
             continue
         weight, transposed = stored
-        change = _change(branch)
+        value = _changed(branch, weight.get_value().T if transposed else weight.get_value())
         if _is_read_once(branch.base.inputs[1], reads):
-            weight.set_value(np.asarray(weight.get_value() + (change.T if transposed else change), weight.dtype.numpy))
+            weight.set_value(np.asarray(value.T if transposed else value, weight.dtype.numpy))
         else:
-            value = weight.get_value().T if transposed else weight.get_value()
             branch.base.inputs = [*branch.base.inputs]
-            branch.base.inputs[1] = _merged_parameter(weight, np.asarray(value + change, weight.dtype.numpy))
+            branch.base.inputs[1] = _merged_parameter(weight, np.asarray(value, weight.dtype.numpy))
         _remove(branch)
     before = {v for op in program.global_block().ops for v in op.operands()}
     used = {v for one in merged.blocks for op in one.ops for v in op.operands()}
@@ -323,12 +350,12 @@ def _merge_quantised(branch: Branch, again: bool) -> tuple[Variable | None, list
     packed, x = is_packed(base), base.inputs[0]
     weight = base.inputs[1]
     assert weight is not None and x is not None
-    change = _change(branch)
-    value = float_weight(base) + change
+    before = float_weight(base)
+    value = _changed(branch, before)
     if again:
         if not packed:
             raise ModelError(f"{base}: only weights of MatMulNBits are rounded again. Merge into float weights, or keep branches.")
-        return None, [requantise(base, value, weight.name, change)]
+        return None, [requantise(base, value, weight.name, value - before)]
     dtype = x.dtype
     name = block.program.fresh_name(f"{weight.name}.merged")
     stored = TensorValue.of(value.astype(dtype.numpy))
@@ -408,6 +435,29 @@ def _merged_parameter(weight: Variable, value: Array) -> Parameter:
     program = weight.block.program
     name = program.fresh_name(f"{weight.name}.merged")
     return program.global_block().create_parameter(name, value.shape, weight.dtype, value=TensorValue.of(value))
+
+
+def _changed(branch: Branch, weight: Array) -> Array:
+    """The weight of a layer, as the layer reads it, with a branch in it"""
+    whole: Array = weight + _change(branch)
+    if branch.magnitude is not None:
+        gain = gain_of(branch.base, branch.magnitude.sizes.get_value(), whole)
+        columns_last(branch.base, whole)[...] *= gain
+    return whole
+
+
+def _store_gain(branch: Branch) -> None:
+    """Multiply the columns of a quantised layer by numbers that are stored, where training computed them"""
+    if branch.magnitude is None:
+        return
+    y = branch.add.outputs[0]
+    assert y is not None
+    whole = float_weight(branch.base) + _change(branch)
+    gain = gain_of(branch.base, branch.magnitude.sizes.get_value(), whole).astype(y.dtype.numpy)
+    block = branch.base.block.program.global_block()
+    name = block.program.fresh_name(f"{branch.magnitude.sizes.name}.merged")
+    stored = block.create_parameter(name, gain.shape, y.dtype, value=TensorValue.of(gain))
+    multiply_columns(branch.base, branch.add, name, lambda build: stored)
 
 
 def _change(branch: Branch) -> Array:

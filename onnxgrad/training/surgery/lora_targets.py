@@ -18,10 +18,12 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import UnknownName
 
-__all__ = ["GROUPS", "KEY", "PACKED", "LoraTarget", "chosen_targets", "matrix_of"]
+__all__ = ["DORA", "GROUPS", "KEY", "PACKED", "LoraTarget", "chosen_targets", "matrix_of"]
 
 KEY = "onnxgrad.lora"
 """Marks the operators of a branch."""
+DORA = "onnxgrad.dora"
+"""Marks those that give the columns of an adapted layer their sizes, with the name of the sizes."""
 GROUPS = ("attention", "mlp", "all")
 _ATTENTION = ("attn", "attention", "q_proj", "k_proj", "v_proj", "o_proj", "qkv")
 _MLP = ("mlp", "ffn", "feed_forward", "gate_proj", "up_proj", "down_proj", "intermediate", "output.dense", "fc1", "fc2")
@@ -100,7 +102,7 @@ def _is_head(op: Operator) -> bool:
 def _targets(program: Program) -> list[LoraTarget]:
     targets = []
     for op in all_operators_of(program.global_block()):
-        if not (op.metadata and KEY in op.metadata):
+        if not (op.metadata and (KEY in op.metadata or DORA in op.metadata)):
             target = _target(op)
             if target is not None:
                 targets.append(target)
