@@ -131,8 +131,8 @@ _NUMBERS = (
     "sound_full", "shift",
 )  # fmt: skip
 _SWITCHES = (
-    "ignore_record", "skip_broken", "recompute", "flip", "crop", "pack", "rslora", "dora", "drop_last", "no_shuffle", "no_report", "curves",
-    "debug",
+    "ignore_record", "skip_broken", "recompute", "flip", "crop", "pack", "rslora", "dora", "drop_last", "no_shuffle", "no_report",
+    "curves", "debug",
 )  # fmt: skip
 _LISTS = (
     "columns", "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",

@@ -241,7 +241,7 @@ def _add_choice(group: Any) -> None:
         default=["*"],
         metavar="PATTERN",
         help="weights or operators that get an adapter, separated by spaces or commas, or a kind: attention, mlp, all but the "
-        "output layer (default: '*')",
+        "output layer and experts, experts (default: '*')",
     )
     group.add_argument(
         "--alpha", type=float, metavar="A", help="multiply adapters by A / rank (default: twice the rank, a factor of 2)"

