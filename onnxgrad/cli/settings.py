@@ -118,7 +118,7 @@ _TEXTS = (
     "image_fit", "part", "colours", "task",
     "decimal", "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
     "noise", "sound_join", "quantized", "frozen", "qat", "adapter", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
-    "anchor_sides",
+    "anchor_sides", "pool",
 )  # fmt: skip
 _WHOLE = (
     "threads", "memory_budget", "buffer", "max_length", "batch_size", "warmup", "accumulate", "lora", "head", "epochs",
@@ -127,7 +127,7 @@ _WHOLE = (
 )  # fmt: skip
 _NUMBERS = (
     "image_white", "color", "label_smoothing", "lr", "weight_decay", "clip_norm", "clip_value", "loss_scale", "temperature",
-    "distill", "ema", "dropout", "alpha", "lora_dropout", "scale", "translate", "mosaic", "sound_length", "sound_hop",
+    "distill", "beta", "ema", "dropout", "alpha", "lora_dropout", "scale", "translate", "mosaic", "sound_length", "sound_hop",
     "sound_full", "shift",
 )  # fmt: skip
 _SWITCHES = (
@@ -236,7 +236,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     if settings.get("detector_classes"):
         set_classes(program, settings["detector_classes"], seed=settings["seed"])
     if settings["head"] is not None:
-        replace_head(program, settings["head_at"], settings["head"], seed=settings["seed"])
+        replace_head(program, settings["head_at"], settings["head"], seed=settings["seed"], pool=settings.get("pool"))
     mode, after = _batch_norm(settings, program, folder)
     if mode == "insert":
         # The checkpoint of a run that is resumed or exported holds the statistics.
@@ -348,7 +348,7 @@ def choose_task(settings: dict[str, Any]) -> str | None:
         return None
     program = model_of(settings, None)
     if settings["head"] is not None:
-        replace_head(program, settings["head_at"], settings["head"])
+        replace_head(program, settings["head_at"], settings["head"], pool=settings.get("pool"))
     data = settings["data"] if settings.get("tokenizer") is None else None
     output = output_of(program, settings["of"], [])
     argmax = argmax_before(output)
@@ -469,6 +469,7 @@ def loss_terms(settings: dict[str, Any]) -> list[Term]:
             _number(weight),
             layout=layout if loss in _LAID_OUT else None,
             temperature=temperature if loss == "info_nce" else None,
+            beta=settings.get("beta") if loss == "dpo" else None,
             **more,
         )
         for loss, output, target, weight in entries

@@ -188,6 +188,7 @@ def _add_loss(group: Any) -> None:
         "--temperature", type=float, metavar="T", help="of the teacher (default 2), or of the loss info_nce (default 0.05)"
     )
     group.add_argument("--distill", type=float, default=0.5, metavar="WEIGHT", help="of the teacher's part (default %(default)s)")
+    group.add_argument("--beta", type=float, help="of the loss dpo: what moving away from the file pays (default 0.1)")
     group.add_argument("--ema", type=float, metavar="DECAY", help="evaluate and export a moving average of the weights")
 
 
@@ -277,6 +278,9 @@ def _add_choice(group: Any) -> None:
         help="how sides grow from --anchors: (2 sigmoid)^2 of YOLOv5 and later, or exp of YOLOv3 (default: square)",
     )
     group.add_argument("--head", type=int, metavar="CLASSES", help="replace the last layer by a new one, named head")
+    group.add_argument(
+        "--pool", choices=("last",), help="with --head: the new layer reads the last token of each text, which attention_mask tells"
+    )
     group.add_argument("--head-at", metavar="TENSOR", help="tensor that the new layer reads")
     group.add_argument(
         "--batch-norm",

@@ -89,7 +89,7 @@ def chosen_targets(program: Program, layers: str | Sequence[str]) -> list[LoraTa
             warnings.warn(f"{message}; the adapter is for all of it.", UserWarning, stacklevel=4)
         if not fitting and not packed:
             known = ", ".join(t.name for t in targets[:6]) or "none"
-            message = f"lora: {pattern!r} fits no weight of a MatMul, Gemm, Conv, MatMulNBits, MoE or QMoE. There are: {known}"
+            message = f"lora: {pattern!r} fits no MatMul, Gemm, Conv or MatMulNBits weight. There are: {known}"
             raise UnknownName(f"{message}. Name one, or a kind: {', '.join(GROUPS)}.")
         chosen.update(((t.op, t.at), t) for t in [*fitting, *packed])
     return list(chosen.values())
