@@ -89,6 +89,20 @@ def test_positions_of_padded_text():
     np.testing.assert_array_equal(found, np.stack([[[0, 0, 1], [0, 1, 1]]] * 3))
 
 
+def test_parts_that_score_no_words_are_said_to_be_that(tmp_path):
+    """Pictures and embeddings of a multimodal model, which were taken for a model without its head, or for any other"""
+    text = "(float[N, S, 8] inputs_embeds) { inputs_embeds = Gather(table, input_ids) }"
+    embeddings = program(HEADER + text, table=(30, 8))
+    with pytest.raises(ArgumentError, match=r"'inputs_embeds' scores no words: this file is the part .* that embeds tokens"):
+        Trainer(embeddings, loss="causal_lm")
+    assert "the part of a model in several files that embeds tokens" in command("info", saved(tmp_path, embeddings))
+    text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 4] pixel_values) => (float[N, 8] image_features)'
+    pictures = program(text + " { image_features = MatMul(pixel_values, w) }", w=(4, 8))
+    said = command("info", saved(tmp_path, pictures))
+    assert "the part of a model in several files that makes image_features of pictures" in said
+    assert "mse" in said  # by which it can be trained
+
+
 def saved(tmp_path, program):
     path = tmp_path / "part.onnx"
     og.save_onnx(program, path)
