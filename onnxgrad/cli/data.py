@@ -12,11 +12,13 @@ from onnxgrad.training.data import Images, Shuffled, Sounds, Table, Texts, open_
 from onnxgrad.training.data.kinds.sound import SoundColumn
 from onnxgrad.training.data.kinds.text import TextColumn
 from onnxgrad.training.data.opening import source_at
+from onnxgrad.training.data.preferences import Preferences
 from onnxgrad.training.data.record import DataRecord, record_of
 from onnxgrad.training.data.rows import Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS
 from onnxgrad.training.data.text import Text
+from onnxgrad.training.losses.preferences import OF_ANSWERS
 from onnxgrad.training.surgery.streams import unroll
 
 __all__ = [
@@ -63,6 +65,14 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
         "fill": _fill(settings.get("fill")) if name == "data" else None,  # as training data is filled
         "decimal": settings.get("decimal"),
     }
+    losses = [settings.get("loss"), *(term[0] for term in settings.get("term") or ())]
+    if any(loss in OF_ANSWERS for loss in losses):
+        if settings.get("tokenizer") is None:
+            raise ArgumentError("pairs of answers are texts, which need a tokenizer. Give --tokenizer FILE.json.")
+        if settings.get("pack"):
+            raise ArgumentError("--pack puts texts into one row, and a pair of answers is two. Leave it out.")
+        reference = settings["model"] if "dpo" in losses else None
+        return Preferences(path, settings["tokenizer"], max_length=settings["max_length"], reference=reference)
     if settings.get("tokenizer") is not None and _has_labels(Path(path), settings):
         return Texts(path, settings["tokenizer"], max_length=settings["max_length"], **of_tables)
     if settings.get("tokenizer") is not None:

@@ -23,7 +23,7 @@ from onnxgrad.training.data.record import record_of
 from onnxgrad.training.detection.classes import class_names
 from onnxgrad.training.detection.heads import DetectorHead, MapHead, freeze_decoding, recognise_head
 from onnxgrad.training.losses.fitting import fitting_losses
-from onnxgrad.training.losses.word_scores import check_word_scores
+from onnxgrad.training.losses.word_scores import check_word_scores, other_part
 from onnxgrad.training.surgery.batch_norm import has_statistics
 from onnxgrad.training.surgery.ties import find_ties
 
@@ -122,6 +122,9 @@ def _unneeded(program: Program) -> list[str]:
 
 def _parts(program: Program) -> list[str]:
     """What is said of a file that holds part of a language model"""
+    other = other_part(program)
+    if other is not None:
+        return [f"this file is {other}. The one with logits learns words."]
     said, whole = [], False
     for v in program.outputs:
         if v.is_float and v.rank == 3 and any(given.name == TOKENS for given in program.inputs):

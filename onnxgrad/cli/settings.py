@@ -118,7 +118,7 @@ _TEXTS = (
     "image_fit", "part", "colours", "task",
     "decimal", "target", "loss", "of", "layout", "characters", "sample_weight", "optimizer", "schedule", "teacher", "head_at",
     "noise", "sound_join", "quantized", "frozen", "qat", "adapter", "monitor", "compress", "rank_batch_norm", "batch_norm_mode",
-    "anchor_sides",
+    "anchor_sides", "pool",
 )  # fmt: skip
 _WHOLE = (
     "threads", "memory_budget", "buffer", "max_length", "batch_size", "warmup", "accumulate", "lora", "head", "epochs",
@@ -127,12 +127,12 @@ _WHOLE = (
 )  # fmt: skip
 _NUMBERS = (
     "image_white", "color", "label_smoothing", "lr", "weight_decay", "clip_norm", "clip_value", "loss_scale", "temperature",
-    "distill", "ema", "dropout", "alpha", "lora_dropout", "scale", "translate", "mosaic", "sound_length", "sound_hop",
+    "distill", "beta", "ema", "dropout", "alpha", "lora_dropout", "scale", "translate", "mosaic", "sound_length", "sound_hop",
     "sound_full", "shift",
 )  # fmt: skip
 _SWITCHES = (
-    "ignore_record", "skip_broken", "recompute", "flip", "crop", "pack", "rslora", "drop_last", "no_shuffle", "no_report", "curves",
-    "debug",
+    "ignore_record", "skip_broken", "recompute", "flip", "crop", "pack", "rslora", "dora", "drop_last", "no_shuffle", "no_report",
+    "curves", "debug",
 )  # fmt: skip
 _LISTS = (
     "columns", "dim", "class_weights", "metric", "train", "freeze", "untie", "lora_layers", "batch_norm", "dropout_after", "cuts",
@@ -208,7 +208,7 @@ def _go_on_from(settings: dict[str, Any], program: Program) -> None:
         load_adapters(program, path)
         return
     other = read_settings(str(path))
-    for name, option in (("lora", "--lora"), ("alpha", "--alpha"), ("rslora", "--rslora")):
+    for name, option in (("lora", "--lora"), ("alpha", "--alpha"), ("rslora", "--rslora"), ("dora", "--dora")):
         if (other.get(name) or None) != (settings.get(name) or None):
             raise ArgumentError(
                 f"--adapter {path}: that run has {option} {other.get(name) or 'unset'}, this one {settings.get(name) or 'unset'}: "
@@ -236,7 +236,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
     if settings.get("detector_classes"):
         set_classes(program, settings["detector_classes"], seed=settings["seed"])
     if settings["head"] is not None:
-        replace_head(program, settings["head_at"], settings["head"], seed=settings["seed"])
+        replace_head(program, settings["head_at"], settings["head"], seed=settings["seed"], pool=settings.get("pool"))
     mode, after = _batch_norm(settings, program, folder)
     if mode == "insert":
         # The checkpoint of a run that is resumed or exported holds the statistics.
@@ -253,6 +253,7 @@ def make_trainer(settings: dict[str, Any], folder: str | None) -> Trainer:
             seed=settings["seed"],
             dropout=settings.get("lora_dropout") or 0.0,
             scaling="root" if settings.get("rslora") else "rank",
+            dora=bool(settings.get("dora")),
         )
         if settings.get("adapter") is not None and folder is None:  # a checkpoint holds them later
             _go_on_from(settings, program)
@@ -361,7 +362,7 @@ def choose_task(settings: dict[str, Any]) -> str | None:
         return None
     program = model_of(settings, None)
     if settings["head"] is not None:
-        replace_head(program, settings["head_at"], settings["head"])
+        replace_head(program, settings["head_at"], settings["head"], pool=settings.get("pool"))
     data = settings["data"] if settings.get("tokenizer") is None else None
     output = output_of(program, settings["of"], [])
     argmax = argmax_before(output)
@@ -482,6 +483,7 @@ def loss_terms(settings: dict[str, Any]) -> list[Term]:
             _number(weight),
             layout=layout if loss in _LAID_OUT else None,
             temperature=temperature if loss == "info_nce" else None,
+            beta=settings.get("beta") if loss == "dpo" else None,
             **more,
         )
         for loss, output, target, weight in entries

@@ -198,7 +198,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     if options.dropout and not options.dropout_after:
         raise ArgumentError("--dropout needs --dropout-after NAME: operators or tensors.")
     has_own = options.adapter is not None and (Path(options.adapter) / CONFIG).is_file()  # adapters of PEFT
-    for option in ("alpha", "rslora", "lora_dropout", "adapter"):
+    for option in ("alpha", "rslora", "dora", "lora_dropout", "adapter"):
         if getattr(options, option) and options.lora is None and not (has_own and option == "adapter"):
             raise ArgumentError(f"--{option.replace('_', '-')} is for adapters. Give --lora RANK too, or leave it out.")
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}

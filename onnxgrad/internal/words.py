@@ -15,8 +15,8 @@ __all__ = [
 ]  # fmt: skip
 
 LossName: TypeAlias = Literal[
-    "bce_with_logits", "boundary", "causal_lm", "cosine", "cosine_pairs", "cross_entropy", "ctc", "dice", "focal", "huber",
-    "info_nce", "kl", "l1", "mse", "smooth_l1", "triplet",
+    "bce_with_logits", "boundary", "bradley_terry", "causal_lm", "cosine", "cosine_pairs", "cross_entropy", "ctc", "dice", "dpo",
+    "focal", "huber", "info_nce", "kl", "l1", "mse", "smooth_l1", "triplet",
 ]  # fmt: skip
 """The names of losses of one output."""
 

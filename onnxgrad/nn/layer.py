@@ -465,7 +465,9 @@ class Layer:
         except KeyboardInterrupt:
             hold()
             raise
-        return [name for name in own if name not in given and id(own[name]) not in reached], [name for name in state_dict if name not in given]
+        return [name for name in own if name not in given and id(own[name]) not in reached], [
+            name for name in state_dict if name not in given
+        ]
 
     load_dict = set_dict = set_state_dict
 

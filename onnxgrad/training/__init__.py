@@ -1,6 +1,7 @@
 """Fine-tuning of model files: the Trainer, its losses, data, checkpoints and history, and choosing what trains."""
 
 from onnxgrad.training.data import Images, Shuffled, Sounds, Table, Texts
+from onnxgrad.training.data.preferences import Preferences
 from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.text import Text
 from onnxgrad.training.generation import Generator
@@ -33,6 +34,7 @@ __all__ = [
     "Images",
     "MLflow",
     "Planned",
+    "Preferences",
     "Report",
     "Shuffled",
     "Sounds",

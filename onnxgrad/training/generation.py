@@ -77,7 +77,9 @@ class Generator:
         past = [name for name in self._inputs if name.startswith(PAST)]
         self._caches = {name: present for name in past for present in [_present_of(name)] if present in outputs}
         self.is_cached = bool(past) and len(self._caches) == len(past)
-        self._session = open_graph(compile(program, None), CPUPlace())
+        computed = [outputs[name] for name in (self._scores, *(self._caches.values() if self.is_cached else ()))]
+        self._session = open_graph(compile(program, computed, runs=True), CPUPlace())
+        self._read = {v.name for v in self._session.get_inputs()}
         self._ends = _ends_in([self._file.path.parent, *([] if folder is None else [Path(folder)])])
         self._ends |= {number for number in [self._number(self.template.end)] if number is not None}
 
@@ -202,7 +204,8 @@ class Generator:
         """The logits of the last token, and the caches behind it"""
         batch: dict[str, Any] = {TOKENS: np.array([new], np.int64), MASK: np.ones((1, total), np.int64), **caches}
         arrays = self._derived.complete(batch)
-        feed = {name: np.asarray(arrays[name]).astype(v.dtype.numpy, copy=False) for name, v in self._inputs.items()}
+        read = {name: v for name, v in self._inputs.items() if name in self._read}
+        feed = {name: np.asarray(arrays[name]).astype(v.dtype.numpy, copy=False) for name, v in read.items()}
         names = [self._scores, *(self._caches.values() if self.is_cached else ())]
         values = self._session.run(names, feed)
         scores: Array = np.asarray(values[0])[0, -1].astype(np.float64)

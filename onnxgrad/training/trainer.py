@@ -100,7 +100,8 @@ class Trainer(TrainingSteps):
     Args:
         model: path of an .onnx file, its bytes, a message, or a Program without a loss, which the Trainer then appends to.
         loss: a name (``cross_entropy``, ``causal_lm``, ``bce_with_logits``, ``mse``, ``l1``, ``smooth_l1``, ``kl``, ``cosine``,
-            ``triplet``, ``info_nce``, ``cosine_pairs``, ``ctc``, ``focal``, and of masks ``dice`` and ``boundary``), a function
+            ``triplet``, ``info_nce``, ``cosine_pairs``, ``ctc``, ``focal``, of pairs of answers ``dpo`` and
+            ``bradley_terry``, and of masks ``dice`` and ``boundary``), a function
             ``(output, target) -> Variable``, a ``Term``, or several that are added up; or ``detection``, for a detector of a kind
             that is recognised (``onnxgrad info`` says which), with boxes as targets. A function gets its target in the type and
             shape of the data, and is called when the first data is seen (see ``sample``).

@@ -10,6 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import onnxgrad as og
+from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.generation import Generator, questions_in
 from tests.cli.command import command
 
@@ -52,6 +53,21 @@ def test_a_cache_gives_what_the_whole_text_gives(tmp_path, name):
     prompt = made.encode("Once upon a time").ids
     tokens = list(generator._tokens(prompt, 20, 0.0, 1.0, np.random.default_rng(0)))
     assert tokens == greedy(path, prompt, 20)
+
+
+def test_a_file_for_gpus_goes_on_by_its_cache(tmp_path):
+    """Whose attention the CPU has no kernel for, as it normalises queries: in the forms that training uses"""
+    made = bytes_in(tmp_path)
+    program = og.from_onnx(str(FOLDER.parent / "built_models" / "qwen3-int4-webgpu.onnx"))
+    generator = Generator(program, tmp_path / "tokenizer.json")
+    prompt = made.encode("Once upon").ids
+    tokens = list(generator._tokens(prompt, 8, 0.0, 1.0, np.random.default_rng(0)))
+    every, derived = list(prompt), DerivedInputs(program)
+    for _ in range(8):
+        feed = derived.complete({"input_ids": np.array([every])})
+        (scores,) = og.Executor().run(program, {v.name: feed[v.name] for v in program.inputs}, ["logits"])
+        every.append(int(scores[0, -1].argmax()))
+    assert generator.is_cached and tokens == every[len(prompt) :]
 
 
 def chain(folder, follows, extra=()):

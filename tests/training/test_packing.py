@@ -31,7 +31,7 @@ def files(tmp_path):
 
 def gradients(name, data, masks, **lora):
     """The loss of one batch and the gradients of adapters whose B is not 0"""
-    program = og.from_onnx(str(FOLDER / f"{name}.onnx"))
+    program = og.from_onnx(str(FOLDER / f"{name}.onnx" if isinstance(name, str) else name))
     names = add_lora(program, "attention", rank=2, seed=4, **lora)
     rng = np.random.default_rng(2)
     for p in program.parameters:
@@ -57,6 +57,29 @@ def test_packed_and_unpacked_losses_and_gradients_are_equal(files, name):
     for key, value in wanted.items():
         assert slopes[key] == pytest.approx(value, abs=1e-6 * max(1.0, np.abs(value).max())), key
         assert np.abs(value).max() > 1e-4
+
+
+def test_queries_that_are_normalised_are_rotated_behind_that(files, tmp_path):
+    """By q_norm_weight, as in files for GPUs, whose numbers differ within a head; and the export has it again"""
+    model = onnx.load(FOLDER / "llama-fp32.onnx")
+    for name in ("q_norm", "k_norm"):
+        weight = np.random.default_rng(len(name)).uniform(0.3, 2, 16).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
+    for node in model.graph.node:
+        if node.op_type == "GroupQueryAttention":
+            node.input.extend([""] * (14 - len(node.input)) + ["q_norm", "k_norm"])
+            node.attribute.append(onnx.helper.make_attribute("qk_norm_epsilon", 1e-5))
+    onnx.save(model, tmp_path / "normalised.onnx")
+    packed, apart = (Text(*files, max_length=32, pack=pack) for pack in (True, False))
+    loss, slopes, trainer = gradients(tmp_path / "normalised.onnx", packed, masks=True)
+    expected, wanted, _ = gradients(tmp_path / "normalised.onnx", apart, masks=False)
+    assert loss == pytest.approx(expected, abs=1e-6)
+    for key, value in wanted.items():
+        assert slopes[key] == pytest.approx(value, abs=1e-6 * max(1.0, np.abs(value).max())), key
+    trainer.export(tmp_path / "tuned.onnx")
+    tuned = [node for node in onnx.load(tmp_path / "tuned.onnx").graph.node if node.op_type == "GroupQueryAttention"]
+    before = [node for node in model.graph.node if node.op_type == "GroupQueryAttention"]
+    assert [list(node.input) for node in tuned] == [list(node.input) for node in before]
 
 
 def test_without_the_mask_packed_rows_are_refused(files):

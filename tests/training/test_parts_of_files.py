@@ -89,6 +89,20 @@ def test_positions_of_padded_text():
     np.testing.assert_array_equal(found, np.stack([[[0, 0, 1], [0, 1, 1]]] * 3))
 
 
+def test_parts_that_score_no_words_are_said_to_be_that(tmp_path):
+    """Pictures and embeddings of a multimodal model, which were taken for a model without its head, or for any other"""
+    text = "(float[N, S, 8] inputs_embeds) { inputs_embeds = Gather(table, input_ids) }"
+    embeddings = program(HEADER + text, table=(30, 8))
+    with pytest.raises(ArgumentError, match=r"'inputs_embeds' scores no words: this file is the part .* that embeds tokens"):
+        Trainer(embeddings, loss="causal_lm")
+    assert "the part of a model in several files that embeds tokens" in command("info", saved(tmp_path, embeddings))
+    text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 4] pixel_values) => (float[N, 8] image_features)'
+    pictures = program(text + " { image_features = MatMul(pixel_values, w) }", w=(4, 8))
+    said = command("info", saved(tmp_path, pictures))
+    assert "the part of a model in several files that makes image_features of pictures" in said
+    assert "mse" in said  # by which it can be trained
+
+
 def saved(tmp_path, program):
     path = tmp_path / "part.onnx"
     og.save_onnx(program, path)
@@ -115,3 +129,22 @@ def test_check_judges_a_file_in_sixteen_bits(tmp_path):
     onnx.save(halved(), tmp_path / "half.onnx")
     said = command("check", tmp_path / "half.onnx")
     assert re.search(r"numerical check: (\d+) of \1 right, 0 wrong, 0 cannot be resolved", said)
+
+
+def test_check_leaves_out_what_onnxruntime_does_not_write(tmp_path):
+    """The places of a window's cache behind the tokens hold what the memory held, and no gradient could be resolved"""
+    model = onnx.load(LLAMA.with_name("llama-fp32.onnx"))
+    for node in model.graph.node:
+        if node.op_type == "GroupQueryAttention":
+            window = {"local_window_size": 16, "sliding_window_cache": 1}
+            kept = [attribute for attribute in node.attribute if attribute.name not in window]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+            node.attribute.extend(onnx.helper.make_attribute(*entry) for entry in window.items())
+    for v in (*model.graph.input, *model.graph.output):
+        if v.name.startswith(("past", "present")):
+            v.type.tensor_type.shape.dim[2].Clear()
+            v.type.tensor_type.shape.dim[2].dim_value = 16
+    onnx.save(model, tmp_path / "window.onnx")
+    said = command("check", tmp_path / "window.onnx", "--wrt", "*final_norm*")
+    assert "numerical check: 1 of 1 right, 0 wrong, 0 cannot be resolved" in said

@@ -187,6 +187,7 @@ def _add_loss(group: Any) -> None:
         "--temperature", type=float, metavar="T", help="of the teacher (default 2), or of the loss info_nce (default 0.05)"
     )
     group.add_argument("--distill", type=float, default=0.5, metavar="WEIGHT", help="of the teacher's part (default %(default)s)")
+    group.add_argument("--beta", type=float, help="of the loss dpo: what moving away from the file pays (default 0.1)")
     group.add_argument("--ema", type=float, metavar="DECAY", help="evaluate and export a moving average of the weights")
 
 
@@ -240,12 +241,13 @@ def _add_choice(group: Any) -> None:
         default=["*"],
         metavar="PATTERN",
         help="weights or operators that get an adapter, separated by spaces or commas, or a kind: attention, mlp, all but the "
-        "output layer (default: '*')",
+        "output layer and experts, experts (default: '*')",
     )
     group.add_argument(
         "--alpha", type=float, metavar="A", help="multiply adapters by A / rank (default: twice the rank, a factor of 2)"
     )
     group.add_argument("--rslora", action="store_true", help="multiply them by A / root of the rank instead (a high rank)")
+    group.add_argument("--dora", action="store_true", help="also train a size for each column of the adapted weights (DoRA)")
     group.add_argument("--lora-dropout", type=float, metavar="P", help="share of an adapter's inputs that a step sets to 0")
     group.add_argument(
         "--adapter",
@@ -275,6 +277,9 @@ def _add_choice(group: Any) -> None:
         help="how sides grow from --anchors: (2 sigmoid)^2 of YOLOv5 and later, or exp of YOLOv3 (default: square)",
     )
     group.add_argument("--head", type=int, metavar="CLASSES", help="replace the last layer by a new one, named head")
+    group.add_argument(
+        "--pool", choices=("last",), help="with --head: the new layer reads the last token of each text, which attention_mask tells"
+    )
     group.add_argument("--head-at", metavar="TENSOR", help="tensor that the new layer reads")
     group.add_argument(
         "--batch-norm",

@@ -23,7 +23,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 
-__all__ = ["CONTRIB_KERNELS", "emit_foreign", "loses_scales"]
+__all__ = ["CONTRIB_KERNELS", "K_NORM", "Q_NORM", "emit_foreign", "loses_scales", "normalised_heads", "norms_of"]
 
 Q_NORM, K_NORM = 14, 15
 """Operands of GroupQueryAttention."""
@@ -96,18 +96,23 @@ def _normalised_before(build: Any, op: Operator) -> list[Variable | None] | None
         if size is None:
             return None
         q, k, v = build.Split(q, [heads * size, kv_heads * size, kv_heads * size], axis=2, outputs=3)
-    epsilon = op.attrs.get("qk_norm_epsilon", 1e-6)
-    epsilons = [op.attrs.get(name, epsilon) for name in ("q_norm_epsilon", "k_norm_epsilon")]
     q, k = (
-        _normalised(build, x, weight, count, eps)
-        for x, weight, count, eps in zip((q, k), weights, (heads, kv_heads), epsilons, strict=True)
+        normalised_heads(build, x, weight, count, eps)
+        for x, count, (weight, eps) in zip((q, k), (heads, kv_heads), norms_of(op), strict=True)
     )
     attrs = {name: value for name, value in op.attrs.items() if not name.endswith("_norm_epsilon")}
     rest = [None if index in (Q_NORM, K_NORM) else operand for index, operand in enumerate(op.inputs)][3:]
     return emit_foreign(build, op, [q, k, v, *rest], attrs)
 
 
-def _normalised(build: Any, x: Variable | None, weight: Variable | None, heads: int, epsilon: float) -> Variable:
+def norms_of(op: Operator) -> list[tuple[Variable | None, float]]:
+    """The weight and the epsilon by which a GroupQueryAttention normalises queries, and those for keys; None where it does not."""
+    epsilon = op.attrs.get("qk_norm_epsilon", 1e-6)
+    epsilons = [op.attrs.get(name, epsilon) for name in ("q_norm_epsilon", "k_norm_epsilon")]
+    return [(_operand(op, index), eps) for index, eps in zip((Q_NORM, K_NORM), epsilons, strict=True)]
+
+
+def normalised_heads(build: Any, x: Variable | None, weight: Variable | None, heads: int, epsilon: float) -> Variable:
     """x / sqrt(mean(x^2) + epsilon) * weight in each head, the root in float32"""
     apart = build.Reshape(x, [0, 0, heads, -1])
     narrow = apart.dtype.name in ("float16", "bfloat16")

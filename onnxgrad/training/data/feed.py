@@ -22,7 +22,7 @@ from onnxgrad.training.losses.terms import Term
 __all__ = ["check_labels", "checked_batch", "doubted_logits", "ignoring", "lone_rows", "output_shapes"]
 
 Array = np.ndarray[Any, Any]
-_CLASSES = ("causal_lm", "cross_entropy", "ctc", "dice")
+_CLASSES = ("causal_lm", "cross_entropy", "ctc", "dice", "dpo")
 
 ENOUGH_VALUES = 64  # fewer logits lie between 0 and 1 by chance, of a fresh head for example
 
@@ -93,7 +93,7 @@ def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any,
         if term.loss not in _CLASSES or feed[name].dtype.kind == "f":  # masks of single classes
             continue
         last, labels = dims[-1], feed[name]
-        if term.loss == "causal_lm" and not (labels[:, 1:] != -100).any():
+        if term.loss in ("causal_lm", "dpo") and not (labels[:, 1:] != -100).any():
             raise DataError(f"column {name!r} holds no token to predict: behind the first, all are -100. Leave such examples out.")
         if isinstance(last, int):
             negative = labels < 0 if term.loss != "ctc" else np.zeros_like(labels, bool)

@@ -21,6 +21,7 @@ from onnxgrad.training.data.images import Images, is_image_table
 from onnxgrad.training.data.kinds.groups import rows_together
 from onnxgrad.training.data.loaders import LoaderStream, function_in, is_dataset, is_loader, opened_dataset
 from onnxgrad.training.data.picture_files import SUFFIXES, images_in
+from onnxgrad.training.data.preferences import Preferences
 from onnxgrad.training.data.rows import Columns, Data, Rows, Stream
 from onnxgrad.training.data.sound_files import is_sound, sounds_in
 from onnxgrad.training.data.sounds import Sounds, is_sound_table
@@ -52,6 +53,8 @@ def open_data(data: Data, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
     wanted = wanted if isinstance(wanted, DataSpec) else DataSpec(wanted)
     if isinstance(data, Text):
         data.check(wanted)
+    if isinstance(data, Preferences):
+        return data.opened(wanted)
     if isinstance(data, (Rows, Stream)):
         return data
     path = Path(data) if isinstance(data, (str, Path)) else getattr(data, "path", None)

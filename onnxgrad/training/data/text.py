@@ -27,15 +27,15 @@ from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.rows import Batch, Stream
 from onnxgrad.training.data.spec import DataSpec
 
-__all__ = ["Text"]
+__all__ = ["END", "Passage", "Text", "TokenRow", "record_of_line"]
 
 Array = np.ndarray[Any, Any]
 SUFFIXES = (".jsonl", ".txt")
-_END = 2**62
+END = 2**62
 """Behind every character."""
 
 
-class _Row(NamedTuple):
+class TokenRow(NamedTuple):
     """Words and their labels, both int32, and the number of words in each text of the row"""
 
     token_ids: Array
@@ -43,7 +43,7 @@ class _Row(NamedTuple):
     sizes: Sequence[int] = ()
 
 
-class _Passage(NamedTuple):
+class Passage(NamedTuple):
     """A text, the stretches of characters that count, and whether the tokenizer adds its own marks"""
 
     text: str
@@ -207,23 +207,23 @@ class Text(Stream):
 
     # Reading -----------------------------------------------------------------------------------------------------------
 
-    def _pieces(self) -> list[_Row]:
-        (row,) = self._encoded([_Passage(_read(self.path), [(0, _END)])])
+    def _pieces(self) -> list[TokenRow]:
+        (row,) = self._encoded([Passage(_read(self.path), [(0, END)])])
         size = self.max_length
         cuts = [at for at in range(0, len(row.token_ids), size) if len(row.token_ids) - at > 1]
         if not cuts:
             raise DataError(f"{str(self.path)!r} holds no token to learn: it has {len(row.token_ids)} in all.")
-        return [_Row(row.token_ids[at : at + size], row.labels[at : at + size]) for at in cuts]
+        return [TokenRow(row.token_ids[at : at + size], row.labels[at : at + size]) for at in cuts]
 
-    def _examples(self) -> list[_Row]:
-        lines = [(number, line) for number, line in enumerate(_read(self.path).split("\n"), 1) if line.strip()]
+    def _examples(self) -> list[TokenRow]:
+        lines = [(number, line) for number, line in enumerate(self._lines(), 1) if line.strip()]
         rows = self._encoded([self._passage(line, f"line {number} of {str(self.path)!r}") for number, line in lines])
         if self._has_chats:
             self.remarks += self._template.remarks
         long = sum(len(row.token_ids) > self.max_length for row in rows)
         if long:
             self.remarks.append(f"{long} of {len(rows)} examples of {self.path.name} are cut to {self.max_length} tokens.")
-        rows = [_Row(row.token_ids[: self.max_length], row.labels[: self.max_length]) for row in rows]
+        rows = [TokenRow(row.token_ids[: self.max_length], row.labels[: self.max_length]) for row in rows]
         useful = [row for row in rows if (row.labels[1:] != IGNORED).any()]
         if not useful:
             raise DataError(f"{str(self.path)!r} holds no token to learn: {len(rows)} examples, none with tokens that count.")
@@ -232,32 +232,31 @@ class Text(Stream):
             self.remarks.append(f"{left} of {len(rows)} examples of {self.path.name} have no word that counts, and are left out.")
         return useful
 
-    def _passage(self, line: str, where: str) -> _Passage:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where} is no JSON ({error}). Write one object on each line.") from error
-        if not isinstance(record, dict):
-            raise DataError(f"{where} is no object. Write {{...}} with text, prompt and completion, or messages.")
-        passage = self._passage_of(record, where)
+    def _lines(self) -> list[str]:
+        return _read(self.path).split("\n")
+
+    def _passage(self, line: str, where: str) -> Passage:
+        return self._checked(self._passage_of(record_of_line(line, where), where), where)
+
+    def _checked(self, passage: Passage, where: str) -> Passage:
         if not is_unicode(passage.text):
             raise DataError(f"{where} has half a character (a lone surrogate), which no word stands for. Correct it.")
         return passage
 
-    def _passage_of(self, record: dict[str, Any], where: str) -> _Passage:
+    def _passage_of(self, record: dict[str, Any], where: str) -> Passage:
         if "messages" in record:
             text, counted = self._template.written(record, where)
             self._has_chats = True
-            return _Passage(text, counted, marked=False)
+            return Passage(text, counted, marked=False)
         parts = [record.get(name) for name in (("text",) if "text" in record else ("prompt", "completion"))]
         if not all(isinstance(part, str) for part in parts):
             raise DataError(
                 f"{where} has neither text, nor prompt and completion, nor messages; it has {sorted(map(str, record))}."
             )
         text = "".join(part for part in parts if part is not None)
-        return _Passage(text + self._template.end, [(len(str(parts[0])) if len(parts) == 2 else 0, _END)])
+        return Passage(text + self._template.end, [(len(str(parts[0])) if len(parts) == 2 else 0, END)])
 
-    def _encoded(self, passages: Sequence[_Passage]) -> list[_Row]:
+    def _encoded(self, passages: Sequence[Passage]) -> list[TokenRow]:
         encodings: dict[int, Any] = {}
         for marked in (True, False):
             chosen = [at for at, passage in enumerate(passages) if passage.marked is marked]
@@ -266,32 +265,43 @@ class Text(Stream):
         return [_row(encodings[at], passage) for at, passage in enumerate(passages)]
 
 
-def _row(encoding: Any, passage: _Passage) -> _Row:
+def record_of_line(line: str, where: str) -> dict[str, Any]:
+    """An object of JSON; ``where`` names it for messages."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where} is no JSON ({error}). Write one object on each line.") from error
+    if not isinstance(record, dict):
+        raise DataError(f"{where} is no object. Write {{...}} with text, prompt and completion, or messages.")
+    return record
+
+
+def _row(encoding: Any, passage: Passage) -> TokenRow:
     """Return the tokens of a passage, with labels for the tokens that hold something of a span that counts"""
     token_ids = np.array(encoding.ids, np.int32)
     begin, end = np.array(encoding.offsets, np.int64).reshape(-1, 2).T
     counts = np.zeros(len(token_ids), bool)
     for first, last in passage.counted:
         counts |= (begin < last) & (end > first) & (end > begin)
-    return _Row(token_ids, np.where(counts, token_ids, np.int32(IGNORED)))
+    return TokenRow(token_ids, np.where(counts, token_ids, np.int32(IGNORED)))
 
 
-def _packed(rows: Sequence[_Row], size: int) -> list[_Row]:
+def _packed(rows: Sequence[TokenRow], size: int) -> list[TokenRow]:
     """Pack the longest first, each into the fullest row with the capacity for it; the first token of an example has no label"""
     free: list[tuple[int, int]] = []
-    bins: list[list[_Row]] = []
+    bins: list[list[TokenRow]] = []
     for row in sorted(rows, key=lambda row: -len(row.token_ids)):
         at = bisect.bisect_left(free, (len(row.token_ids), -1))
         capacity, into = free.pop(at) if at < len(free) else (size, len(bins))
         if into == len(bins):
             bins.append([])
         labels = np.concatenate([[np.int32(IGNORED)], row.labels[1:]])
-        bins[into].append(_Row(row.token_ids, labels, (len(row.token_ids),)))
+        bins[into].append(TokenRow(row.token_ids, labels, (len(row.token_ids),)))
         bisect.insort(free, (capacity - len(row.token_ids), into))
     packed = []
     for members in bins:
         token_ids, labels = (np.concatenate([row[part] for row in members]) for part in (0, 1))
-        packed.append(_Row(token_ids, labels, [size for row in members for size in row.sizes]))
+        packed.append(TokenRow(token_ids, labels, [size for row in members for size in row.sizes]))
     return packed
 
 

@@ -36,7 +36,8 @@ class Weighing:
     ) -> None:
         if not 0 <= label_smoothing < 1:
             raise ArgumentError(f"label_smoothing is a share of at least 0 and less than 1, not {label_smoothing}.")
-        if (label_smoothing or class_weights is not None) and (not isinstance(loss, str) or loss not in _SMOOTHED):
+        smoothed = loss in _SMOOTHED or (loss == "dpo" and class_weights is None) if isinstance(loss, str) else False
+        if (label_smoothing or class_weights is not None) and not smoothed:
             message = "label_smoothing and class_weights are for the losses cross_entropy and bce_with_logits"
             raise ArgumentError(f"{message}, not {loss!r}. Leave them out.")
         self.balanced = isinstance(class_weights, str)

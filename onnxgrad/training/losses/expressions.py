@@ -16,10 +16,11 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, OnnxGradError, UnknownName
+from onnxgrad.training.surgery.pooling import at_last_token
 
 __all__ = ["append_expression"]
 
-METHODS = ("argmax", "logit", "mean", "reshape", "softmax", "squeeze", "transpose")
+METHODS = ("argmax", "last", "logit", "mean", "reshape", "softmax", "squeeze", "transpose")
 _END = 2**62
 _LEAST = 1e-6
 """Probabilities nearer to 0 or 1 count as this, so that their logits are finite."""
@@ -33,7 +34,7 @@ def append_expression(program: Program, text: str) -> Variable:
         text: a name, followed by ``.transpose(axes)``, ``.reshape(sizes)``, ``.squeeze(axes)``, ``.softmax(axis)``,
             ``.argmax(axis)``, ``.mean(axis)``, ``.logit()`` of probabilities whose Sigmoid cannot be reached, and slices
             ``[a:b, i]``, any number of them. ``.mean(mask)``, with the name of an input [batch, steps] of ones and
-            zeros, is the mean over the steps of a tensor [batch, steps, size] that count.
+            zeros, is the mean over the steps of a tensor [batch, steps, size] that count; ``.last(mask)`` is the last of them.
 
     Raises:
         UnknownName: if the text begins with no tensor of the program that an operator makes.
@@ -74,6 +75,10 @@ def _value(op: Builder, tree: ast.expr, start: Variable, text: str) -> Variable:
         x = _value(op, tree.func.value, start, text)
         if tree.func.attr == "mean" and len(tree.args) == 1 and isinstance(tree.args[0], ast.Name) and not tree.keywords:
             return _mean_of_steps(op, x, tree.args[0].id, text)
+        if tree.func.attr == "last":
+            if len(tree.args) != 1 or not isinstance(tree.args[0], ast.Name) or tree.keywords:
+                raise ArgumentError(f"{text!r}: last takes the name of an input [batch, steps] that says which steps count.")
+            return at_last_token(op, x, tree.args[0].id)
         return _called(op, x, tree.func.attr, _arguments(tree, text), text)
     raise ArgumentError(
         f"{text!r}: after the name of a tensor only slices and .{', .'.join(f'{name}(...)' for name in METHODS)} are known, "

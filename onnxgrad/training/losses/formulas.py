@@ -31,6 +31,7 @@ from onnxgrad.internal.losses import (
 from onnxgrad.internal.words import LossName, OutputLayout
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.detection import boundary_loss, dice_loss, focal_loss
+from onnxgrad.training.losses.preferences import BETA, preference_loss, reward_loss
 from onnxgrad.training.losses.word_scores import check_word_scores
 from onnxgrad.training.surgery.activations import Activation, hidden_activation
 
@@ -294,15 +295,27 @@ def alignment_loss(op: Builder, y: Variable, labels: Variable, remarks: Notes, l
     return ctc(op, scores if layout == LAYOUTS[0] else op.Transpose(scores, perm=[1, 0, 2]), labels)
 
 
+def _bradley_terry(op: Builder, y: Variable, margin: Variable, notes: Notes) -> Any:
+    return reward_loss(op, y, margin)
+
+
+def _dpo(op: Builder, y: Variable, label: Variable, notes: Notes) -> Any:
+    """With a reference that is 0, as one column holds the labels alone; a Term has both"""
+    zero = op.constant(np.zeros((), dtype_of("float32").numpy))
+    return preference_loss(op, y, label, zero, BETA, 0.0)
+
+
 LOSSES: dict[LossName, Callable[[Builder, Variable, Variable, Notes], Any]] = {
     "bce_with_logits": _bce_with_logits,
     "boundary": _boundary,
+    "bradley_terry": _bradley_terry,
     "causal_lm": _causal_lm,
     "cosine": _cosine,
     "cosine_pairs": _cosine_pairs,
     "cross_entropy": _cross_entropy,
     "ctc": _ctc,
     "dice": _dice,
+    "dpo": _dpo,
     "focal": _focal,
     "huber": _smooth_l1,
     "info_nce": _info_nce,

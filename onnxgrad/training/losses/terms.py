@@ -35,6 +35,7 @@ from onnxgrad.training.losses.formulas import (
     contrastive_loss,
     takes_logits,
 )
+from onnxgrad.training.losses.preferences import BETA, MARGIN, OF_ANSWERS, REFERENCE, preference_loss
 from onnxgrad.training.surgery.activations import Activation, argmax_before
 
 __all__ = [
@@ -58,7 +59,8 @@ class Term:
         output: name of the program's output or of another tensor in it, which may be bent: ``"logits.transpose(1, 0, 2)[:, 0]"``,
             with ``transpose``, ``reshape``, ``squeeze``, ``softmax``, ``argmax`` and slices; what is exported stays as it was. None
             for its only or first output that is not part of a cache (``present.*``).
-        target: name of the data column; None for ``target``, of ``causal_lm`` for ``labels``.
+        target: name of the data column; None for ``target``, of ``causal_lm`` and ``dpo`` for ``labels``, of ``bradley_terry`` for
+            ``margin``.
         weight: factor of this term in the sum.
         dtype, shape: of the target column, for a function; None for those of the data (see ``typed_by``).
         label_smoothing: share of a label that is spread over all classes; ``cross_entropy`` and ``bce_with_logits``.
@@ -70,6 +72,7 @@ class Term:
             For ``cross_entropy`` of three axes: ``"NCT"`` for classes along axis 1, as ONNX has them, ``"NTC"`` for the last axis;
             None for the one that Softmax runs along or that alone has a known length, otherwise axis 1.
         temperature: of ``info_nce``, by which cosines are divided; None for 0.05.
+        beta: of ``dpo``, how much a model that moves away from its reference pays; None for 0.1.
     """
 
     @checked
@@ -87,6 +90,7 @@ class Term:
         class_weights: Sequence[float] | Literal["balanced"] | None = None,
         sample_weight: str | None = None,
         temperature: float | None = None,
+        beta: float | None = None,
     ) -> None:
         if isinstance(loss, str) and loss not in LOSSES:
             raise ArgumentError(f"there is no loss {loss!r}. Use one of {sorted(LOSSES)}, or a function.")
@@ -96,12 +100,16 @@ class Term:
             raise ArgumentError(f"{message}; not {layout!r} for {loss!r}.")
         if temperature is not None and (loss != "info_nce" or not 0 < temperature < math.inf):
             raise ArgumentError(f"temperature is a number above 0 for the loss info_nce alone; not {temperature} for {loss!r}.")
-        if sample_weight is not None and loss in ("info_nce", "cosine_pairs"):
+        if beta is not None and (loss != "dpo" or not 0 < beta < math.inf):
+            raise ArgumentError(f"beta is a number above 0 for the loss dpo alone; not {beta} for {loss!r}.")
+        if sample_weight is not None and loss in ("info_nce", "cosine_pairs", *OF_ANSWERS):
             raise ArgumentError(f"{loss} has no value for each row that a sample_weight could weigh. Leave it out.")
         self.temperature = TEMPERATURE if temperature is None else float(temperature)
+        self.beta = BETA if beta is None else float(beta)
         self.loss = loss
         self.output = output
-        self.target = target or ("labels" if loss == "causal_lm" else "target")
+        usual = {"causal_lm": "labels", "dpo": "labels", "bradley_terry": MARGIN}
+        self.target = target or (usual.get(loss, "target") if isinstance(loss, str) else "target")
         self.layout = layout
         self.weight = float(weight)
         self.weighing = Weighing(loss, label_smoothing, class_weights, sample_weight)
@@ -199,7 +207,8 @@ def distances_of(terms: Sequence[Term], term: Term) -> str | None:
 
 def target_columns(terms: Sequence[Term]) -> list[str]:
     """The names of the columns that terms read beside the inputs: targets and weights of examples, each once."""
-    return list(dict.fromkeys(name for term in terms for name in (term.target, term.weighing.sample_weight) if name is not None))
+    columns = [(term.target, term.weighing.sample_weight, REFERENCE if term.loss == "dpo" else None) for term in terms]
+    return list(dict.fromkeys(name for names in columns for name in names if name is not None))
 
 
 def targets_to_json(terms: Sequence[Term]) -> str | None:
@@ -334,6 +343,10 @@ def _value(
     elif term.loss == "ctc":
         assert resolved.layout is not None
         value = alignment_loss(op, output, targets[name], notes, resolved.layout)
+    elif term.loss == "dpo":
+        if REFERENCE not in targets:
+            targets[REFERENCE] = _new_target(op.block.program, REFERENCE, TensorType(dtype_of("float32"), (None,)))
+        value = preference_loss(op, output, targets[name], targets[REFERENCE], term.beta, weighing.smoothing)
     elif term.loss == "info_nce":
         value = contrastive_loss(op, output, targets[name], term.temperature)
     else:
@@ -431,12 +444,14 @@ def _target_type(loss: str, output: Variable, layout: str | None) -> tuple[DType
     dims = output.dims
     if (loss == "cross_entropy" and layout != "NTC") or (loss == "dice" and classes_exclude(output)):
         return dtype_of("int64"), None if dims is None else (*dims[:1], *dims[2:])
-    if loss in ("cross_entropy", "causal_lm"):
+    if loss in ("cross_entropy", "causal_lm", "dpo"):
         return dtype_of("int64"), None if dims is None else dims[:-1]
     if loss == "ctc":
         return dtype_of("int64"), None if dims is None or layout is None else (dims[layout.index("N")], None)
     if loss in ("triplet", "info_nce"):
         return dtype_of("int64"), None if dims is None else dims[:1]
+    if loss == "bradley_terry":
+        return dtype_of("float32"), None if dims is None else dims[:1]
     if loss == "cosine_pairs":
         return output.dtype, None if dims is None else dims[:1]
     return output.dtype, dims

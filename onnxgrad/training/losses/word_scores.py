@@ -5,11 +5,30 @@ Tests: tests/training/test_parts_of_files.py.
 
 from __future__ import annotations
 
+from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["check_word_scores"]
+__all__ = ["check_word_scores", "other_part"]
+
+_FEATURES = {"image_features": "pictures", "audio_features": "sounds", "audio_embeds": "sounds"}
+
+
+def other_part(program: Program) -> str | None:
+    """Say which part of a model in several files a program is, where it is not the one that scores words; None where it may be.
+
+    Example:
+        >>> from onnx import parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 3, 8, 8] pixel_values) => (float[M, D] image_features)'
+        >>> other_part(onnxgrad.from_onnx(parser.parse_model(text + " { image_features = Flatten(pixel_values) }")))
+        'the part of a model in several files that makes image_features of pictures'
+    """
+    outputs = {v.name for v in program.outputs}
+    if "inputs_embeds" in outputs:
+        return "the part of a model in several files that embeds tokens, and puts features of pictures or sounds among them"
+    named = next((name for name in _FEATURES if name in outputs), None)
+    return None if named is None else f"the part of a model in several files that makes {named} of {_FEATURES[named]}"
 
 
 def check_word_scores(y: Variable) -> None:
@@ -19,6 +38,12 @@ def check_word_scores(y: Variable) -> None:
         ArgumentError: saying what the file is: one whose head is left out, or that scores the word behind the last one alone.
     """
     program = y.block.program
+    other = other_part(program)
+    if other is not None:
+        raise ArgumentError(
+            f"{y.name!r} scores no words: this file is {other}. Train the part with logits, which takes inputs_embeds that this "
+            "one gives (or its table of embeddings), or this one by another loss."
+        )
     tokens = next((v for v in program.inputs if v.name == "input_ids"), None)
     if y.dims is None or len(y.dims) != 3:
         return

@@ -24,6 +24,7 @@ from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import write_whole, writing
 from onnxgrad.internal.tensor_file import read_tensors, write_tensors
 from onnxgrad.training.surgery.batch_norm import fold_added_batch_norm
+from onnxgrad.training.surgery.experts import expert_branches
 from onnxgrad.training.surgery.heads import remove_added_dropout
 from onnxgrad.training.surgery.lora import branches_of
 from onnxgrad.training.surgery.packing import unmask_packed_texts
@@ -89,9 +90,13 @@ def _save_for_runtime(program: Program, path: Path, scope: Scope) -> None:
     clone = program.clone(for_test=True)
     clone.scope = scope.copy()
     weights: dict[str, Array] = {}
+    if expert_branches(clone):
+        raise ArgumentError("adapter files of onnxruntime are not written for experts. Merge the adapters instead.")
     for branch in branches_of(clone):
         if branch.base.type == "Conv":
             raise ArgumentError(f"{branch.base}: adapter files are for MatMul, Gemm and MatMulNBits. Merge the adapters instead.")
+        if branch.magnitude is not None:
+            raise ArgumentError(f"{branch.base}: adapter files of onnxruntime hold no sizes of DoRA. Merge the adapters instead.")
         weights[branch.a.name] = np.asarray(branch.a.get_value())
         weights[branch.b.name] = (branch.b.get_value().astype(np.float64) * branch.scale).astype(branch.b.dtype.numpy)
         branch.drop_scale()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from onnxgrad.core.passes.modes import ADDED
 from onnxgrad.errors import ArgumentError, ModelError, UnknownName
 from onnxgrad.internal.arguments import checked
 from onnxgrad.training.data.record import record_of, set_record
+from onnxgrad.training.surgery.pooling import at_last_token
 
 __all__ = ["cut_at", "insert_dropout", "remove_added_dropout", "replace_head"]
 
@@ -79,7 +80,15 @@ def remove_dead(program: Program) -> None:
 
 @checked
 @all_or_nothing
-def replace_head(program: Program, at: str | None = None, classes: int = 2, *, name: str = "head", seed: int = 0) -> Program:
+def replace_head(
+    program: Program,
+    at: str | None = None,
+    classes: int = 2,
+    *,
+    name: str = "head",
+    seed: int = 0,
+    pool: Literal["last"] | None = None,
+) -> Program:
     """Replace the last layer by a new linear one.
 
     Args:
@@ -89,13 +98,15 @@ def replace_head(program: Program, at: str | None = None, classes: int = 2, *, n
         classes: outputs of the new layer.
         name: the new weights are called ``<name>.weight`` ([classes, features]) and ``<name>.bias``.
         seed: of the weights, uniform in +-1/sqrt(features).
+        pool: ``"last"`` for a layer that reads the last token of each text alone, which ``attention_mask`` tells from padding:
+            scores [batch, classes] of a language model.
 
     Returns:
         The program; its only output is the layer's, under the name of the old first output.
 
     Raises:
         UnknownName: if there is no such tensor.
-        ArgumentError: if the number of features is not known, or ``classes`` is not positive.
+        ArgumentError: if the number of features is not known, ``classes`` is not positive, or the last token cannot be told.
     """
     if classes < 1:
         raise ArgumentError(f"classes counts the outputs of the new head; it is at least 1, not {classes}.")
@@ -105,7 +116,7 @@ def replace_head(program: Program, at: str | None = None, classes: int = 2, *, n
     block.outputs = [features]
     remove_dead(program)
     build = Builder(block, key=name)
-    x: Variable = features
+    x: Variable = features if pool is None else at_last_token(build, features)
     if x.rank is not None and x.rank > 3:
         x = build.Flatten(build.GlobalAveragePool(x), axis=1)
     size = x.dims[-1] if x.dims and x.rank in (2, 3) else None
@@ -136,7 +147,7 @@ def _before_last_layer(program: Program) -> Variable:
     if not program.outputs:
         raise ArgumentError("replace_head: the program has no outputs. Name the tensor to read in at=.")
     op = program.outputs[0].op
-    while op is not None and op.type not in ("Gemm", "MatMul", "Conv"):
+    while op is not None and op.type not in ("Gemm", "MatMul", "MatMulNBits", "Conv"):
         v = op.inputs[0] if op.type in _PASSES_ON else next((w for w in op.inputs if w is not None and w.op is not None), None)
         op = None if v is None else v.op
     if op is None or op.inputs[0] is None or op.inputs[0].op is None:

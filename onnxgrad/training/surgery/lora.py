@@ -26,6 +26,17 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import ArgumentError, ModelError, OutOfMemory
 from onnxgrad.internal.arguments import checked
 from onnxgrad.training.quantized.packed_weights import Rounding, float_weight, is_packed, requantise
+from onnxgrad.training.surgery.dora import (
+    Magnitude,
+    check_single,
+    columns_last,
+    gain_of,
+    insert_magnitude,
+    magnitude_after,
+    multiply_columns,
+    remove_magnitude,
+)
+from onnxgrad.training.surgery.experts import adapt_experts, expert_branches, merge_experts
 from onnxgrad.training.surgery.heads import insert_after, remove_unread_constants
 from onnxgrad.training.surgery.lora_targets import KEY, LoraTarget, chosen_targets, matrix_of
 
@@ -45,13 +56,15 @@ def add_lora(
     seed: int = 0,
     dropout: float = 0.0,
     scaling: Literal["rank", "root"] = "rank",
+    dora: bool = False,
 ) -> list[str]:
     """Add a low-rank branch to MatMul, Gemm, Conv and MatMulNBits layers and freeze all other weights.
 
     Args:
         program: a loaded program without a backward pass; it is changed.
         layers: names or patterns of the weights to adapt or of their operators, also of those in branches and loops; or what they
-            are for: ``"attention"``, ``"mlp"``, or ``"all"`` but the layer that makes the output. Quantised ones count too, under
+            are for: ``"attention"``, ``"mlp"``, or ``"all"`` but the layer that makes the output and experts, which
+            ``"experts"`` names (all experts of a MoE or QMoE; they take no dropout). Quantised ones count too, under
             the name of the integers that DequantizeLinear or MatMulNBits reads; they stay as they are. ``q_proj`` also names a
             packed ``qkv_proj``, with a warning, since the adapter is for all of it. A depthwise Conv is left alone.
         rank: of the branch.
@@ -60,13 +73,17 @@ def add_lora(
         dropout: share of the branch's inputs that a training step sets to 0; exports leave the Dropout out.
         scaling: ``"root"`` divides alpha by the square root of the rank instead (rsLoRA: Kalajdzievski, "A Rank Stabilization
             Scaling Factor for Fine-Tuning with LoRA", 2023), so that branches of a high rank learn as fast as those of a low one.
+        dora: whether each column of the adapted weight also gets a size that trains (DoRA: Liu et al., "DoRA: Weight-Decomposed
+            Low-Rank Adaptation", 2024): y = x (W + s A B) m / |W + s A B|, the norms being constants in the gradient.
 
     Returns:
-        Names of the new parameters, ``<weight>.lora_A`` and ``<weight>.lora_B``; they alone are trainable until they are merged.
+        Names of the new parameters, ``<weight>.lora_A`` and ``<weight>.lora_B``, and with ``dora`` ``<weight>.lora_magnitude``
+        [columns]; they alone are trainable until they are merged.
 
     Raises:
         UnknownName: if a pattern fits no such layer.
-        ArgumentError: if the rank is not positive, dropout does not lie in [0, 1), or there is no such scaling.
+        ArgumentError: if the rank is not positive, dropout does not lie in [0, 1), or there is no such scaling; with ``dora`` if a
+            layer is a Conv, or has an adapter already.
     """
     if not 0 <= dropout < 1:
         raise ArgumentError(f"the dropout of LoRA lies in [0, 1), not {dropout}.")
@@ -75,6 +92,8 @@ def add_lora(
     if rank < 1:
         raise ArgumentError(f"the rank of LoRA is at least 1, not {rank}.")
     chosen = chosen_targets(program, layers)
+    for target in chosen:
+        check_single(target, dora)
     program.metadata.setdefault(KEY, "\n".join(p.name for p in program.parameters if p.stop_gradient))
     for p in program.parameters:
         p.trainable, p.stop_gradient = False, True
@@ -82,11 +101,14 @@ def add_lora(
     rng = np.random.default_rng(seed)
     names: list[str] = []
     for target in chosen:
-        names += _adapt(target, rank, scale, rng, dropout)
+        if target.is_of_experts:
+            names += adapt_experts(target, rank, scale, rng)
+            continue
+        names += _adapt(target, rank, scale, rng, dropout, dora)
     return names
 
 
-def _adapt(target: LoraTarget, rank: int, scale: float, rng: np.random.Generator, dropout: float) -> list[str]:
+def _adapt(target: LoraTarget, rank: int, scale: float, rng: np.random.Generator, dropout: float, dora: bool) -> list[str]:
     op, block = target.op, target.op.block.program.global_block()
     shape = target.shape
     if op.type == "Conv":
@@ -104,11 +126,13 @@ def _adapt(target: LoraTarget, rank: int, scale: float, rng: np.random.Generator
         name = block.program.fresh_name(f"{target.name}.lora_{label}")
         stored = TensorValue.of(value.astype(target.dtype.numpy))
         pair.append(block.create_parameter(name, value.shape, target.dtype, value=stored))
-    _branch(target, pair[0], pair[1], scale, dropout)
+    add = _branch(target, pair[0], pair[1], scale, dropout)
+    if dora:
+        pair.append(insert_magnitude(target, add, pair[0], pair[1], scale))
     return [p.name for p in pair]
 
 
-def _branch(target: LoraTarget, a: Parameter, b: Parameter, scale: float, dropout: float) -> None:
+def _branch(target: LoraTarget, a: Parameter, b: Parameter, scale: float, dropout: float) -> Operator:
     """y = base + scale (x A) B, where y keeps its name and base is what the layer gave"""
     op = target.op
     x, y = op.inputs[0], op.outputs[0]
@@ -139,16 +163,18 @@ def _branch(target: LoraTarget, a: Parameter, b: Parameter, scale: float, dropou
     for other in block.ops:
         if other not in before:
             other.metadata = {KEY: target.name, **({ADDED: "dropout"} if other.type == "Dropout" else {})}
+    return added
 
 
 class Branch(NamedTuple):
-    """A branch in a program: the operator that adds it, the adapted layer, and its pieces."""
+    """A branch in a program: the operator that adds it, the adapted layer, its pieces, and the sizes behind it, if it has some."""
 
     add: Operator
     base: Operator
     a: Variable
     b: Variable
     scale: float
+    magnitude: Magnitude | None = None
 
     def drop_scale(self) -> None:
         """Take out the factor; the caller multiplies one of the weights by it"""
@@ -199,7 +225,8 @@ def _branch_at(add: Operator, reads: Counter[Variable]) -> Branch | None:
         return None
     if scale.value.size != 1 or not _fit(base, a, b, weight) or (op_type == "Conv" and not _has_same_geometry(base, low, up)):
         return None
-    return Branch(add, base, a, b, float(scale.get_value().reshape(())))
+    magnitude = magnitude_after(add)
+    return None if magnitude is False else Branch(add, base, a, b, float(scale.get_value().reshape(())), magnitude)
 
 
 def _op_type_of(base: Operator) -> str | None:
@@ -284,12 +311,21 @@ def merge_lora(
     merged = program.clone(for_test=True)
     merged.scope = (scope or program.active_scope()).copy()
     block = merged.global_block()
+    if quantised == "again" and any(b.weight.op is not None and b.weight.value is None for b in expert_branches(merged)):
+        raise ModelError("weights of experts are not rounded again. Merge them into float weights, or keep their branches.")
+    merge_experts(merged, quantised == "float")
+    branches = branches_of(merged)
+    for branch in branches:
+        if branch.magnitude is not None:
+            remove_magnitude(branch.add, branch.magnitude)
     reads = _reads(merged)
     rounded: list[Rounding] = []
-    for branch in branches_of(merged):
+    for branch in branches:
         stored = None if is_packed(branch.base) else _trail(branch.base.inputs[1])
         if stored is None:
-            if quantised != "branch":
+            if quantised == "branch":
+                _store_gain(branch)
+            else:
                 bias, roundings = _merge_quantised(branch, quantised == "again")
                 rounded += roundings
                 _remove(branch)
@@ -315,7 +351,7 @@ def merge_lora(
     remove_unread_constants(merged)
     if said is not None and rounded:
         said.append(_rounding_note(rounded))
-    if KEY in merged.metadata and not branches_of(merged):
+    if KEY in merged.metadata and not branches_of(merged) and not expert_branches(merged):
         _thaw(merged)
     return merged
 
@@ -326,19 +362,19 @@ def _merge_quantised(branch: Branch, again: bool) -> tuple[Variable | None, list
     packed, x = is_packed(base), base.inputs[0]
     weight = base.inputs[1]
     assert weight is not None and x is not None
-    change = _change(branch)
-    value = float_weight(base) + change
+    before = float_weight(base)
+    value = _changed(branch, before)
     if again:
         if not packed:
             raise ModelError(f"{base}: only weights of MatMulNBits are rounded again. Merge into float weights, or keep branches.")
-        return None, [requantise(base, value, weight.name, change)]
+        return None, [requantise(base, value, weight.name, value - before)]
     dtype = x.dtype
     name = block.program.fresh_name(f"{weight.name}.merged")
     if packed:
         layer = base.blank_copy(base.block, [*base.inputs])
         layer.attrs, scope = dict(base.attrs), block.program.active_scope()
         stored = TensorValue.computed(
-            dtype, value.shape, lambda: (float_weight(layer) + _change(branch._replace(base=layer), scope)).astype(dtype.numpy)
+            dtype, value.shape, lambda: _changed(branch._replace(base=layer), float_weight(layer), scope).astype(dtype.numpy)
         )
     else:
         stored = TensorValue.of(value.astype(dtype.numpy))
@@ -441,12 +477,34 @@ def _sum_later(branch: Branch, weight: Variable, transposed: bool, is_turned: bo
         if value is None and first is not None:
             value = first.numpy()
         assert value is not None
-        change = _change(branch, scope)
-        change = change.T if transposed else change
-        total: Array = np.add(value, change, out=change).astype(weight.dtype.numpy)
-        return total.T if is_turned else total
+        total: Array = _changed(branch, value.T if transposed else value, scope).astype(weight.dtype.numpy)
+        return total if is_turned or not transposed else total.T
 
     return TensorValue.computed(weight.dtype, shape[::-1] if is_turned else shape, compute)
+
+
+def _changed(branch: Branch, weight: Array, scope: Scope | None = None) -> Array:
+    """The weight of a layer, as the layer reads it, with a branch in it"""
+    change = _change(branch, scope)
+    whole: Array = np.add(weight, change, out=change)
+    if branch.magnitude is not None:
+        gain = gain_of(branch.base, branch.magnitude.sizes.get_value(scope), whole)
+        columns_last(branch.base, whole)[...] *= gain
+    return whole
+
+
+def _store_gain(branch: Branch) -> None:
+    """Multiply the columns of a quantised layer by numbers that are stored, where training computed them"""
+    if branch.magnitude is None:
+        return
+    y = branch.add.outputs[0]
+    assert y is not None
+    whole = float_weight(branch.base) + _change(branch)
+    gain = gain_of(branch.base, branch.magnitude.sizes.get_value(), whole).astype(y.dtype.numpy)
+    block = branch.base.block.program.global_block()
+    name = block.program.fresh_name(f"{branch.magnitude.sizes.name}.merged")
+    stored = block.create_parameter(name, gain.shape, y.dtype, value=TensorValue.of(gain))
+    multiply_columns(branch.base, branch.add, name, lambda build: stored)
 
 
 def _change(branch: Branch, scope: Scope | None = None) -> Array:

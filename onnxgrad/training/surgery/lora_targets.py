@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traits import VIEWS
 from onnxgrad.core.ir.traverse import all_operators_of
@@ -18,11 +19,15 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import UnknownName
 
-__all__ = ["GROUPS", "KEY", "PACKED", "LoraTarget", "chosen_targets", "matrix_of"]
+__all__ = ["DORA", "EXPERTS", "GROUPS", "KEY", "PACKED", "LoraTarget", "chosen_targets", "matrix_of"]
 
 KEY = "onnxgrad.lora"
 """Marks the operators of a branch."""
-GROUPS = ("attention", "mlp", "all")
+DORA = "onnxgrad.dora"
+"""Marks those that give the columns of an adapted layer their sizes, with the name of the sizes."""
+EXPERTS = "onnxgrad.lora.experts"
+"""Marks the operators of a branch in the weights of experts."""
+GROUPS = ("attention", "mlp", "all", "experts")
 _ATTENTION = ("attn", "attention", "q_proj", "k_proj", "v_proj", "o_proj", "qkv")
 _MLP = ("mlp", "ffn", "feed_forward", "gate_proj", "up_proj", "down_proj", "intermediate", "output.dense", "fc1", "fc2")
 PACKED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
@@ -31,15 +36,24 @@ _BEHIND_HEAD = VIEWS | {"Add", "Cast", "Div", "LogSoftmax", "Mul", "Sigmoid", "S
 
 
 class LoraTarget(NamedTuple):
-    """A layer to adapt: its operator, the shape of its weight as the operator reads it, its element type, and its names."""
+    """A layer to adapt: its operator, the shape of its weight as the operator reads it, its element type, its name, and which input
+    it is."""
 
     op: Operator
     shape: tuple[int, ...]
     dtype: DType
     name: str
+    at: int = 1
+
+    @property
+    def is_of_experts(self) -> bool:
+        """Whether it is the weight of all experts in one operator, [experts, outputs, inputs]"""
+        return self.op.type in ("MoE", "QMoE")
 
     def fits(self, pattern: str) -> bool:
-        """Whether a pattern names the weight or the operator"""
+        """Whether a pattern names the weight or the operator; experts, which cost most, are named by more than ``*``"""
+        if self.is_of_experts and not pattern.strip("*"):
+            return False
         return any(fnmatchcase(name, pattern) for name in (self.name, self.op.name or ""))
 
     def holds(self, pattern: str) -> bool:
@@ -65,7 +79,7 @@ def chosen_targets(program: Program, layers: str | Sequence[str]) -> list[LoraTa
         UnknownName: if one of them fits no layer.
     """
     targets = _targets(program)
-    chosen: dict[Operator, LoraTarget] = {}
+    chosen: dict[tuple[Operator, int], LoraTarget] = {}
     for pattern in [layers] if isinstance(layers, str) else layers:
         fitting = _of_group(targets, pattern) if pattern in GROUPS else [t for t in targets if t.fits(pattern)]
         packed = [] if fitting or pattern in GROUPS else [t for t in targets if t.holds(pattern)]
@@ -77,12 +91,14 @@ def chosen_targets(program: Program, layers: str | Sequence[str]) -> list[LoraTa
             known = ", ".join(t.name for t in targets[:6]) or "none"
             message = f"lora: {pattern!r} fits no MatMul, Gemm, Conv or MatMulNBits weight. There are: {known}"
             raise UnknownName(f"{message}. Name one, or a kind: {', '.join(GROUPS)}.")
-        chosen.update((t.op, t) for t in [*fitting, *packed])
+        chosen.update(((t.op, t.at), t) for t in [*fitting, *packed])
     return list(chosen.values())
 
 
 def _of_group(targets: Sequence[LoraTarget], kind: str) -> list[LoraTarget]:
-    return [t for t in targets if (not _is_head(t.op) if kind == "all" else t.is_for(kind))]
+    if kind == "experts":
+        return [t for t in targets if t.is_of_experts]
+    return [t for t in targets if not t.is_of_experts and (not _is_head(t.op) if kind == "all" else t.is_for(kind))]
 
 
 def _is_head(op: Operator) -> bool:
@@ -100,7 +116,9 @@ def _is_head(op: Operator) -> bool:
 def _targets(program: Program) -> list[LoraTarget]:
     targets = []
     for op in all_operators_of(program.global_block()):
-        if not (op.metadata and KEY in op.metadata):
+        if op.domain == CONTRIB_DOMAIN and op.type in ("MoE", "QMoE"):
+            targets += _experts(op)
+        elif not (op.metadata and (KEY in op.metadata or DORA in op.metadata)):
             target = _target(op)
             if target is not None:
                 targets.append(target)
@@ -121,6 +139,27 @@ def _target(op: Operator) -> LoraTarget | None:
     if dims is None or not weight.is_float or 0 in dims or (op.type == "Gemm" and not op.attr("alpha")):
         return None
     return LoraTarget(op, dims, weight.dtype, name) if _is_matrix(op, dims) else None
+
+
+def _experts(op: Operator) -> list[LoraTarget]:
+    """The weights of the experts in one operator, as float ones would be: [experts, outputs, inputs]"""
+    targets, x = [], op.inputs[0]
+    for index in range(2, min(len(op.inputs), 11), 3 if op.type == "QMoE" else 2):
+        weight = op.inputs[index]
+        dims = None if weight is None or weight.value is None else weight.static_shape
+        if (
+            weight is None
+            or dims is None
+            or len(dims) != 3
+            or x is None
+            or not x.is_float
+            or weight.is_float == (op.type == "QMoE")
+        ):
+            continue
+        bits = op.attrs.get(f"fc{(index + 1) // 3}_expert_weight_bits", op.attrs.get("expert_weight_bits", 4))
+        each = 8 // bits if op.type == "QMoE" and bits in (2, 4, 8) else 1
+        targets.append(LoraTarget(op, (dims[0], dims[1], dims[2] * each), x.dtype, weight.name, index))
+    return targets
 
 
 def matrix_of(op: Operator) -> tuple[int, ...] | None:

@@ -8,6 +8,7 @@ Tests: tests/training/test_packing.py.
 
 from __future__ import annotations
 
+from onnxgrad.core.graph_passes.contrib_kernels import K_NORM, Q_NORM, normalised_heads, norms_of
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
@@ -105,7 +106,7 @@ def _biases(program: Program, texts: Variable, attentions: list[Operator]) -> tu
 
 
 def _rotate_before(op: Operator, positions: Variable) -> list[Operator]:
-    """Let RotaryEmbedding operators before an attention rotate q and k; returns what was added"""
+    """Let operators before an attention rotate q and k, behind the normalisation that it does first; returns what was added"""
     block, heads, kv_heads = op.block, op.attr("num_heads"), op.attr("kv_num_heads")
     query, key, value, cosines, sines = (op.inputs[i] for i in (0, 1, 2, 7, 8))
     width = None if query is None or query.dims is None else query.dims[-1]
@@ -120,6 +121,14 @@ def _rotate_before(op: Operator, positions: Variable) -> list[Operator]:
         parts: tuple[Variable, ...] = (query, key, value) if key is not None and value is not None else ()
         if not parts:
             parts = build.Split(query, [heads * size, kv_heads * size, kv_heads * size], axis=2, outputs=3)
+        norms = norms_of(op)
+        parts = (
+            *(
+                x if weight is None else normalised_heads(build, x, weight, count, epsilon)
+                for x, count, (weight, epsilon) in zip(parts, (heads, kv_heads), norms, strict=False)
+            ),
+            parts[2],
+        )
         cosine, sine = (build.Unsqueeze(build.Gather(table, positions), [1]) for table in (cosines, sines))
         interleaved = bool(op.attr("rotary_interleaved"))
         turned = [
@@ -131,9 +140,10 @@ def _rotate_before(op: Operator, positions: Variable) -> list[Operator]:
         ]
     finally:
         added, block.ops = block.ops[at:], [*block.ops, *tail]
-    names = "\n".join("" if v is None else v.name for v in op.inputs[:9])
+    names = "\n".join("" if v is None else v.name for v in op.inputs)
     op.metadata = {**(op.metadata or {}), _OPERANDS: names}
-    op.inputs = [*turned, parts[2], *op.inputs[3:7], None, None, *op.inputs[9:]]  # a row may be longer than the table
+    rest = [None if index in (Q_NORM, K_NORM) else v for index, v in enumerate(op.inputs)]
+    op.inputs = [*turned, parts[2], *rest[3:7], None, None, *rest[9:]]  # a row may be longer than the table
     op.attrs = {**op.attrs, "do_rotary": 0}
     return added
 
@@ -145,10 +155,10 @@ def _rotate_within(op: Operator) -> None:
     if names is None:
         return
     operands = [op.block.vars.get(name) if name else None for name in names.split("\n")]
-    if len(operands) != 9 or operands[0] is None:
+    if len(operands) < 9 or operands[0] is None:
         raise ModelError(f"{op} is marked as changed for packed texts, which is not so. Remove the mark.")
     op.metadata = metadata or None
-    op.inputs = [*operands, *op.inputs[9:]]
+    op.inputs = operands
     op.attrs = {**op.attrs, "do_rotary": 1}
 
 

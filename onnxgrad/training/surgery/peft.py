@@ -27,6 +27,7 @@ from onnxgrad.errors import ArgumentError, ModelError, UnknownName
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import is_file, make_folder, read_whole, write_whole
 from onnxgrad.internal.tensor_file import read_tensors, write_tensors
+from onnxgrad.training.surgery.experts import expert_branches
 from onnxgrad.training.surgery.lora import Branch, add_lora, branches_of
 from onnxgrad.training.surgery.lora_targets import KEY, PACKED, LoraTarget, chosen_targets
 
@@ -38,7 +39,7 @@ _NO_MODULE = re.compile(r"(MatMul|MatMulNBits|Gemm|weight|qweight|kernel|Transpo
 _PACKING = ("phi3", "phi4mm", "phi3small", "phi3v", "phimoe")
 """Kinds of models whose PyTorch modules hold q, k and v in one weight, and gate and up in another."""
 _NOT_WRITTEN = {
-    "use_dora": "the sizes of DoRA", "lora_bias": "biases of adapters", "modules_to_save": "modules that were trained whole",
+    "lora_bias": "biases of adapters", "modules_to_save": "modules that were trained whole",
     "layer_replication": "layers that are repeated", "target_parameters": "adapters of bare parameters",
     "trainable_token_indices": "words that were trained",
 }  # fmt: skip
@@ -47,12 +48,17 @@ Array = np.ndarray[Any, Any]
 
 
 class _Adapter(NamedTuple):
-    """One adapter as PEFT has it: y + scale * (x a^T) b^T, with a [rank, in] and b [out, rank]."""
+    """One adapter as PEFT has it: y + scale * (x a^T) b^T, with a [rank, in] and b [out, rank]; of DoRA with sizes [out]."""
 
     module: str
     a: Array
     b: Array
     scale: float
+    sizes: Array | None = None
+
+    def rows(self, begin: int, end: int) -> _Adapter:
+        """The part for some of the layer's outputs"""
+        return self._replace(b=self.b[begin:end], sizes=None if self.sizes is None else self.sizes[begin:end])
 
 
 @checked
@@ -122,7 +128,7 @@ def _read(folder: Path) -> list[_Adapter]:
         raise ModelError(f"{str(path)!r} trains biases ({config['bias']!r}). Merge them into the model in PEFT, and export that.")
     arrays = read_tensors(folder / TENSORS).arrays
     modules = sorted({name.rpartition(".lora_")[0] for name in arrays if ".lora_" in name})
-    strange = [n for n in arrays if not re.fullmatch(r".*\.lora_[AB]\.weight", n)]
+    strange = [n for n in arrays if not re.fullmatch(r".*\.lora_([AB]\.weight|magnitude_vector)", n)]
     if strange or not modules:
         raise ModelError(
             f"{str(folder / TENSORS)!r} holds {strange[0] if strange else 'no adapter'!r}, which is no LoRA of a matrix."
@@ -136,7 +142,11 @@ def _read(folder: Path) -> list[_Adapter]:
         alpha = _by_pattern(config.get("alpha_pattern"), module, config.get("lora_alpha", 8))
         rank = a.shape[0]
         scale = float(alpha) / (rank**0.5 if config.get("use_rslora") else rank)
-        adapters.append(_Adapter(module, np.asarray(a, np.float64), np.asarray(b, np.float64), scale))
+        sizes = arrays.get(f"{full}.lora_magnitude_vector")
+        if (sizes is not None) != bool(config.get("use_dora")) or (sizes is not None and sizes.shape != b.shape[:1]):
+            raise ModelError(f"{str(folder / TENSORS)!r}: the sizes of {full!r} are not as {CONFIG} says (use_dora). Get it anew.")
+        sizes = None if sizes is None else np.asarray(sizes, np.float64)
+        adapters.append(_Adapter(module, np.asarray(a, np.float64), np.asarray(b, np.float64), scale, sizes))
     return adapters
 
 
@@ -202,7 +212,7 @@ def _placed(adapter: _Adapter, targets: Sequence[LoraTarget]) -> list[tuple[int,
             if sum(widths) != columns:
                 return []
             cuts = np.cumsum([0, *widths])
-            return [(p, -1, adapter._replace(b=adapter.b[cuts[i] : cuts[i + 1]])) for i, p in enumerate(places) if p is not None]
+            return [(p, -1, adapter.rows(cuts[i], cuts[i + 1])) for i, p in enumerate(places) if p is not None]
     return []
 
 
@@ -220,12 +230,21 @@ def _add(program: Program, target: LoraTarget, parts: dict[int, _Adapter]) -> li
         a[:, own] = adapter.a.T
         b[own, starts[part] : starts[part] + len(adapter.b)] = adapter.b.T * (adapter.scale / scale)
         at += len(adapter.a)
-    names = add_lora(program, [escape(target.name)], rank=rank, alpha=scale * rank)
-    if len(names) != 2:
+    with_sizes = any(adapter.sizes is not None for adapter in parts.values())
+    names = add_lora(program, [escape(target.name)], rank=rank, alpha=scale * rank, dora=with_sizes)
+    if len(names) != 2 + with_sizes:
         raise ModelError(
-            f"{target.name!r} is the weight of {len(names) // 2} layers, which one adapter cannot tell apart. Untie it."
+            f"{target.name!r} is the weight of {len(names) // (2 + with_sizes)} layers, which one adapter cannot tell apart. "
+            "Untie it."
         )
-    for name, value in zip(names, (a, b), strict=True):
+    values = [a, b]
+    if with_sizes:  # columns that have no adapter keep their norms
+        sizes = program.global_block().vars[names[2]].get_value().astype(np.float64)
+        for part, adapter in parts.items():
+            if adapter.sizes is not None:
+                sizes[starts[part] : starts[part] + len(adapter.b)] = adapter.sizes
+        values.append(sizes)
+    for name, value in zip(names, values, strict=True):
         p = program.global_block().vars[name]
         assert isinstance(p, Parameter)
         p.set_value(value.astype(p.dtype.numpy))
@@ -270,6 +289,8 @@ def save_peft(
         >>> modules = save_peft(program, "adapter/", base="Qwen/Qwen2.5-0.5B-Instruct")  # doctest: +SKIP
     """
     adapters: dict[str, _Adapter] = {}
+    if expert_branches(program):
+        raise ArgumentError("PEFT's folders are not written for adapters of experts. Merge them, or adapt other layers.")
     for branch in branches_of(program):
         for adapter in _taken_apart(program, branch, scope or program.active_scope()):
             if adapter.module in adapters:
@@ -283,11 +304,16 @@ def save_peft(
     for adapter in adapters.values():
         for label, value in zip("AB", (adapter.a, adapter.b), strict=True):
             tensors[f"{_PREFIX}{adapter.module}.lora_{label}.weight"] = np.ascontiguousarray(value, np.float32)
+        if adapter.sizes is not None:
+            tensors[f"{_PREFIX}{adapter.module}.lora_magnitude_vector"] = np.ascontiguousarray(adapter.sizes, np.float32)
+    plain = [module for module, adapter in adapters.items() if adapter.sizes is None]
+    if 0 < len(plain) < len(adapters):
+        raise ArgumentError(f"PEFT has DoRA for all adapters of a folder or for none, and {plain[0]!r} has no sizes. Merge some.")
     first = next(iter(adapters.values()))
     config = {
         "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": base, "inference_mode": True, "bias": "none",
-        "r": len(first.a), "lora_alpha": first.scale * len(first.a), "lora_dropout": 0.0, "use_rslora": False,
-        "target_modules": sorted(adapters),
+        **({} if plain else {"use_dora": True}), "r": len(first.a), "lora_alpha": first.scale * len(first.a), "lora_dropout": 0.0,
+        "use_rslora": False, "target_modules": sorted(adapters),
         "rank_pattern": {re.escape(m): len(x.a) for m, x in adapters.items() if len(x.a) != len(first.a)},
         "alpha_pattern": {
             re.escape(m): x.scale * len(x.a) for m, x in adapters.items() if x.scale * len(x.a) != first.scale * len(first.a)
@@ -318,16 +344,18 @@ def _taken_apart(program: Program, branch: Branch, scope: Scope) -> list[_Adapte
             f"{branch.base}: PEFT's folders are written for MatMul, Gemm and MatMulNBits. Merge the adapters instead."
         )
     a, b = (np.asarray(v.get_value(scope), np.float64).T for v in (branch.a, branch.b))
+    sizes = None if branch.magnitude is None else np.asarray(branch.magnitude.sizes.get_value(scope), np.float64)
     module = _module(branch)
     stem, _, leaf = module.rpartition(".")
+    whole = _Adapter(module, a, b, branch.scale, sizes)
     if leaf not in PACKED:
-        return [_Adapter(module, a, b, branch.scale)]
+        return [whole]
     widths = _widths(program, branch, leaf, len(b))
     cuts = np.cumsum([0, *widths])
     return [
-        _Adapter(f"{stem}.{part}", a, b[cuts[i] : cuts[i + 1]], branch.scale)
+        whole.rows(cuts[i], cuts[i + 1])._replace(module=f"{stem}.{part}")
         for i, part in enumerate(PACKED[leaf])
-        if b[cuts[i] : cuts[i + 1]].any() or not b.any()
+        if sizes is not None or b[cuts[i] : cuts[i + 1]].any() or not b.any()
     ]
 
 
@@ -372,6 +400,12 @@ def _put_together(adapters: dict[str, _Adapter]) -> dict[str, _Adapter]:
             widths = [widths[0], key, key]
         else:
             raise ArgumentError(f"{name!r} needs adapters of q_proj and of k_proj or v_proj. Train them too, or leave all out.")
+        sizes = None
+        if adapter.sizes is not None:
+            held = [part.sizes for part in parts if part is not None and part.sizes is not None]
+            if len(held) < len(parts):
+                raise ArgumentError(f"{name!r} needs DoRA of all its parts, as their norms are one. Train them all.")
+            sizes = np.concatenate(held)
         rank = sum(len(part.a) for part in parts if part is not None)
         a, b = np.zeros((rank, adapter.a.shape[1])), np.zeros((sum(w or 0 for w in widths), rank))
         row = column = 0
@@ -381,5 +415,5 @@ def _put_together(adapters: dict[str, _Adapter]) -> dict[str, _Adapter]:
                 b[row : row + len(part.b), column : column + len(part.a)] = part.b * (part.scale / adapter.scale)
                 column += len(part.a)
             row += width or 0
-        joined[name] = _Adapter(name, a, b, adapter.scale)
+        joined[name] = _Adapter(name, a, b, adapter.scale, sizes)
     return joined

@@ -22,6 +22,7 @@ from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.errors import ArgumentError, UnknownName
 from onnxgrad.internal.arguments import checked
+from onnxgrad.training.surgery.lora_targets import DORA
 
 __all__ = ["Ties", "find_ties", "tie", "untie"]
 
@@ -91,6 +92,8 @@ def _readers(parameters: Sequence[Parameter]) -> dict[Variable | None, list[Oper
     readers: dict[Variable | None, list[Operator]] = {p: [] for p in parameters}
     for program in {p.block.program: None for p in parameters}:
         for op in all_operators_of(program.global_block()):
+            if DORA in (op.metadata or {}):  # norms of what other operators compute
+                continue
             for v in dict.fromkeys(op.inputs):
                 if v in readers:
                     readers[v].append(op)

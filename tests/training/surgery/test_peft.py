@@ -18,7 +18,7 @@ from tests.cli.command import command
 DATA = Path(__file__).parents[2] / "data"
 PEFT = DATA / "peft"
 WORDS = np.tile(np.arange(12), (2, 1)) + np.arange(2)[:, None] % 2
-KINDS = ["llama", "llama_some", "packed", "from_onnxgrad", "from_onnxgrad_packed"]
+KINDS = ["llama", "llama_some", "packed", "dora", "dora_packed", "from_onnxgrad", "from_onnxgrad_packed", "from_onnxgrad_dora"]
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def changed(tmp_path, rename=None, resize=None, **config):
         ({"rename": ("layers.1", "layers.7")}, UnknownName, r"'model.layers.7.mlp.down_proj' and 6 more"),
         ({"resize": {"1.self_attn.o_proj.lora_B": 60}}, UnknownName, r"'model.layers.1.self_attn.o_proj', of shape \[60, 64\].*nearest"),
         ({"resize": {"0.self_attn.k_proj.lora_B": 33}}, UnknownName, r"of the widths|have the widths"),
-        ({"use_dora": True}, ModelError, "use_dora: the sizes of DoRA are not read. Merge them"),
+        ({"use_dora": True}, ModelError, r"the sizes of '.*' are not as adapter_config.json says \(use_dora\)"),
         ({"modules_to_save": ["lm_head"]}, ModelError, "modules that were trained whole"),
         ({"bias": "all"}, ModelError, "trains biases"),
         ({"peft_type": "IA3"}, ModelError, "of the kind 'IA3'"),

@@ -14,7 +14,7 @@ from onnxgrad.core.rules.common import cast_like
 from onnxgrad.core.rules.contrib.blockwise import interleaved
 from onnxgrad.core.rules.contrib.node import ContribNode, contrib
 
-__all__: list[str] = []
+__all__ = ["expert_weight"]
 
 
 @contrib("MoE")
@@ -34,12 +34,12 @@ def quantized_mixture(op: Builder, node: ContribNode) -> Any:
         raise node.refusal(reason, "Set it to 1 if that is meant, or give router_weights")
     if node.attr("weights_prepacked", -1) == 1:
         raise node.refusal("its weights are packed for one machine (weights_prepacked)", "Use the file it was made from")
-    weights = [(_weight(op, node, i), node.input(3 * i + 4)) for i in range(3)]
+    weights = [(expert_weight(op, node, i), node.input(3 * i + 4)) for i in range(3)]
     return _mixed(op, node, weights, node.input(14))
 
 
-def _weight(op: Builder, node: ContribNode, index: int) -> Any:
-    """Weight fc1, fc2 or fc3 as [experts, outputs, inputs]"""
+def expert_weight(op: Builder, node: ContribNode, index: int) -> Any:
+    """The weight fc1, fc2 or fc3 of a QMoE in floating point, as [experts, outputs, inputs]; None where it has none."""
     packed, scales, zeros = node.input(3 * index + 2), node.input(3 * index + 3), node.input(11 + index)
     if packed is None:
         return None
