@@ -412,7 +412,7 @@ class Layer:
         return entries
 
     def _paths(self, lead: str = "") -> Iterator[tuple[str, Layer]]:
-        """This layer and those inside by each path that leads to one: one that is held twice has two, as its entries in a file have"""
+        """This layer and those inside, by each path that leads to one: a layer that is held twice has two, as in a file."""
         yield lead, self
         for name, layer in self._sub_layers.items():
             if layer is not None:
