@@ -44,7 +44,7 @@ FLOORS = """
     distribution  internal.pickled
     internal.saving
     static
-    utils
+    utils  reader
     io
     amp  fluid  incubate  jit  metric  device
     hapi  onnx

@@ -323,11 +323,6 @@ def test_a_refused_run_has_not_stored_the_parameter_that_was_fed_with_it():
     np.testing.assert_allclose(w.get_value(), new - 0.1, rtol=1e-6)
 
 
-def layer():
-    made = paddle.nn.Linear(2, 3)
-    return made.set_state_dict, made.state_dict(), lambda: {n: v.tolist() for n, v in made.state_dict().items()}
-
-
 def program():
     t = trainer()
     return t.program.set_state_dict, t.program.state_dict(), lambda: state_of(t)
@@ -339,7 +334,7 @@ def optimizer():
     return t.optimizer.set_state_dict, t.optimizer.state_dict(), lambda: state_of(t)
 
 
-@pytest.mark.parametrize("owner", [layer, program, optimizer])
+@pytest.mark.parametrize("owner", [program, optimizer])  # a layer skips the entry with a warning, as in Paddle
 def test_state_of_which_an_entry_does_not_fit_is_not_set(owner):
     set_state_dict, entries, state = owner()
     before = state()

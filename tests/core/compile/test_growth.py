@@ -198,7 +198,8 @@ def test_visits_to_each_operator_do_not_grow_with_their_number(build, monkeypatc
 
 @pytest.mark.parametrize("provider", sorted(set(PROVIDERS) - {"cpu"}))
 def test_nor_do_those_for_other_providers(provider, monkeypatch):
-    check_growth(transformer, provider, monkeypatch, (340, 2_720))
+    # Both with more than 32 parameters, from where few_operands has something to do.
+    check_growth(transformer, provider, monkeypatch, (680, 4_760))
 
 
 @pytest.mark.parametrize("build", [dropouts, conditions])
