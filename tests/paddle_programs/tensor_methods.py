@@ -26,5 +26,5 @@ print(paddle.logical_and(a > 3, b > 1).numpy(), paddle.equal_all(a, a).item(), p
 print(paddle.arange(1, 7, 2).numpy(), paddle.linspace(0, 1, 5).numpy(), paddle.eye(2).numpy(), paddle.full([2], 7).numpy(), paddle.zeros([2], "int32").dtype)
 print(paddle.tril(x).numpy(), paddle.diag(paddle.to_tensor([1.0, 2.0])).numpy(), paddle.meshgrid(a, b)[0].numpy(), paddle.ones_like(a).numpy())
 print(paddle.unique(paddle.to_tensor([2, 1, 2, 3])).numpy(), paddle.searchsorted(paddle.to_tensor([1, 3, 5]), paddle.to_tensor([2, 5])).numpy(), paddle.bucketize(paddle.to_tensor([2.5]), paddle.to_tensor([1.0, 2.0, 3.0])).numpy())
-print(paddle.logsumexp(x).item(), paddle.cumprod(a, dim=0).numpy(), paddle.diff(a).numpy(), paddle.outer(a, b).numpy()[0], paddle.inner(a, b).item())
+print(paddle.logsumexp(x).item(), paddle.cumprod(a, dim=0).numpy(), paddle.diff(a).numpy(), paddle.outer(a, b).numpy()[0], paddle.inner(x[0], x[1]).item())
 print(paddle.repeat_interleave(a, 2).numpy(), paddle.nansum(x).item(), paddle.count_nonzero(x).item(), paddle.lerp(x, x * 2, 0.5).numpy()[0], paddle.nan_to_num(x / 0).numpy().max() > 1e30)
