@@ -10,6 +10,7 @@ from onnxgrad import (
     compat as compat,
     device as device,
     distributed as distributed,
+    distribution as distribution,
     errors as errors,
     fft as fft,
     fluid as fluid,
@@ -111,6 +112,7 @@ from onnxgrad.eager.creation import (
 )
 from onnxgrad.eager.tensor import Tensor as Tensor
 from onnxgrad.func import value_and_grad as value_and_grad
+from onnxgrad.hapi import Model as Model
 from onnxgrad.internal import state as state
 from onnxgrad.internal.saving import load as load, save as save
 from onnxgrad.internal.state import (

@@ -13,8 +13,7 @@ import warnings
 
 import numpy as np
 
-from tests.paddle_grid import _numbers as numbers
-from tests.paddle_grid import _static as static_program
+from tests.paddle_grid import _numbers as numbers, _static as static_program
 
 
 def outcome(paddle, compute):
@@ -567,4 +566,98 @@ def _dumped(paddle):
         return len(list(Path(folder).iterdir()))
 
 
-SECTIONS = [options, state, small, refusals, distributions, around]
+def model(paddle):
+    """``paddle.Model``: what its methods give, and the parameters after them."""
+    nn = paddle.nn
+    inputs, labels = _shuffled(10, 3), np.arange(10).reshape(10, 1) % 2
+
+    def made(metrics=True, steps=True):
+        net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+        for p, seed in zip(net.parameters(), range(9), strict=False):
+            p.set_value(_shuffled(*p.shape, seed=seed))
+        wrapped = paddle.Model(net, paddle.static.InputSpec([None, 3], "float32", "x"), paddle.static.InputSpec([None, 1], "int64", "y"))
+        optimizer = paddle.optimizer.Adam(0.1, parameters=wrapped.parameters())
+        wrapped.prepare(optimizer, nn.CrossEntropyLoss(), paddle.metric.Accuracy() if metrics else None)
+        return wrapped
+
+    def data():
+        return paddle.io.TensorDataset([paddle.to_tensor(inputs), paddle.to_tensor(labels)])
+
+    def weights(wrapped):
+        return [numbers(p.numpy()) for p in wrapped.parameters()]
+
+    def fitted(**options):
+        wrapped = made()
+        result = wrapped.fit(data(), batch_size=4, epochs=2, shuffle=False, verbose=0, **options)
+        return [result, *weights(wrapped)]
+
+    def evaluated(metrics=True):
+        return {name: numbers(value) for name, value in made(metrics).evaluate(data(), batch_size=4, verbose=0).items()}
+
+    def predicted(**options):
+        result = made().predict(paddle.io.TensorDataset([paddle.to_tensor(inputs)]), batch_size=4, verbose=0, **options)
+        return [[len(output), *map(numbers, output)] for output in result]
+
+    def batch():
+        wrapped = made()
+        results = [wrapped.train_batch([inputs], [labels]), wrapped.eval_batch([inputs], [labels])]
+        return [[numbers(losses), numbers(metrics)] for losses, metrics in results] + [numbers(made().predict_batch([inputs])[0])]
+
+    def without_metrics():
+        wrapped = made(False)
+        return [numbers(wrapped.train_batch([inputs], [labels], update=False)), numbers(wrapped.train_batch([inputs], [labels])), *weights(wrapped)]
+
+    def saved():
+        with tempfile.TemporaryDirectory() as folder:
+            wrapped, other = made(), made()
+            wrapped.train_batch([inputs], [labels])
+            wrapped.save(f"{folder}/net")
+            other.load(f"{folder}/net")
+            return weights(other)
+
+    return {
+        "fit": fitted, "fit in part": lambda: fitted(num_iters=4), "fit in twos": lambda: fitted(accumulate_grad_batches=2),
+        "evaluate": evaluated, "evaluate without metrics": lambda: evaluated(False), "predict": predicted,
+        "predict stacked": lambda: predicted(stack_outputs=True), "batch": batch, "batch without metrics": without_metrics, "saved": saved,
+        "no Layer": lambda: paddle.Model(3), "no metric": lambda: made().prepare(metrics=3), "not prepared": lambda: paddle.Model(nn.Linear(3, 2)).train_batch(inputs),
+    }  # fmt: skip
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+
+def trained(paddle):
+    """A network and its optimizer, after three steps."""
+    nn = paddle.nn
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1D(4), nn.ReLU(), nn.Linear(4, 2))
+    optimizer = paddle.optimizer.Adam(paddle.optimizer.lr.StepDecay(0.1, 2), parameters=net.parameters())
+    return net, optimizer
+
+
+def train(paddle, net, optimizer, steps):
+    """The loss of each step."""
+    x, losses = paddle.to_tensor(_shuffled(5, 3)), []
+    for _ in range(steps):
+        loss = (net(x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        optimizer._learning_rate.step()
+        losses.append(float(loss))
+    return losses
+
+
+def write_files(paddle, folder):
+    """What Paddle saves of three steps, the losses of the next two, and other things in one file."""
+    net, optimizer = trained(paddle)
+    train(paddle, net, optimizer, 3)
+    x = paddle.to_tensor(_shuffled(2, 3))
+    paddle.save(net.state_dict(), str(folder / "net.pdparams"))
+    paddle.save(net.state_dict(), str(folder / "protocol2.pdparams"), protocol=2)
+    paddle.save(optimizer.state_dict(), str(folder / "net.pdopt"))
+    nested = {"epoch": 3, "names": ["a", ("b", 2)], "x": x, "half": x.astype("float16"), "short": x.astype("bfloat16")}
+    paddle.save({**nested, "none": None, "flag": True, "rate": 0.5, "net": net.state_dict()}, str(folder / "nested.pdparams"))
+    return {"losses": train(paddle, net, optimizer, 2), "x": numbers(x.numpy())}
+
+
+SECTIONS = [options, state, small, refusals, distributions, around, model]

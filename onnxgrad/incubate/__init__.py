@@ -12,8 +12,8 @@ from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = [
-    "LookAhead", "ModelAverage", "autograd", "graph_send_recv", "identity_loss", "optimizer", "segment_max", "segment_mean", "segment_min", "segment_sum",
-    "softmax_mask_fuse", "softmax_mask_fuse_upper_triangle",
+    "LookAhead", "ModelAverage", "autograd", "graph_send_recv", "identity_loss", "optimizer", "segment_max", "segment_mean",
+    "segment_min", "segment_sum", "softmax_mask_fuse", "softmax_mask_fuse_upper_triangle",
 ]  # fmt: skip
 
 

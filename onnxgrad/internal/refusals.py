@@ -150,7 +150,7 @@ _REASONS: dict[str, str] = {
         "static.amp.debugging amp.debugging disable_signal_handler flops *_flags *rng_state LazyGuard "
         "fluid.memory_optimize fluid.release_memory fluid.cuda_pinned_places"
     ),
-    "it is a training loop; use onnxgrad.training.Trainer": "Model",
+    "each of its rows takes a beta number of another concentration; compose it of Beta": "distribution.LKJCholesky",
     _LOD: "fluid.create_lod_tensor fluid.LoDTensor",
 }
 
@@ -209,13 +209,12 @@ REFUSED = {
 # Modules of Paddle whose names are not listed one by one.
 _MODULES = {
     "callbacks": "they belong to paddle.Model; use onnxgrad.training.Trainer",
-    "hapi": "it is a training loop; use onnxgrad.training.Trainer",
+    **dict.fromkeys(("hapi.callbacks", "hapi.logger", "hapi.progressbar"), "use onnxgrad.training.Trainer"),
     **dict.fromkeys(("vision", "text", "audio", "hub", "strings", "dataset"), _OUTSIDE),
     "profiler": "onnxruntime has a profiler: SessionOptions.enable_profiling",
     "inference": "onnxruntime is the inference engine; use save_onnx",
     "sparse": "ONNX has no sparse tensors that onnxruntime computes with",
     "quantization": "quantise the exported ONNX model with onnxruntime's tools",
-    "distribution": "write densities with the functions of paddle, and sample by normal, uniform and bernoulli",
     "signal": _COMPLEX,
     "sysconfig": "it says where Paddle's headers and libraries lie; nothing here is compiled",
     "cost_model": "it measures Paddle's own operators; onnxruntime has a profiler: SessionOptions.enable_profiling",

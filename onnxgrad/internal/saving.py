@@ -18,7 +18,8 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import leaf
 from onnxgrad.errors import ArgumentTypeError, ModelError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.internal.files import make_folder
+from onnxgrad.internal.files import make_folder, reading
+from onnxgrad.internal.pickled import is_pickle, read_pickle, without_paddles_notes
 from onnxgrad.internal.tensor_file import read_tensors, write_tensors
 
 __all__ = ["load", "save"]
@@ -71,7 +72,10 @@ def _described(item: Any, arrays: dict[str, np.ndarray[Any, Any]], at: str) -> A
 
 @checked
 def load(path: str | Path, return_numpy: bool = False, **configs: object) -> Any:
-    """Load the object that ``save`` wrote; tensors are eager, or arrays with ``return_numpy``.
+    """Load the object that ``save`` wrote, or that Paddle did; tensors are eager, or arrays with ``return_numpy``.
+
+    A file of Paddle is a pickle, such as ``.pdparams`` and ``.pdopt``: its arrays, numbers, strings, dicts, lists and tuples are
+    read, and nothing of it runs.
 
     Args:
         path: of the file.
@@ -79,8 +83,12 @@ def load(path: str | Path, return_numpy: bool = False, **configs: object) -> Any
         configs: accepted for compatibility.
 
     Raises:
-        ModelError: if it is another file, or a damaged one.
+        ModelError: if it is another file, or a damaged one, or holds something else, which it names.
     """
+    with reading(Path(path)) as opened:
+        if is_pickle(opened.read(2)):
+            opened.seek(0)
+            return _of_paddle(without_paddles_notes(read_pickle(opened, repr(str(path)))), return_numpy)
     file = read_tensors(path)
     try:
         return _read(json.loads(file.metadata["object"]), file.arrays, return_numpy)
@@ -88,6 +96,21 @@ def load(path: str | Path, return_numpy: bool = False, **configs: object) -> Any
         raise ModelError(
             f"{str(path)!r} was not written by paddle.save. Use paddle.static.load, or the package safetensors."
         ) from error
+
+
+def _of_paddle(item: Any, as_numpy: bool) -> Any:
+    """What Paddle saved, with tensors, of which a pair of name and array is one that stands by itself"""
+    if isinstance(item, np.ndarray):
+        return item if as_numpy else leaf(item)
+    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], np.ndarray):
+        if as_numpy:
+            return item[1]
+        tensor = leaf(item[1])
+        tensor.name = item[0]
+        return tensor
+    if isinstance(item, dict):
+        return {key: _of_paddle(value, as_numpy) for key, value in item.items()}
+    return type(item)(_of_paddle(entry, as_numpy) for entry in item) if isinstance(item, (list, tuple)) else item
 
 
 def _read(described: Any, arrays: dict[str, np.ndarray[Any, Any]], as_numpy: bool) -> Any:

@@ -944,7 +944,7 @@ class _BatchNorm(Layer):
         self._user_name = name
         if self._dtype == "float16":
             self.__dict__["_dtype"] = "float32"  # as in Paddle: squares of float16 overflow
-        dtype = "float64" if self._dtype == "float64" else "float32"
+        dtype: DTypeLike = "float64" if self._dtype == "float64" else "float32"
         zeros, ones = (ParamAttr(initializer=Constant(value), trainable=False) for value in (0.0, 1.0))
         self._num_features, self._momentum, self._epsilon = num_features, momentum, epsilon
         self._data_format, self._use_global_stats = data_format, use_global_stats

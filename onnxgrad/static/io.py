@@ -31,6 +31,7 @@ from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError, NotAVariable
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import make_folder, read_whole, reading, write_whole, writing
+from onnxgrad.internal.pickled import read_pickle
 
 __all__ = [
     "deserialize_persistables", "deserialize_program", "load", "load_from_file", "load_inference_model", "load_program_state",
@@ -136,18 +137,6 @@ def set_program_state(program: Program, state_dict: dict[str, np.ndarray[Any, An
     set_values((v, state_dict[v.name]) for v in _persistable(program) if v.name in state_dict)
 
 
-class _ArrayReader(pickle.Unpickler):
-    """Reads dictionaries of arrays and nothing else, so that a file cannot run code."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        allowed = {"_reconstruct", "ndarray", "dtype", "scalar", "_frombuffer"}
-        if (module.split(".")[0] == "numpy" and name in allowed) or (module, name) == ("collections", "OrderedDict"):
-            return super().find_class(module, name)
-        if (module, name) == ("_codecs", "encode"):
-            return super().find_class(module, name)
-        raise ModelError(f"the file holds {module}.{name}; only arrays are read.")
-
-
 def _read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     with reading(path) as file:
         values = _arrays_of(file, str(path))
@@ -155,12 +144,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _arrays_of(file: BinaryIO, what: str) -> dict[str, Any]:
-    try:
-        values = _ArrayReader(file).load()
-    except ModelError:
-        raise
-    except Exception as error:  # whatever damaged bytes make of pickle's commands
-        raise ModelError(f"{what} is not a saved state, or it is cut off: {error}") from error
+    values = read_pickle(file, what)
     if not isinstance(values, dict):
         raise ModelError(f"{what} holds {type(values).__name__}, not a dictionary of arrays.")
     return values

@@ -265,6 +265,6 @@ def log_normal_(x: Variable, mean: float = 1.0, std: float = 2.0, name: str | No
 _MADE = {f"{name}_": in_place(getattr(module, name)) for module, names in _FORMS.items() for name in names.split()}
 globals().update(_MADE)
 __all__ = [
-    "bernoulli_", "cauchy_", "exponential_", "fill_", "fill_diagonal_", "fill_diagonal_tensor", "fill_diagonal_tensor_", "geometric_",
-    "log_normal_", "normal_", "uniform_", "where_", "zero_", *_MADE,
+    "bernoulli_", "cauchy_", "exponential_", "fill_", "fill_diagonal_", "fill_diagonal_tensor", "fill_diagonal_tensor_",
+    "geometric_", "log_normal_", "normal_", "uniform_", "where_", "zero_", *_MADE,
 ]  # fmt: skip

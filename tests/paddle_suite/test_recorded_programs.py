@@ -15,9 +15,8 @@ SINGLE, HALF = (5e-4, 2e-5), (2e-2, 1e-2)
 
 # Programs that print something else than Paddle: the reason, and a part of the message that says so.
 DIFFERENT = {
+    "complex_numbers": ("onnxruntime computes no complex numbers", "complex is not offered"),
     "decompositions": ("no ONNX operator iterates to singular values and eigenvalues", "svd is not offered"),
-    "distribution": ("not built yet", "distribution is not offered"),
-    "hapi_model": ("the Trainer is the training loop here", "has no attribute 'Model'"),
     "signals": ("onnxruntime computes no complex numbers", "rfft is not offered"),
     "static_py_func": ("a program is run by stock onnxruntime, which calls no Python", "py_func is not offered"),
     "vision_models": ("networks and transforms of images are a package of their own", "vision is not offered"),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.descriptions import BlockDesc
 from onnxgrad.core.ir.infer import check_and_infer
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.printing import block_text
@@ -65,6 +66,11 @@ class Block:
     @property
     def parent_idx(self) -> int:
         return -1 if self.parent is None else self.parent.idx
+
+    @property
+    def desc(self) -> BlockDesc:
+        """Its operators as Paddle's callbacks read them, by number."""
+        return BlockDesc(self)
 
     @property
     def build(self) -> Builder:
@@ -171,7 +177,8 @@ class Block:
         if schema is None:
             raise ArgumentError(
                 f"there is no operator {type!r} in opset {self.program.opset_version(domain)} of domain {domain!r}. "
-                "Check the spelling against the ONNX operator list."
+                "Programs consist of ONNX's operators, such as 'Relu' and 'Conv'; what Paddle's are for is written by functions of "
+                "paddle.nn.functional and paddle. Call one, or check the spelling against the ONNX operator list."
             )
         operator.inputs = [self._resolve(item, operator) for item in _in_order(inputs, schema.inputs, operator)]
         fresh: list[Variable] = []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from onnx import AttributeProto, SparseTensorProto, TypeProto
 
+from onnxgrad.core.ir.descriptions import OpDesc
 from onnxgrad.core.ir.opset import Schema, find_schema
 from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.traverse import captured_variables
@@ -217,15 +218,36 @@ class Operator:
     def attr(self, name: str) -> Any:
         """Value of an attribute, or the default that the operator's schema gives (None where it gives none).
 
+        Two are Paddle's: ``op_role``, 0 for what a program computes, 1 for its backward pass, 2 for updates; and ``op_role_var``, the
+        names of parameters and their gradients that an operator of the backward pass gives.
+
         Raises:
             UnknownName: if this operator has no such attribute.
         """
         if name in self.attrs:
             return self.attrs[name]
+        if name == "op_role":
+            return int(self.role)
+        if name == "op_role_var":
+            return self._gradients_of_parameters()
         schema = self.schema
         if schema is not None and name in schema.attributes:
             return schema.defaults.get(name)
-        raise UnknownName(f"{self} has no attribute {name!r}.")
+        more = ". Attributes are those of the ONNX operator" if schema is not None else ""
+        raise UnknownName(f"{self} has no attribute {name!r}{more}.")
+
+    def _gradients_of_parameters(self) -> list[str]:
+        """Names of parameters, each before that of its gradient, for the gradients among the results"""
+        if self.role is not Role.BACKWARD:
+            return []
+        names = {parameter.name for parameter in self.block.program.parameters}
+        owners = ((name.partition("@GRAD")[0], name) for name in self.output_arg_names if "@GRAD" in name)
+        return [each for owner, name in owners if owner in names for each in (owner, name)]
+
+    @property
+    def desc(self) -> OpDesc:
+        """This operator as Paddle's callbacks read it, by methods."""
+        return OpDesc(self)
 
     def operand(self, name: str) -> Any:
         """The input called ``name`` in the schema, or the attribute of that name; None where it is absent."""
@@ -236,7 +258,7 @@ class Operator:
         return self.attr(name)
 
     def has_attr(self, name: str) -> bool:
-        return name in self.attrs
+        return name in self.attrs or name in ("op_role", "op_role_var")
 
     @property
     def attr_names(self) -> list[str]:

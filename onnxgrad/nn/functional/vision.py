@@ -116,7 +116,8 @@ def _weights(many: int, few: int, mode: str, align_corners: bool) -> np.ndarray[
         near, further = (1.5 * far - 2.5) * far * far + 1, ((-0.5 * far + 2.5) * far - 4) * far + 2
         weights = np.where(far < 1, near, np.where(far < 2, further, 0))
     weights = np.where((places >= first[:, None]) & (places < behind[:, None]), weights, 0)
-    return weights / weights.sum(1, keepdims=True)
+    shares: np.ndarray[Any, Any] = weights / weights.sum(1, keepdims=True)
+    return shares
 
 
 def _scaled_sizes(layer: LayerHelper, x: Variable, factors: Any) -> Variable | list[int]:
