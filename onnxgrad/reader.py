@@ -151,7 +151,9 @@ def compose(*readers: Reader, check_alignment: bool = True) -> Callable[[], Iter
         for samples in itertools.zip_longest(*(reader() for reader in readers), fillvalue=missing):
             if any(sample is missing for sample in samples):
                 if check_alignment:
-                    raise ArgumentError("compose: a reader has fewer samples than another. Pass check_alignment=False to drop them.")
+                    raise ArgumentError(
+                        "compose: a reader has fewer samples than another. Pass check_alignment=False to drop them."
+                    )
                 return
             yield tuple(itertools.chain.from_iterable(s if isinstance(s, tuple) else (s,) for s in samples))
 

@@ -85,7 +85,12 @@ def options(paddle):
         "zeros_like": lambda **k: paddle.zeros_like(x(), **k), "rand": lambda **k: paddle.rand([2], **k), "randn": lambda **k: paddle.randn([2], **k),
         "new_zeros": lambda **k: x().new_zeros([2], **k), "fftfreq": lambda **k: paddle.fft.fftfreq(4, **k),
     }  # fmt: skip
-    given = {"requires_grad": {"requires_grad": True}, "cpu": {"device": "cpu"}, "nonsense": {"device": "nonsense"}, "number": {"device": 0}}
+    given = {
+        "requires_grad": {"requires_grad": True},
+        "cpu": {"device": "cpu"},
+        "nonsense": {"device": "nonsense"},
+        "number": {"device": 0},
+    }
     for (name, make), (option, arguments) in itertools.product(makes.items(), given.items()):
         cases[f"{option} {name}"] = lambda m=make, a=arguments: [m(**a).stop_gradient, m(**a).is_leaf]
     cases["requires_grad is trained"] = lambda: _trained(paddle, paddle.ones([3], requires_grad=True))
@@ -273,7 +278,10 @@ def small(paddle):
 
     def loaded(*arrays, **options):
         data = paddle.io.TensorDataset([t(array) for array in arrays])
-        return [type(batch).__name__ if not isinstance(batch, list) else len(batch) for batch in paddle.io.DataLoader(data, batch_size=2, **options)]
+        return [
+            type(batch).__name__ if not isinstance(batch, list) else len(batch)
+            for batch in paddle.io.DataLoader(data, batch_size=2, **options)
+        ]
 
     class Single(paddle.io.Dataset):
         def __getitem__(self, index):
@@ -376,6 +384,7 @@ def refusals(paddle):
         "random_split": lambda: paddle.io.random_split([1, 2], [1, 3]), "clip grad": lambda: paddle.optimizer.SGD(0.1, parameters=[_w(paddle)], grad_clip=3),
         "weight_decay": lambda: paddle.optimizer.SGD(0.1, parameters=[_w(paddle)], weight_decay="x"), "auto_cast": lambda: paddle.amp.auto_cast(level="O7").__enter__(),
     }  # fmt: skip
+
     def judged(call):
         result = call()
         if hasattr(result, "numpy"):
@@ -455,7 +464,10 @@ def distributions(paddle):
         cases[f"{name}Transform inverse"] = lambda m=make: _shown(m().inverse(m().forward(t(0.3, 0.4))))
         cases[f"{name}Transform forward_log_det"] = lambda m=make: _shown(m().forward_log_det_jacobian(t(0.3, 0.4)))
         cases[f"{name}Transform inverse_log_det"] = lambda m=make: _shown(m().inverse_log_det_jacobian(m().forward(t(0.3, 0.4))))
-        cases[f"{name}Transform shapes"] = lambda m=make: [list(m().forward_shape((2,))), list(m().inverse_shape(m().forward_shape((2,))))]
+        cases[f"{name}Transform shapes"] = lambda m=make: [
+            list(m().forward_shape((2,))),
+            list(m().inverse_shape(m().forward_shape((2,)))),
+        ]
 
     def in_a_program():
         with static_program(paddle) as (main, startup):
@@ -490,7 +502,9 @@ def around(paddle):
     """LookAhead, ModelAverage and recompute: the parameters after some steps."""
 
     def steps(wrap, count=4, after=lambda optimizer, inner: None):
-        w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Assign(np.array([0.5, -1.0], "float32")))
+        w = paddle.create_parameter(
+            [2], "float32", default_initializer=paddle.nn.initializer.Assign(np.array([0.5, -1.0], "float32"))
+        )
         inner = paddle.optimizer.SGD(0.1, parameters=[w])
         optimizer = wrap(inner, w)
         record = []
@@ -502,14 +516,21 @@ def around(paddle):
             record.append(numbers(w.numpy()))
         return record
 
-    cases = {f"LookAhead {alpha} {k}": lambda a=alpha, k=k: steps(lambda inner, w: paddle.incubate.optimizer.LookAhead(inner, a, k)) for alpha, k in ((0.5, 2), (0.2, 3), (0.8, 1))}
+    cases = {
+        f"LookAhead {alpha} {k}": lambda a=alpha, k=k: steps(lambda inner, w: paddle.incubate.optimizer.LookAhead(inner, a, k))
+        for alpha, k in ((0.5, 2), (0.2, 3), (0.8, 1))
+    }
     cases["LookAhead alpha"] = lambda: steps(lambda inner, w: paddle.incubate.optimizer.LookAhead(inner, alpha=2.0))
     cases["LookAhead of nothing"] = lambda: paddle.incubate.optimizer.LookAhead(None)
 
     def averaged(rate, minimum, maximum, count=6):
-        w = paddle.create_parameter([2], "float32", default_initializer=paddle.nn.initializer.Assign(np.array([0.5, -1.0], "float32")))
+        w = paddle.create_parameter(
+            [2], "float32", default_initializer=paddle.nn.initializer.Assign(np.array([0.5, -1.0], "float32"))
+        )
         inner = paddle.optimizer.SGD(0.1, parameters=[w])
-        average = paddle.incubate.optimizer.ModelAverage(rate, parameters=[w], min_average_window=minimum, max_average_window=maximum)
+        average = paddle.incubate.optimizer.ModelAverage(
+            rate, parameters=[w], min_average_window=minimum, max_average_window=maximum
+        )
         record = []
         for step in range(count):
             (w * w * (step + 1)).sum().backward()
@@ -575,7 +596,9 @@ def model(paddle):
         net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
         for p, seed in zip(net.parameters(), range(9), strict=False):
             p.set_value(_shuffled(*p.shape, seed=seed))
-        wrapped = paddle.Model(net, paddle.static.InputSpec([None, 3], "float32", "x"), paddle.static.InputSpec([None, 1], "int64", "y"))
+        wrapped = paddle.Model(
+            net, paddle.static.InputSpec([None, 3], "float32", "x"), paddle.static.InputSpec([None, 1], "int64", "y")
+        )
         optimizer = paddle.optimizer.Adam(0.1, parameters=wrapped.parameters())
         wrapped.prepare(optimizer, nn.CrossEntropyLoss(), paddle.metric.Accuracy() if metrics else None)
         return wrapped
@@ -605,7 +628,11 @@ def model(paddle):
 
     def without_metrics():
         wrapped = made(False)
-        return [numbers(wrapped.train_batch([inputs], [labels], update=False)), numbers(wrapped.train_batch([inputs], [labels])), *weights(wrapped)]
+        return [
+            numbers(wrapped.train_batch([inputs], [labels], update=False)),
+            numbers(wrapped.train_batch([inputs], [labels])),
+            *weights(wrapped),
+        ]
 
     def saved():
         with tempfile.TemporaryDirectory() as folder:

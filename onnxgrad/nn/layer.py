@@ -412,7 +412,7 @@ class Layer:
         return entries
 
     def _paths(self, lead: str = "") -> Iterator[tuple[str, Layer]]:
-        """This layer and those inside by each path that leads to one: one that is held twice has two, as its entries in a file have"""
+        """This layer and those inside, by each path that leads to one: what is held twice is in a file twice"""
         yield lead, self
         for name, layer in self._sub_layers.items():
             if layer is not None:
@@ -465,7 +465,9 @@ class Layer:
         except KeyboardInterrupt:
             hold()
             raise
-        return [name for name in own if name not in given and id(own[name]) not in reached], [name for name in state_dict if name not in given]
+        return [name for name in own if name not in given and id(own[name]) not in reached], [
+            name for name in state_dict if name not in given
+        ]
 
     load_dict = set_dict = set_state_dict
 

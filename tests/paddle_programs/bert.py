@@ -32,7 +32,9 @@ class Bert(nn.Layer):
     def __init__(self, vocab_size=30, hidden_size=16, layers=2, heads=2):
         super().__init__()
         self.embeddings = BertEmbeddings(vocab_size, hidden_size, 12)
-        layer = nn.TransformerEncoderLayer(hidden_size, heads, 32, dropout=0.0, activation="gelu", attn_dropout=0.0, act_dropout=0.0)
+        layer = nn.TransformerEncoderLayer(
+            hidden_size, heads, 32, dropout=0.0, activation="gelu", attn_dropout=0.0, act_dropout=0.0
+        )
         self.encoder = nn.TransformerEncoder(layer, layers)
         self.pooler = nn.Linear(hidden_size, hidden_size)
         self.transform = nn.Linear(hidden_size, hidden_size)

@@ -39,8 +39,21 @@ for name, pool in pools.items():
 y, indices = F.max_pool2d(x2, 2, 2, return_mask=True)
 print(indices.shape, F.max_unpool2d(y, indices, 2, 2, output_size=[7, 7]).sum().item() - y.sum().item() < 1e-4)
 print(F.avg_pool1d(x1, 2).shape, F.max_pool3d(x3, 2).shape, F.adaptive_avg_pool1d(x1, 3).shape, F.lp_pool2d(x2.abs(), 2, 2).shape)
-print(F.pad(x2, [1, 2, 0, 1], mode="replicate").shape, F.pad(x2, [1, 1, 1, 1], value=2.0).sum().item().__round__(3), nn.ZeroPad2D([1, 0, 0, 1])(x2).shape)
-print(F.unfold(x2, 3).shape, F.fold(F.unfold(x2, 2, strides=1), [7, 7], 2).shape, F.pixel_shuffle(x2, 2).shape, F.pixel_unshuffle(x2[:, :, :6, :6], 2).shape)
-print(F.interpolate(x2, scale_factor=2, mode="bilinear").sum().item().__round__(3), F.upsample(x2, size=[5, 5], mode="nearest").shape, F.channel_shuffle(x2, 2).sum().item().__round__(3))
+print(
+    F.pad(x2, [1, 2, 0, 1], mode="replicate").shape,
+    F.pad(x2, [1, 1, 1, 1], value=2.0).sum().item().__round__(3),
+    nn.ZeroPad2D([1, 0, 0, 1])(x2).shape,
+)
+print(
+    F.unfold(x2, 3).shape,
+    F.fold(F.unfold(x2, 2, strides=1), [7, 7], 2).shape,
+    F.pixel_shuffle(x2, 2).shape,
+    F.pixel_unshuffle(x2[:, :, :6, :6], 2).shape,
+)
+print(
+    F.interpolate(x2, scale_factor=2, mode="bilinear").sum().item().__round__(3),
+    F.upsample(x2, size=[5, 5], mode="nearest").shape,
+    F.channel_shuffle(x2, 2).sum().item().__round__(3),
+)
 theta = paddle.to_tensor([[[1.0, 0.2, 0.0], [0.0, 0.8, 0.1]]] * 2)
 print("%.4f" % F.grid_sample(x2, F.affine_grid(theta, [2, 4, 5, 5], align_corners=False), align_corners=False).sum())

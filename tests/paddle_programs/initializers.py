@@ -26,7 +26,9 @@ print(nn.Linear(2, 2, weight_attr=Assign(np.array([[1, 2], [3, 4]], "float32")))
 print(nn.Conv1D(2, 2, 3, weight_attr=Dirac()).weight.numpy())
 q = nn.Linear(6, 6, weight_attr=Orthogonal()).weight.numpy()
 print(np.allclose(q @ q.T, np.eye(6), atol=1e-5))
-print([round(calculate_gain(name), 4) for name in ("tanh", "relu", "sigmoid", "linear")], round(calculate_gain("leaky_relu", 0.2), 4))
+print(
+    [round(calculate_gain(name), 4) for name in ("tanh", "relu", "sigmoid", "linear")], round(calculate_gain("leaky_relu", 0.2), 4)
+)
 
 
 def spread(initializer, shape=(200, 300)):

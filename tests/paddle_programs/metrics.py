@@ -18,7 +18,10 @@ for batch in range(3):
     recall.update(binary, truth)
     auc.update(np.concatenate([1 - binary, binary], axis=1), truth)
 print(top.name(), [round(float(a), 4) for a in top.accumulate()])
-print("%s %.4f %s %.4f %s %.4f" % (precision.name(), precision.accumulate(), recall.name(), recall.accumulate(), auc.name(), auc.accumulate()))
+print(
+    "%s %.4f %s %.4f %s %.4f"
+    % (precision.name(), precision.accumulate(), recall.name(), recall.accumulate(), auc.name(), auc.accumulate())
+)
 
 
 class F1(Metric):

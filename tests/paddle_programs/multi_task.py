@@ -43,4 +43,6 @@ grads = []
 for loss in (F.cross_entropy(out["kind"], kind), F.mse_loss(out["amount"], amount)):
     grads.append(paddle.grad(loss, shared, retain_graph=True)[0].flatten())
 cosine = F.cosine_similarity(grads[0], grads[1], axis=0)
-print("%.4f" % cosine.item(), [round(float(g.norm()), 4) for g in grads], shared.grad is None or float(shared.grad.abs().sum()) == 0)
+print(
+    "%.4f" % cosine.item(), [round(float(g.norm()), 4) for g in grads], shared.grad is None or float(shared.grad.abs().sum()) == 0
+)

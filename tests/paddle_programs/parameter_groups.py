@@ -45,7 +45,9 @@ for name, p in model.named_parameters():
 acc = paddle.metric.accuracy(nn.functional.softmax(model(x)), y)
 print("accuracy", acc.item())
 
-frozen = paddle.optimizer.SGD(0.1, parameters=[{"params": [model.head.weight]}, {"params": [model.head.bias], "learning_rate": 0.0}])
+frozen = paddle.optimizer.SGD(
+    0.1, parameters=[{"params": [model.head.weight]}, {"params": [model.head.bias], "learning_rate": 0.0}]
+)
 bias = model.head.bias.numpy().copy()
 nn.functional.cross_entropy(model(x), y).backward()
 frozen.step()

@@ -57,7 +57,7 @@ sampler = DistributedBatchSampler(Squares(0, 8), batch_size=2, num_replicas=2, r
 sampler.set_epoch(1)
 print(len(list(sampler)))
 loader = DataLoader(both, batch_size=5, shuffle=True)
-(values, squares), = list(loader)
+((values, squares),) = list(loader)
 print(sorted(values.tolist()), bool((values * values == squares).all()), len(loader))
 loader = DataLoader(both, batch_sampler=BatchSampler(both, batch_size=2))
 print([b[0].shape for b in loader])

@@ -39,4 +39,10 @@ for step in range(4):
     print("step %d loss %.5f first %s" % (step, value, np.round(scores[0], 4)))
 state = main.state_dict()
 print(sorted(k for k in state if "moment" not in k and "pow" not in k and "learning" not in k))
-print(sum(int(np.prod(np.array(v).shape)) for k, v in state.items() if k.startswith(("conv", "linear")) and "moment" not in k and "pow" not in k))
+print(
+    sum(
+        int(np.prod(np.array(v).shape))
+        for k, v in state.items()
+        if k.startswith(("conv", "linear")) and "moment" not in k and "pow" not in k
+    )
+)

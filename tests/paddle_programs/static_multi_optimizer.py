@@ -9,7 +9,9 @@ rng = np.random.RandomState(120)
 assign = paddle.nn.initializer.Assign
 x = static.data("x", [None, 4], "float32")
 y = static.data("y", [None, 1], "float32")
-body = static.nn.fc(x, 6, activation="tanh", weight_attr=paddle.ParamAttr("body_w", assign((rng.randn(4, 6) * 0.4).astype("float32"))))
+body = static.nn.fc(
+    x, 6, activation="tanh", weight_attr=paddle.ParamAttr("body_w", assign((rng.randn(4, 6) * 0.4).astype("float32")))
+)
 head = static.nn.fc(body, 1, weight_attr=paddle.ParamAttr("head_w", assign((rng.randn(6, 1) * 0.4).astype("float32"))))
 loss = paddle.mean(paddle.nn.functional.square_error_cost(head, y))
 pairs = static.append_backward(loss)

@@ -6,9 +6,7 @@ import paddle.nn as nn
 import paddle.nn.functional as F
 
 rng = np.random.RandomState(55)
-features = nn.Sequential(
-    nn.Conv2D(3, 4, 3, padding=1), nn.ReLU(), nn.AvgPool2D(2, 2), nn.Conv2D(4, 6, 3, padding=1), nn.ReLU()
-)
+features = nn.Sequential(nn.Conv2D(3, 4, 3, padding=1), nn.ReLU(), nn.AvgPool2D(2, 2), nn.Conv2D(4, 6, 3, padding=1), nn.ReLU())
 for p in features.parameters():
     p.set_value((rng.randn(*p.shape) * 0.25).astype("float32"))
     p.stop_gradient = True

@@ -31,6 +31,8 @@ print(conv.weight_g.shape, out.shape, "%.4f" % out.sum().item())
 net = nn.Sequential(weight_norm(nn.Linear(3, 4)), nn.ReLU(), weight_norm(nn.Linear(4, 1), dim=None))
 print([tuple(p.shape) for p in net.parameters()])
 
-spectral = nn.utils.spectral_norm(nn.Linear(4, 4, weight_attr=nn.initializer.Assign(rng.randn(4, 4).astype("float32"))), n_power_iterations=30)
+spectral = nn.utils.spectral_norm(
+    nn.Linear(4, 4, weight_attr=nn.initializer.Assign(rng.randn(4, 4).astype("float32"))), n_power_iterations=30
+)
 spectral(paddle.ones([1, 4]))
 print("%.3f" % np.linalg.svd(spectral.weight.numpy())[1].max(), sorted(name for name, _ in spectral.named_parameters()))

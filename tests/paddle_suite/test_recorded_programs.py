@@ -49,7 +49,9 @@ def compare(text, record, tolerance):
         assert words(line) == words(expected), f"printed {line!r}, recorded {expected!r}"
         for number, value in zip(NUMBER.findall(line), NUMBER.findall(expected), strict=True):
             assert agree(number, value, tolerance), f"{number}, recorded {value}: printed {line!r}, recorded {expected!r}"
-    assert len(lines) == len(recorded), f"{len(lines)} lines, recorded {len(recorded)}: {(lines + recorded)[min(len(lines), len(recorded))]!r}"
+    assert len(lines) == len(recorded), (
+        f"{len(lines)} lines, recorded {len(recorded)}: {(lines + recorded)[min(len(lines), len(recorded))]!r}"
+    )
 
 
 def words(line):
