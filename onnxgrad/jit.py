@@ -309,7 +309,7 @@ class TranslatedLayer(Layer):
             names = [v.name for v in [*wanted, *self._defaults]]
             raise ArgumentError(f"the program has {len(wanted)} inputs that must be given, of {names}, not {len(inputs)}.")
         absent = [v.default.numpy() for v in self._defaults[len(inputs) - len(wanted) :] if v.default is not None]
-        args = [x if isinstance(x, Variable) else leaf(x) for x in [*inputs, *absent]]
+        args: list[Any] = [x if isinstance(x, Variable) else leaf(x) for x in [*inputs, *absent]]
         args += [parameter for parameter in self._parameters.values() if parameter is not None]
         programs = [x.block for x in args if not x.is_eager]
         if programs:

@@ -305,7 +305,7 @@ class Hardswish(FunctionLayer):
 
 
 class Hardtanh(FunctionLayer):
-    """Limit x to [min, max].
+    """Limit x to [min, max]; the gradient is 0 at both ends.
 
     The layer of ``nn.functional.hardtanh``.
 

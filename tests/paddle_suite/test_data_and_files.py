@@ -37,7 +37,7 @@ def test_batches_come_in_order(workers):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_streams_are_shared_among_workers(workers):
-    found = [n for (batch,) in io.DataLoader(Numbers(), batch_size=2, num_workers=workers) for n in batch.tolist()]
+    found = [n for batch in io.DataLoader(Numbers(), batch_size=2, num_workers=workers) for n in batch.tolist()]
     assert sorted(found) == list(range(9))
 
 

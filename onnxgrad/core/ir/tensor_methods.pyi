@@ -49,8 +49,8 @@ class TensorMethods:
     def allclose(
         self,
         y: Variable,
-        rtol: builtins.float = 1e-05,
-        atol: builtins.float = 1e-08,
+        rtol: builtins.float | Variable = 1e-05,
+        atol: builtins.float | Variable = 1e-08,
         equal_nan: builtins.bool = False,
         name: str | None = None,
     ) -> Self: ...
@@ -426,8 +426,8 @@ class TensorMethods:
     def isclose(
         self,
         y: Variable,
-        rtol: builtins.float = 1e-05,
-        atol: builtins.float = 1e-08,
+        rtol: builtins.float | Variable = 1e-05,
+        atol: builtins.float | Variable = 1e-08,
         equal_nan: builtins.bool = False,
         name: str | None = None,
     ) -> Self: ...

@@ -222,9 +222,9 @@ class Executor:
         Args:
             program: default: the default main program. A startup program initialises parameters and accumulators.
             feed: arrays by input name, also as the only item of a list. Numpy arrays and OrtValues have the dtype of the input, and
-                OrtValues are read where they lie. Numbers, lists and what has ``__array__`` or ``__dlpack__`` are converted if the dtype holds their values: no
-                300 for uint8, no 0.9 for int64. What is fed to a persistable variable is its value from then on. Names it does
-                not know are ignored.
+                OrtValues are read where they lie. Numbers, lists and what has ``__array__`` or ``__dlpack__`` are converted if the
+                dtype holds their values: no 300 for uint8, no 0.9 for int64. What is fed to a persistable variable is its value
+                from then on. Names it does not know are ignored.
             fetch_list: variables or names (one or several), or schedules, for the rate of this run. A fetched parameter is given as
                 it is after the run.
             scope: where state is read and written; default the program's own, else the global scope.
