@@ -35,8 +35,8 @@ def _conv(
     attrs: dict[str, Any] = {"strides": strides, "group": _groups(layer_name, weight.shape[0], groups)}
     if x.is_eager and window.x.shape[1] != weight.shape[1] * groups:
         raise Mismatch(
-            f"{layer_name}: {x!r} has {window.x.shape[1]} channels, and filters of shape {list(weight.shape)} in {groups} group(s) take "
-            f"{weight.shape[1] * groups}."
+            f"{layer_name}: {x!r} has {window.x.shape[1]} channels, and filters of shape {list(weight.shape)} in {groups} group(s) "
+            f"take {weight.shape[1] * groups}."
         )
     pads = window.pads(padding)
     if isinstance(pads, str):
