@@ -21,7 +21,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.eager.tensor import Tensor, leaf
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_flag, as_function, as_int, as_number, checked, wrong_kind
 from onnxgrad.internal.refusals import absence_hooks
@@ -721,6 +721,108 @@ class DataLoader:
             fields = [field.numpy() if isinstance(field, Tensor) else field for field in _fields(batch)]
             return [{v.name: field for v, field in zip(self.feed_list, fields, strict=True)}]
         return _as_tensors(batch)
+
+    @staticmethod
+    def from_generator(
+        feed_list: Sequence[Variable] | None = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+        use_multiprocess: bool = False,
+        drop_last: bool = True,
+    ) -> GeneratorLoader:
+        """Make a loader of what a generator yields, which one of its ``set_`` methods takes.
+
+        Args:
+            feed_list: static variables: batches are dicts by their names, in a list of one, unless ``return_list``.
+            capacity: accepted as in Paddle, as are ``use_double_buffer`` and ``use_multiprocess``.
+            use_double_buffer: of no effect.
+            iterable: must be True: programs are fed.
+            return_list: whether batches are lists of tensors.
+            use_multiprocess: of no effect.
+            drop_last: whether a last batch of ``set_sample_generator`` that is smaller is left out.
+
+        Raises:
+            NotOffered: if ``iterable`` is False.
+
+        Example:
+            >>> loader = paddle.io.DataLoader.from_generator(return_list=True)
+            >>> loader.set_batch_generator(lambda: iter([(np.ones([2, 3]), np.zeros(2))]))
+            >>> [[field.shape for field in batch] for batch in loader()]
+            [[[2, 3], [2]]]
+        """
+        if not iterable:
+            raise NotOffered("DataLoader.from_generator: iterable is True: Executor.run is fed. Go over the loader.")
+        return GeneratorLoader(feed_list, return_list, drop_last)
+
+
+class GeneratorLoader:
+    """Batches of what a generator yields: ``DataLoader.from_generator``.
+
+    Args:
+        feed_list: static variables, or None.
+        return_list: whether batches are lists of tensors, else dicts by the names of the variables.
+        drop_last: whether a last batch that is smaller is left out.
+    """
+
+    def __init__(self, feed_list: Sequence[Variable] | None, return_list: bool, drop_last: bool) -> None:
+        self._feed_list, self._return_list, self._drop_last = list(feed_list or ()), return_list, drop_last
+        self._batches: Callable[[], Iterable[Any]] | None = None
+
+    def set_batch_generator(self, reader: Callable[[], Iterable[Any]], places: Any = None) -> GeneratorLoader:
+        """Take whole batches: lists of arrays.
+
+        Args:
+            reader: a function that makes the generator.
+            places: accepted as in Paddle.
+        """
+        self._batches = reader
+        return self
+
+    def set_sample_list_generator(self, reader: Callable[[], Iterable[Any]], places: Any = None) -> GeneratorLoader:
+        """Take lists of samples, which are stacked.
+
+        Args:
+            reader: a function that makes the generator.
+            places: accepted as in Paddle.
+        """
+        self._batches = lambda: (_fields(default_collate_fn(list(samples))) for samples in reader())
+        return self
+
+    def set_sample_generator(
+        self, reader: Callable[[], Iterable[Any]], batch_size: int, drop_last: bool = True, places: Any = None
+    ) -> GeneratorLoader:
+        """Take samples, of which so many are stacked.
+
+        Args:
+            reader: a function that makes the generator.
+            batch_size: how many.
+            drop_last: whether a last batch that is smaller is left out.
+            places: accepted as in Paddle.
+        """
+
+        def lists() -> Iterator[list[Any]]:
+            samples = iter(reader())
+            while batch := list(itertools.islice(samples, batch_size)):
+                if len(batch) == batch_size or not drop_last:
+                    yield batch
+
+        return self.set_sample_list_generator(lists, places)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._batches is None:
+            raise ArgumentError("this loader has no generator. Call set_batch_generator, or another of its set_ methods.")
+        for batch in self._batches():
+            fields = [field.numpy() if isinstance(field, Tensor) else np.asarray(field) for field in _fields(batch)]
+            if self._return_list:
+                yield [leaf(field) for field in fields]
+            elif len(fields) != len(self._feed_list):
+                raise ArgumentError(f"a batch has {len(fields)} fields, feed_list {len(self._feed_list)} variables.")
+            else:
+                yield [{v.name: field for v, field in zip(self._feed_list, fields, strict=True)}]
+
+    __call__ = __iter__
 
 
 _END = object()

@@ -169,7 +169,6 @@ def test_unknown_names():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("distribution", "densities"),
         ("signal", "complex numbers"),
         ("sysconfig", "nothing here is compiled"),
         ("cost_model", "profiler"),

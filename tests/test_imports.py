@@ -41,11 +41,12 @@ FLOORS = """
     optimizer
     distributed
     regularizer  nn
+    distribution  internal.pickled
     internal.saving
     static
     utils
     amp  fluid  incubate  io  jit  metric  device
-    onnx
+    hapi  onnx
     func  pages
     training
     federated

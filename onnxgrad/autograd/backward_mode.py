@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 
-from onnxgrad.autograd.dump import dump
+from onnxgrad.eager.dump import dump
 from onnxgrad.eager.node import TapeNode
 from onnxgrad.eager.tape import Backward, backward as run_backward
 from onnxgrad.eager.tensor import Tensor

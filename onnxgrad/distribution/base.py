@@ -15,6 +15,7 @@ from onnxgrad.autograd import no_grad
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.creation import to_tensor
 from onnxgrad.errors import NotOffered
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.random import rand, standard_normal
 
 __all__ = ["Distribution", "ExponentialFamily", "Numbers", "as_operand", "as_operands", "gamma_samples", "normals", "uniforms"]
@@ -90,6 +91,7 @@ class Distribution:
         -0.9189385175704956
     """
 
+    @checked
     def __init__(self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = ()) -> None:
         self._batch_shape, self._event_shape = tuple(batch_shape), tuple(event_shape)
 

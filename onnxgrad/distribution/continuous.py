@@ -14,6 +14,7 @@ from onnxgrad import tensor as T
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.distribution.base import Distribution, ExponentialFamily, Numbers, as_operand, as_operands, normals, uniforms
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["Cauchy", "ContinuousBernoulli", "Exponential", "Gumbel", "Laplace", "LogNormal", "Normal", "Uniform"]
 
@@ -23,6 +24,7 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 class _LocationScale(Distribution):
     """Base of those that are a location plus a scale times a standard one."""
 
+    @checked
     def __init__(self, loc: Numbers, scale: Numbers) -> None:
         self.loc, self.scale = as_operands(loc, scale)
         super().__init__(self.loc.shape)
@@ -44,6 +46,7 @@ class Normal(_LocationScale):
         4.0
     """
 
+    @checked
     def __init__(self, loc: Numbers, scale: Numbers, name: str | None = None) -> None:
         super().__init__(loc, scale)
 
@@ -132,6 +135,7 @@ class Uniform(Distribution):
         name: accepted as in Paddle.
     """
 
+    @checked
     def __init__(self, low: Numbers, high: Numbers, name: str | None = None) -> None:
         self.low, self.high = as_operands(low, high)
         super().__init__(self.low.shape)
@@ -267,6 +271,7 @@ class Cauchy(_LocationScale):
         ArgumentError: by ``mean``, ``variance`` and ``stddev``, which do not exist.
     """
 
+    @checked
     def __init__(self, loc: Numbers, scale: Numbers, name: str | None = None) -> None:
         super().__init__(loc, scale)
 
@@ -307,6 +312,7 @@ class Exponential(ExponentialFamily):
         rate: how many there are in a unit of time.
     """
 
+    @checked
     def __init__(self, rate: Numbers) -> None:
         self.rate = as_operand(rate)
         super().__init__(self.rate.shape)
@@ -353,6 +359,7 @@ class ContinuousBernoulli(Distribution):
         lims: between which a series stands in for formulas that divide 0 by 0 at 1/2.
     """
 
+    @checked
     def __init__(self, probs: Numbers, lims: Sequence[float] = (0.499, 0.501)) -> None:
         self.probs, self.lims = as_operand(probs), (float(lims[0]), float(lims[1]))
         super().__init__(self.probs.shape)

@@ -17,6 +17,7 @@ from onnxgrad.distribution.base import Distribution, ExponentialFamily, Numbers,
 from onnxgrad.eager.creation import to_tensor
 from onnxgrad.eager.random import generator
 from onnxgrad.errors import ArgumentError, NotOffered
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn import functional as F
 
 __all__ = ["Bernoulli", "Binomial", "Categorical", "Geometric", "Multinomial", "Poisson"]
@@ -33,6 +34,7 @@ class Bernoulli(ExponentialFamily):
         name: accepted as in Paddle.
     """
 
+    @checked
     def __init__(self, probs: Numbers, name: str | None = None) -> None:
         self.probs = as_operand(probs)
         least = _LEAST.get(self.probs.dtype.name, 1.1920928955078125e-07)
@@ -85,6 +87,7 @@ class Geometric(Distribution):
         probs: the probability of success.
     """
 
+    @checked
     def __init__(self, probs: Numbers) -> None:
         self.probs = as_operand(probs)
         super().__init__(self.probs.shape)
@@ -142,6 +145,7 @@ class Categorical(Distribution):
         name: accepted as in Paddle.
     """
 
+    @checked
     def __init__(self, logits: Numbers, name: str | None = None) -> None:
         self.logits = as_operand(logits)
         self._prob = self.logits / T.sum(self.logits, -1, keepdim=True)
@@ -187,6 +191,7 @@ class Multinomial(Distribution):
         probs: a probability for each class, which are divided by their sum.
     """
 
+    @checked
     def __init__(self, total_count: int, probs: Numbers) -> None:
         if not isinstance(total_count, int) or total_count < 1:
             raise ArgumentError(f"Multinomial: total_count is an int from 1 on, not {total_count!r}.")
@@ -237,6 +242,7 @@ class Poisson(ExponentialFamily):
         NotOffered: by ``sample`` in a program.
     """
 
+    @checked
     def __init__(self, rate: Numbers) -> None:
         self.rate = as_operand(rate)
         super().__init__(self.rate.shape)
@@ -276,6 +282,7 @@ class Binomial(Distribution):
         NotOffered: by ``sample`` and ``entropy`` in a program.
     """
 
+    @checked
     def __init__(self, total_count: Numbers, probs: Numbers) -> None:
         self.total_count, self.probs = as_operands(total_count, probs)
         super().__init__(self.probs.shape)

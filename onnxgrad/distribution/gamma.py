@@ -12,6 +12,7 @@ from onnxgrad import tensor as T
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.distribution.base import Distribution, ExponentialFamily, Numbers, as_operand, as_operands, gamma_samples, normals
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked
 
 __all__ = ["Beta", "Chi2", "Dirichlet", "Gamma", "StudentT"]
 
@@ -24,6 +25,7 @@ class Gamma(ExponentialFamily):
         rate: how many events there are in a unit of time.
     """
 
+    @checked
     def __init__(self, concentration: Numbers, rate: Numbers) -> None:
         self.concentration, self.rate = as_operands(concentration, rate)
         super().__init__(self.rate.shape)
@@ -55,6 +57,7 @@ class Chi2(Gamma):
         df: how many, above 0.
     """
 
+    @checked
     def __init__(self, df: Numbers) -> None:
         self.df = as_operand(df)
         super().__init__(0.5 * self.df, T.full_like(self.df, 0.5))
@@ -68,6 +71,7 @@ class Beta(ExponentialFamily):
         beta: weight of 0, above 0.
     """
 
+    @checked
     def __init__(self, alpha: Numbers, beta: Numbers) -> None:
         self.alpha, self.beta = as_operands(alpha, beta)
         super().__init__(self.alpha.shape)
@@ -107,6 +111,7 @@ class Dirichlet(ExponentialFamily):
         ArgumentError: for a number.
     """
 
+    @checked
     def __init__(self, concentration: Numbers) -> None:
         self.concentration = as_operand(concentration)
         if not self.concentration.ndim:
@@ -153,6 +158,7 @@ class StudentT(Distribution):
         name: accepted as in Paddle.
     """
 
+    @checked
     def __init__(self, df: Numbers, loc: Numbers, scale: Numbers, name: str | None = None) -> None:
         self.df, self.loc, self.scale = as_operands(df, loc, scale)
         super().__init__(self.df.shape)

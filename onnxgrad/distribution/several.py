@@ -15,6 +15,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.distribution.base import Distribution, Numbers, as_operand, normals
 from onnxgrad.distribution.transform import ChainTransform, Transform, summed
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor import linalg, solvers
 
 __all__ = ["Independent", "MultivariateNormal", "TransformedDistribution"]
@@ -33,6 +34,7 @@ class MultivariateNormal(Distribution):
         ArgumentError: for a number, or if not exactly one matrix is given.
     """
 
+    @checked
     def __init__(
         self,
         loc: Numbers,
@@ -101,6 +103,7 @@ class Independent(Distribution):
         ArgumentError: if it has fewer axes.
     """
 
+    @checked
     def __init__(self, base: Distribution, reinterpreted_batch_rank: int) -> None:
         if not isinstance(base, Distribution):
             raise ArgumentTypeError(f"Independent takes a distribution, not {type(base).__name__}.")
@@ -143,6 +146,7 @@ class TransformedDistribution(Distribution):
         ArgumentTypeError: if an argument is of another kind.
     """
 
+    @checked
     def __init__(self, base: Distribution, transforms: Sequence[Transform]) -> None:
         if not isinstance(base, Distribution):
             raise ArgumentTypeError(f"TransformedDistribution takes a distribution, not {type(base).__name__}.")

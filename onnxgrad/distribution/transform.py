@@ -16,6 +16,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.distribution.base import Numbers, as_operand
 from onnxgrad.eager.creation import to_tensor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn import functional as F
 
 __all__ = [
@@ -132,6 +133,7 @@ class AffineTransform(Transform):
         scale: not 0.
     """
 
+    @checked
     def __init__(self, loc: Numbers, scale: Numbers) -> None:
         self.loc, self.scale = as_operand(loc), as_operand(scale)
 
@@ -170,6 +172,7 @@ class PowerTransform(Transform):
         power: not 0.
     """
 
+    @checked
     def __init__(self, power: Numbers) -> None:
         self.power = as_operand(power)
 
@@ -268,6 +271,7 @@ class ReshapeTransform(Transform):
         ArgumentError: if the numbers of elements differ.
     """
 
+    @checked
     def __init__(self, in_event_shape: Sequence[int], out_event_shape: Sequence[int]) -> None:
         if math.prod(in_event_shape) != math.prod(out_event_shape):
             raise ArgumentError(f"ReshapeTransform: {list(in_event_shape)} and {list(out_event_shape)} differ in elements.")
@@ -300,6 +304,7 @@ class ChainTransform(Transform):
         ArgumentTypeError: if one is none.
     """
 
+    @checked
     def __init__(self, transforms: Sequence[Transform]) -> None:
         if not isinstance(transforms, Sequence) or not all(isinstance(one, Transform) for one in transforms):
             raise ArgumentTypeError("ChainTransform takes a list of Transforms.")
@@ -351,6 +356,7 @@ class IndependentTransform(Transform):
         ArgumentTypeError: if ``base`` is none.
     """
 
+    @checked
     def __init__(self, base: Transform, reinterpreted_batch_rank: int) -> None:
         if not isinstance(base, Transform):
             raise ArgumentTypeError(f"IndependentTransform takes a Transform, not {type(base).__name__}.")
@@ -384,6 +390,7 @@ class StackTransform(Transform):
         ArgumentTypeError: if one is no Transform.
     """
 
+    @checked
     def __init__(self, transforms: Sequence[Transform], axis: int = 0) -> None:
         if not isinstance(transforms, Sequence) or not all(isinstance(one, Transform) for one in transforms):
             raise ArgumentTypeError("StackTransform takes a list of Transforms.")

@@ -309,7 +309,7 @@ class Tensor(Variable):
             retain_graph: keep the recorded graph for another backward pass.
             dump_backward_graph_path: a folder that receives pictures of both graphs, as of ``autograd.backward``.
         """
-        from onnxgrad.autograd.dump import dump
+        from onnxgrad.eager.dump import dump
         from onnxgrad.eager.tape import backward
 
         if dump_backward_graph_path is not None:

@@ -7,7 +7,7 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, cuda_is_available as is_compiled_with_cuda
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.fluid import backward, clip, initializer, io, layers, nets, optimizer, regularizer
+from onnxgrad.fluid import backward, clip, core, initializer, io, layers, nets, optimizer, regularizer
 from onnxgrad.fluid.feeder import DataFeeder
 from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.static.input import data
@@ -28,10 +28,10 @@ from onnxgrad.utils import unique_name
 
 __all__ = [
     "BuildStrategy", "CPUPlace", "CUDAPlace", "CompiledProgram", "DataFeeder", "ExecutionStrategy", "Executor", "ParamAttr",
-    "Parameter", "Program", "Scope", "Variable", "WeightNormParamAttr", "backward", "clip", "cpu_places", "cuda_places", "data",
-    "default_main_program", "default_startup_program", "device_guard", "embedding", "global_scope", "gradients", "initializer",
-    "io", "is_compiled_with_cuda", "layers", "load", "name_scope", "nets", "one_hot", "optimizer", "program_guard",
-    "regularizer", "save", "scope_guard", "unique_name",
+    "Parameter", "Program", "Scope", "Variable", "WeightNormParamAttr", "backward", "clip", "core", "cpu_places",
+    "cuda_places", "data", "default_main_program", "default_startup_program", "device_guard", "embedding", "global_scope",
+    "gradients", "initializer", "io", "is_compiled_with_cuda", "layers", "load", "name_scope", "nets", "one_hot", "optimizer",
+    "program_guard", "regularizer", "save", "scope_guard", "unique_name",
 ]  # fmt: skip
 
 

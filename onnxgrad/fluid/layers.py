@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -63,10 +63,11 @@ from onnxgrad.tensor.logic import logical_not
 from onnxgrad.tensor.manipulation import cast, transpose
 from onnxgrad.tensor.math import abs, ceil, cos, exp, floor, log, reciprocal, rsqrt, scale, sign, sin, sqrt, square, tanh
 from onnxgrad.tensor.reduction import reduce
+from onnxgrad.tensor.tables import named_function
 
 __all__ = [
     "Print", "abs", "accuracy", "argmax", "argmin", "assign", "auc", "batch_norm", "bilinear_tensor_product", "case", "cast",
-    "ceil", "clip", "concat", "cond", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cosine_decay",
+    "ceil", "clip", "concat", "cond", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cos_sim", "cosine_decay",
     "create_global_var", "create_parameter", "cross_entropy", "data", "data_norm", "dropout", "elementwise_add",
     "elementwise_div", "elementwise_floordiv", "elementwise_max", "elementwise_min", "elementwise_mod", "elementwise_mul",
     "elementwise_pow", "elementwise_sub", "elu", "embedding", "equal", "exp", "expand", "exponential_decay", "fc",
@@ -197,105 +198,6 @@ def sum(x: Variable | Sequence[Variable]) -> Variable:
     return elementwise.add_n(x)
 
 
-def equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether elements are equal.
-
-    Args:
-        x: variable of any shape.
-        y: the same, of a shape that broadcasts with ``x``.
-        cond: accepted for compatibility.
-    """
-    return logic.equal(x, y, name)
-
-
-def not_equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether elements differ.
-
-    Args:
-        x: variable of any shape.
-        y: the same, of a shape that broadcasts with ``x``.
-        cond: accepted for compatibility.
-    """
-    return logic.not_equal(x, y, name)
-
-
-def less_than(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether ``x < y``, element by element.
-
-    Args:
-        x: variable of any shape.
-        y: the same, of a shape that broadcasts with ``x``.
-        cond: accepted for compatibility.
-    """
-    return logic.less_than(x, y, name)
-
-
-def less_equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether ``x <= y``, element by element.
-
-    Args:
-        x: variable of any shape.
-        y: the same, of a shape that broadcasts with ``x``.
-        cond: accepted for compatibility.
-    """
-    return logic.less_equal(x, y, name)
-
-
-def greater_than(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether ``x > y``, element by element.
-
-    Args:
-        x: variable of any shape.
-        y: the same, of a shape that broadcasts with ``x``.
-        cond: accepted for compatibility.
-    """
-    return logic.greater_than(x, y, name)
-
-
-def greater_equal(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether ``x >= y``, element by element.
-
-    Args:
-        x: variable of any shape.
-        y: the same, of a shape that broadcasts with ``x``.
-        cond: accepted for compatibility.
-    """
-    return logic.greater_equal(x, y, name)
-
-
-def logical_and(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether both elements are true (not 0).
-
-    Args:
-        x: variable of any shape and element type.
-        y: the same, of a shape that broadcasts with ``x``.
-        cond: accepted for compatibility.
-    """
-    return logic.logical_and(x, y, name=name)
-
-
-def logical_or(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether an element is true (not 0).
-
-    Args:
-        x: variable of any shape and element type.
-        y: the same, of a shape that broadcasts with ``x``.
-        cond: accepted for compatibility.
-    """
-    return logic.logical_or(x, y, name=name)
-
-
-def logical_xor(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
-    """Whether exactly one element is true (not 0).
-
-    Args:
-        x: variable of any shape and element type.
-        y: the same, of a shape that broadcasts with ``x``.
-        cond: accepted for compatibility.
-    """
-    return logic.logical_xor(x, y, name=name)
-
-
 def concat(input: Sequence[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
     """Several tensors joined along ``axis``.
 
@@ -407,59 +309,53 @@ def fc(
     return static.nn.fc(input, size, num_flatten_dims, param_attr, bias_attr, act, name)
 
 
-def reduce_sum(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """The sum over the axes ``dim``, or of all elements.
-
-    Args:
-        input: variable of any shape.
-        dim: an axis, several, or None for all.
-        keep_dim: keep the axes with size 1.
-    """
-    return reduce("reduce_sum", "ReduceSum", input, dim, keep_dim, name)
+# Families of one signature: old name, function or operator of today, first sentence.
 
 
-def reduce_mean(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """The mean over the axes ``dim``, or of all elements.
-
-    Args:
-        input: variable of any shape.
-        dim: an axis, several, or None for all.
-        keep_dim: keep the axes with size 1.
-    """
-    return reduce("reduce_mean", "ReduceMean", input, dim, keep_dim, name)
+class _Compared(Protocol):
+    def __call__(self, x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable: ...
 
 
-def reduce_max(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """The largest element over the axes ``dim``, or of all elements.
+def _compared(old: str, function: Callable[..., Variable], doc: str) -> _Compared:
+    def compared(x: Variable, y: Variable, cond: None = None, name: str | None = None) -> Variable:
+        return function(x, y, name=name)
 
-    Args:
-        input: variable of any shape.
-        dim: an axis, several, or None for all.
-        keep_dim: keep the axes with size 1.
-    """
-    return reduce("reduce_max", "ReduceMax", input, dim, keep_dim, name)
-
-
-def reduce_min(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """The smallest element over the axes ``dim``, or of all elements.
-
-    Args:
-        input: variable of any shape.
-        dim: an axis, several, or None for all.
-        keep_dim: keep the axes with size 1.
-    """
-    return reduce("reduce_min", "ReduceMin", input, dim, keep_dim, name)
+    operands = (
+        "x: variable of any shape.",
+        "y: the same, of a shape that broadcasts with ``x``.",
+        "cond: accepted for compatibility.",
+    )
+    return named_function(compared, old, doc, *operands)
 
 
-def reduce_prod(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """The product over the axes ``dim``, or of all elements.
+equal = _compared("equal", logic.equal, "Whether elements are equal.")
+not_equal = _compared("not_equal", logic.not_equal, "Whether elements differ.")
+less_than = _compared("less_than", logic.less_than, "Whether ``x < y``, element by element.")
+less_equal = _compared("less_equal", logic.less_equal, "Whether ``x <= y``, element by element.")
+greater_than = _compared("greater_than", logic.greater_than, "Whether ``x > y``, element by element.")
+greater_equal = _compared("greater_equal", logic.greater_equal, "Whether ``x >= y``, element by element.")
+logical_and = _compared("logical_and", logic.logical_and, "Whether both elements are true (not 0).")
+logical_or = _compared("logical_or", logic.logical_or, "Whether an element is true (not 0).")
+logical_xor = _compared("logical_xor", logic.logical_xor, "Whether exactly one element is true (not 0).")
 
-    Args:
-        input: variable of any shape.
-        dim: an axis, several, or None for all.
-        keep_dim: keep the axes with size 1.
-    """
-    return reduce("reduce_prod", "ReduceProd", input, dim, keep_dim, name)
+
+class _Reduced(Protocol):
+    def __call__(self, input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable: ...
+
+
+def _reduced(old: str, op_type: str, doc: str) -> _Reduced:
+    def reduced(input: Variable, dim: Axes = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+        return reduce(old, op_type, input, dim, keep_dim, name)
+
+    lines = "input: variable of any shape.", "dim: an axis, several, or None for all.", "keep_dim: keep the axes with size 1."
+    return named_function(reduced, old, doc, *lines)
+
+
+reduce_sum = _reduced("reduce_sum", "ReduceSum", "The sum over the axes ``dim``, or of all elements.")
+reduce_mean = _reduced("reduce_mean", "ReduceMean", "The mean over the axes ``dim``, or of all elements.")
+reduce_max = _reduced("reduce_max", "ReduceMax", "The largest element over the axes ``dim``, or of all elements.")
+reduce_min = _reduced("reduce_min", "ReduceMin", "The smallest element over the axes ``dim``, or of all elements.")
+reduce_prod = _reduced("reduce_prod", "ReduceProd", "The product over the axes ``dim``, or of all elements.")
 
 
 def _aligned(
@@ -486,130 +382,36 @@ def _plain(op_type: str) -> Callable[..., Variable]:
     return lambda x, y, name: LayerHelper("", x, y, name=name).result(op_type, x, y)
 
 
-def elementwise_add(
-    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
-) -> Variable:
-    """x + y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
-
-    Args:
-        x: variable of any shape.
-        y: variable whose axes are some of those of ``x``, in order.
-        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
-        act: activation that is applied last; None for none.
-    """
-    return _aligned("elementwise_add", elementwise.add, x, y, axis, act, name)
+class _Elementwise(Protocol):
+    def __call__(
+        self, x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
+    ) -> Variable: ...
 
 
-def elementwise_sub(
-    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
-) -> Variable:
-    """x - y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
+def _elementwise(old: str, function: Callable[..., Variable], doc: str) -> _Elementwise:
+    def aligned(x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None) -> Variable:
+        return _aligned(old, function, x, y, axis, act, name)
 
-    Args:
-        x: variable of any shape.
-        y: variable whose axes are some of those of ``x``, in order.
-        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
-        act: activation that is applied last; None for none.
-    """
-    return _aligned("elementwise_sub", elementwise.subtract, x, y, axis, act, name)
-
-
-def elementwise_mul(
-    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
-) -> Variable:
-    """x * y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
-
-    Args:
-        x: variable of any shape.
-        y: variable whose axes are some of those of ``x``, in order.
-        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
-        act: activation that is applied last; None for none.
-    """
-    return _aligned("elementwise_mul", elementwise.multiply, x, y, axis, act, name)
+    return named_function(
+        aligned,
+        old,
+        f"{doc}; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.",
+        "x: variable of any shape.",
+        "y: variable whose axes are some of those of ``x``, in order.",
+        "axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.",
+        "act: activation that is applied last; None for none.",
+    )
 
 
-def elementwise_div(
-    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
-) -> Variable:
-    """x / y, without the fraction for integers; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
-
-    Args:
-        x: variable of any shape.
-        y: variable whose axes are some of those of ``x``, in order.
-        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
-        act: activation that is applied last; None for none.
-    """
-    return _aligned("elementwise_div", _plain("Div"), x, y, axis, act, name)
-
-
-def elementwise_floordiv(
-    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
-) -> Variable:
-    """x / y for integers, without the fraction; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
-
-    Args:
-        x: variable of any shape.
-        y: variable whose axes are some of those of ``x``, in order.
-        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
-        act: activation that is applied last; None for none.
-    """
-    return _aligned("elementwise_floordiv", _plain("Div"), x, y, axis, act, name)
-
-
-def elementwise_max(
-    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
-) -> Variable:
-    """The larger of x and y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
-
-    Args:
-        x: variable of any shape.
-        y: variable whose axes are some of those of ``x``, in order.
-        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
-        act: activation that is applied last; None for none.
-    """
-    return _aligned("elementwise_max", elementwise.maximum, x, y, axis, act, name)
-
-
-def elementwise_min(
-    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
-) -> Variable:
-    """The smaller of x and y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
-
-    Args:
-        x: variable of any shape.
-        y: variable whose axes are some of those of ``x``, in order.
-        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
-        act: activation that is applied last; None for none.
-    """
-    return _aligned("elementwise_min", elementwise.minimum, x, y, axis, act, name)
-
-
-def elementwise_mod(
-    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
-) -> Variable:
-    """The remainder of x / y, with the sign of y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
-
-    Args:
-        x: variable of any shape.
-        y: variable whose axes are some of those of ``x``, in order.
-        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
-        act: activation that is applied last; None for none.
-    """
-    return _aligned("elementwise_mod", elementwise.remainder, x, y, axis, act, name)
-
-
-def elementwise_pow(
-    x: Variable, y: Variable, axis: int = -1, act: ActivationName | None = None, name: str | None = None
-) -> Variable:
-    """x to the power y; y's axes are x's from ``axis`` on (-1: the last). ``act`` is applied last.
-
-    Args:
-        x: variable of any shape.
-        y: variable whose axes are some of those of ``x``, in order.
-        axis: the axis of ``x`` that the first of ``y`` meets; -1 for the last ones.
-        act: activation that is applied last; None for none.
-    """
-    return _aligned("elementwise_pow", _plain("Pow"), x, y, axis, act, name)
+elementwise_add = _elementwise("elementwise_add", elementwise.add, "x + y")
+elementwise_sub = _elementwise("elementwise_sub", elementwise.subtract, "x - y")
+elementwise_mul = _elementwise("elementwise_mul", elementwise.multiply, "x * y")
+elementwise_div = _elementwise("elementwise_div", _plain("Div"), "x / y, without the fraction for integers")
+elementwise_floordiv = _elementwise("elementwise_floordiv", _plain("Div"), "x / y for integers, without the fraction")
+elementwise_max = _elementwise("elementwise_max", elementwise.maximum, "The larger of x and y")
+elementwise_min = _elementwise("elementwise_min", elementwise.minimum, "The smaller of x and y")
+elementwise_mod = _elementwise("elementwise_mod", elementwise.remainder, "The remainder of x / y, with the sign of y")
+elementwise_pow = _elementwise("elementwise_pow", _plain("Pow"), "x to the power y")
 
 
 # Functions that are gone or differ -----------------------------------------------------------------------------------
@@ -948,6 +750,24 @@ def label_smooth(
     layer = LayerHelper("label_smooth", label, name=name)
     prior: Any = 1.0 / label.shape[-1] if prior_dist is None else prior_dist
     return layer.result("Add", layer.op.Mul(label, 1.0 - epsilon), prior * epsilon)
+
+
+def cos_sim(X: Variable, Y: Variable) -> Variable:  # noqa: N803
+    """The cosine of the angle between rows, as a column.
+
+    Args:
+        X: floats [N, features].
+        Y: the same, or one row for all.
+
+    Example:
+        >>> fluid.layers.cos_sim(fluid.data("x", [4, 3]), fluid.data("y", [1, 3])).shape
+        (4, 1)
+    """
+    layer = LayerHelper("cos_sim", X, Y)
+    op = layer.op
+    product = op.ReduceSum(op.Mul(X, Y), [1], keepdims=1)
+    lengths = op.Mul(op.ReduceL2(X, [1], keepdims=1), op.ReduceL2(Y, [1], keepdims=1))
+    return layer.result("Div", product, lengths)
 
 
 def l2_normalize(x: Variable, axis: int, epsilon: float = 1e-12, name: str | None = None) -> Variable:

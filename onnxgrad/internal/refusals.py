@@ -38,7 +38,6 @@ _MAPS = {
     "paddle.fluid.layers.hard_swish": "paddle.nn.functional.hardswish",
     "paddle.fluid.layers.maxout": "paddle.nn.functional.maxout",
     "paddle.fluid.layers.selu": "paddle.nn.functional.selu",
-    "paddle.fluid.core": "CPUPlace and CUDAPlace of paddle.fluid",
     "paddle.fluid.ParallelExecutor": "paddle.static.CompiledProgram",
     "paddle.fluid.require_version": "nothing; leave the call out",
     "paddle.fluid.metrics": "paddle.static.accuracy and paddle.static.auc",

@@ -218,8 +218,8 @@ class Operator:
     def attr(self, name: str) -> Any:
         """Value of an attribute, or the default that the operator's schema gives (None where it gives none).
 
-        Two are Paddle's: ``op_role``, 0 for what a program computes, 1 for its backward pass, 2 for updates; and ``op_role_var``, the
-        names of parameters and their gradients that an operator of the backward pass gives.
+        Two are Paddle's: ``op_role``, 0 for what a program computes, 1 for its backward pass, 2 for updates; and ``op_role_var``,
+        the names of parameters and their gradients that an operator of the backward pass gives.
 
         Raises:
             UnknownName: if this operator has no such attribute.

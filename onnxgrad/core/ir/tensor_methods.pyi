@@ -12,7 +12,6 @@ from typing import Literal, Self, overload
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.runtime.places import Place
 from onnxgrad.dtypes import DTypeLike
 
 class TensorMethods:
@@ -293,7 +292,7 @@ class TensorMethods:
         self,
         dtype: DTypeLike | None = None,
         name: str | None = None,
-        device: Place | str | None = None,
+        device: object = None,
         requires_grad: builtins.bool = False,
         pin_memory: builtins.bool = False,
     ) -> Self: ...
@@ -344,7 +343,7 @@ class TensorMethods:
         fill_value: builtins.float | np.generic | Variable,
         dtype: DTypeLike | None = None,
         name: str | None = None,
-        device: Place | str | None = None,
+        device: object = None,
         requires_grad: builtins.bool = False,
         pin_memory: builtins.bool = False,
     ) -> Self: ...
@@ -654,7 +653,7 @@ class TensorMethods:
         self,
         size: Sequence[builtins.int | Variable] | Variable,
         dtype: DTypeLike | None = None,
-        device: Place | str | None = None,
+        device: object = None,
         requires_grad: builtins.bool = False,
         pin_memory: builtins.bool = False,
     ) -> Self: ...
@@ -663,7 +662,7 @@ class TensorMethods:
         size: Sequence[builtins.int | Variable] | Variable,
         fill_value: builtins.float | np.generic | Variable,
         dtype: DTypeLike | None = None,
-        device: Place | str | None = None,
+        device: object = None,
         requires_grad: builtins.bool = False,
         pin_memory: builtins.bool = False,
     ) -> Self: ...
@@ -671,7 +670,7 @@ class TensorMethods:
         self,
         size: Sequence[builtins.int | Variable] | Variable,
         dtype: DTypeLike | None = None,
-        device: Place | str | None = None,
+        device: object = None,
         requires_grad: builtins.bool = False,
         pin_memory: builtins.bool = False,
     ) -> Self: ...
@@ -679,7 +678,7 @@ class TensorMethods:
         self,
         size: Sequence[builtins.int | Variable] | Variable,
         dtype: DTypeLike | None = None,
-        device: Place | str | None = None,
+        device: object = None,
         requires_grad: builtins.bool = False,
         pin_memory: builtins.bool = False,
     ) -> Self: ...
@@ -703,7 +702,7 @@ class TensorMethods:
         self,
         dtype: DTypeLike | None = None,
         name: str | None = None,
-        device: Place | str | None = None,
+        device: object = None,
         requires_grad: builtins.bool = False,
         pin_memory: builtins.bool = False,
     ) -> Self: ...
@@ -1151,7 +1150,7 @@ class TensorMethods:
         self,
         dtype: DTypeLike | None = None,
         name: str | None = None,
-        device: Place | str | None = None,
+        device: object = None,
         requires_grad: builtins.bool = False,
         pin_memory: builtins.bool = False,
     ) -> Self: ...
