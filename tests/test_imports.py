@@ -44,7 +44,7 @@ FLOORS = """
     distribution  internal.pickled
     internal.saving
     static
-    utils
+    utils  reader
     amp  fluid  incubate  io  jit  metric  device
     hapi  onnx
     func  pages
