@@ -13,16 +13,19 @@ import numpy as np
 
 from onnxgrad import jit
 from onnxgrad.autograd import no_grad
+from onnxgrad.dtypes import DTypeLike
 from onnxgrad.eager.creation import to_tensor
+from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentTypeError, Mismatch, NotOffered
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.internal.saving import load, save
-from onnxgrad.io import DataLoader
+from onnxgrad.io import DataLoader, Samples
 from onnxgrad.metric import Metric
 from onnxgrad.nn import Layer
-from onnxgrad.nn.summary import summary
+from onnxgrad.nn.summary import InputSizes, summary
+from onnxgrad.static import InputSpec
 
 if TYPE_CHECKING:
     from onnxgrad.optimizer.optimizer import Optimizer
@@ -58,7 +61,12 @@ class Model:
         True
     """
 
-    def __init__(self, network: Layer, inputs: Any = None, labels: Any = None) -> None:
+    def __init__(
+        self,
+        network: Layer,
+        inputs: InputSpec | Sequence[InputSpec] | None = None,
+        labels: InputSpec | Sequence[InputSpec] | None = None,
+    ) -> None:
         if not isinstance(network, Layer):
             raise ArgumentTypeError(f"Model takes a Layer, not {type(network).__name__}.")
         self.network, self._inputs, self._labels = network, _listed(inputs), _listed(labels)
@@ -67,7 +75,7 @@ class Model:
         self._metrics: list[Metric] = []
         self.stop_training = False
 
-    def parameters(self) -> list[Any]:
+    def parameters(self) -> list[EagerParameter]:
         """List the parameters of the network."""
         return self.network.parameters()
 
@@ -169,8 +177,8 @@ class Model:
     @checked
     def fit(
         self,
-        train_data: Any = None,
-        eval_data: Any = None,
+        train_data: Samples | DataLoader | None = None,
+        eval_data: Samples | DataLoader | None = None,
         batch_size: int = 1,
         epochs: int = 1,
         eval_freq: int = 1,
@@ -231,7 +239,7 @@ class Model:
     @checked
     def evaluate(
         self,
-        eval_data: Any,
+        eval_data: Samples | DataLoader,
         batch_size: int = 1,
         log_freq: int = 10,
         verbose: int = 2,
@@ -272,7 +280,7 @@ class Model:
     @checked
     def predict(
         self,
-        test_data: Any,
+        test_data: Samples | DataLoader,
         batch_size: int = 1,
         num_workers: int = 0,
         stack_outputs: bool = False,
@@ -351,7 +359,7 @@ class Model:
         if self._optimizer is not None and not reset_optimizer and Path(f"{path}.pdopt").is_file():
             self._optimizer.set_state_dict(load(f"{path}.pdopt"))
 
-    def summary(self, input_size: Any = None, dtype: Any = None) -> dict[str, int]:
+    def summary(self, input_size: InputSizes | None = None, dtype: DTypeLike | None = None) -> dict[str, int]:
         """Print a table of the layers.
 
         Args:
@@ -361,7 +369,7 @@ class Model:
         Returns:
             How many parameters there are, and are trained.
         """
-        sizes = input_size if input_size is not None else [tuple(spec.shape) for spec in self._inputs]
+        sizes: Any = input_size if input_size is not None else [tuple(spec.shape) for spec in self._inputs]
         return summary(self.network, sizes[0] if isinstance(sizes, list) and len(sizes) == 1 else sizes, dtype)
 
 

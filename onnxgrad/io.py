@@ -770,7 +770,7 @@ class GeneratorLoader:
         self._feed_list, self._return_list, self._drop_last = list(feed_list or ()), return_list, drop_last
         self._batches: Callable[[], Iterable[Any]] | None = None
 
-    def set_batch_generator(self, reader: Callable[[], Iterable[Any]], places: Any = None) -> GeneratorLoader:
+    def set_batch_generator(self, reader: Callable[[], Iterable[Any]], places: object = None) -> GeneratorLoader:
         """Take whole batches: lists of arrays.
 
         Args:
@@ -780,7 +780,7 @@ class GeneratorLoader:
         self._batches = reader
         return self
 
-    def set_sample_list_generator(self, reader: Callable[[], Iterable[Any]], places: Any = None) -> GeneratorLoader:
+    def set_sample_list_generator(self, reader: Callable[[], Iterable[Any]], places: object = None) -> GeneratorLoader:
         """Take lists of samples, which are stacked.
 
         Args:
@@ -791,7 +791,7 @@ class GeneratorLoader:
         return self
 
     def set_sample_generator(
-        self, reader: Callable[[], Iterable[Any]], batch_size: int, drop_last: bool = True, places: Any = None
+        self, reader: Callable[[], Iterable[Any]], batch_size: int, drop_last: bool = True, places: object = None
     ) -> GeneratorLoader:
         """Take samples, of which so many are stacked.
 

@@ -312,7 +312,12 @@ def small(paddle):
 
         return [shown(batch) for batch in paddle.io.DataLoader(dataset(), batch_size=2)]
 
-    cases.update({f"loader of {kind.__name__}": lambda k=kind: batches(k) for kind in (Single, Numbers, Named, Pairs)})
+    class Stream(paddle.io.IterableDataset):
+        def __iter__(self):
+            return iter(np.arange(3))
+
+    kinds = (Single, Numbers, Named, Pairs, Stream)
+    cases.update({f"loader of {kind.__name__}": lambda k=kind: batches(k) for kind in kinds})
     cases["a loss without parameters"] = loss_without_parameters
     cases["assign to what a program holds"] = assigned_in_a_program
     cases["fed lists"] = fed_lists

@@ -44,8 +44,9 @@ FLOORS = """
     distribution  internal.pickled
     internal.saving
     static
-    utils  reader
-    amp  fluid  incubate  io  jit  metric  device
+    utils
+    io  reader
+    amp  fluid  incubate  jit  metric  device
     hapi  onnx
     func  pages
     training

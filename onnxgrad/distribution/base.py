@@ -20,7 +20,7 @@ from onnxgrad.tensor.random import rand, standard_normal
 
 __all__ = ["Distribution", "ExponentialFamily", "Numbers", "as_operand", "as_operands", "gamma_samples", "normals", "uniforms"]
 
-Numbers: TypeAlias = Variable | float | Sequence[float] | np.ndarray[Any, Any]
+Numbers: TypeAlias = Variable | float | Sequence[float] | Sequence[Sequence[float]] | np.ndarray[Any, Any]
 """A parameter: a tensor, a number, a list of numbers or an array."""
 
 _TRIES = 12

@@ -19,31 +19,14 @@ from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.files import make_folder, read_arrays, writing
 from onnxgrad.internal.refusals import absence_hooks
+from onnxgrad.io import DataLoader
 from onnxgrad.reader import batch, buffered, cache, chain, compose, firstn, map_readers, shuffle, xmap_readers
 from onnxgrad.static.io import load, load_program_state, save, set_program_state
 
 __all__ = [
-    "batch",
-    "buffered",
-    "cache",
-    "chain",
-    "compose",
-    "firstn",
-    "load",
-    "load_inference_model",
-    "load_params",
-    "load_persistables",
-    "load_program_state",
-    "load_vars",
-    "map_readers",
-    "save",
-    "save_inference_model",
-    "save_params",
-    "save_persistables",
-    "save_vars",
-    "set_program_state",
-    "shuffle",
-    "xmap_readers",
+    "DataLoader", "batch", "buffered", "cache", "chain", "compose", "firstn", "load", "load_inference_model", "load_params",
+    "load_persistables", "load_program_state", "load_vars", "map_readers", "save", "save_inference_model", "save_params",
+    "save_persistables", "save_vars", "set_program_state", "shuffle", "xmap_readers",
 ]  # fmt: skip
 
 

@@ -76,7 +76,7 @@ class LookAhead:
 
     def minimize(
         self, loss: Tensor, startup_program: None = None, parameters: None = None, no_grad_set: None = None
-    ) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    ) -> tuple[list[Any], list[tuple[Tensor, Tensor]]]:
         """Update the parameters by the gradients that ``loss.backward()`` has left.
 
         Args:

@@ -2428,7 +2428,7 @@ class Upsample(FunctionLayer):
         [2, 3, 16, 16]
     """
 
-    _shown = ("size", "scale_factor", "mode", "align_corners", "align_mode", "data_format", "recompute_scale_factor")
+    _shown = ("size", "scale_factor", "mode", "align_corners", "align_mode", "data_format")
 
     @checked_with_words
     def __init__(

@@ -22,9 +22,11 @@ class Network(nn.Layer):
 
 def test_members_and_names():
     model = Network()
-    names = ["conv.weight", "conv.bias", "norm.weight", "norm.bias", "head.weight", "head.bias"]
-    with_statistics = [*names[:4], "norm._mean", "norm._variance", *names[4:]]
-    assert [name for name, _ in model.named_parameters()] == with_statistics == list(model.state_dict())
+    statistics = ["norm._mean", "norm._variance"]
+    names = ["conv.weight", "conv.bias", "norm.weight", "norm.bias", *statistics, "head.weight", "head.bias"]
+    assert [name for name, _ in model.named_parameters()] == names
+    assert [name for name, p in model.named_parameters() if p.stop_gradient] == statistics
+    assert list(model.state_dict()) == names
     assert [type(layer).__name__ for layer in model.children()] == ["Conv2D", "BatchNorm2D", "Sequential", "Linear"]
     assert model.head.weight.name == "linear_0.w_0"
     assert model.head.bias.name == "linear_0.b_0"

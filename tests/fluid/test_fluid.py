@@ -355,3 +355,30 @@ def test_recomputation_gives_the_same_update():
         return optimizer
 
     np.testing.assert_allclose(trained(recomputed), trained(lambda optimizer, h: optimizer), rtol=1e-5)
+
+
+def test_cos_sim_is_the_cosine_of_the_angle_between_rows():
+    rng = np.random.default_rng(0)
+    rows, others = rng.normal(size=(4, 3)).astype("float32"), rng.normal(size=(1, 3)).astype("float32")
+    x, y = fluid.data("x", [4, 3]), fluid.data("y", [1, 3])
+    (cosines,) = fluid.Executor(fluid.core.CPUPlace()).run(feed=[{"x": rows, "y": others}], fetch_list=[fluid.layers.cos_sim(x, y)])
+    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(others)
+    np.testing.assert_allclose(cosines[:, 0], rows @ others[0] / lengths, rtol=1e-5)
+
+
+def test_a_loader_of_what_a_generator_yields_feeds_a_program():
+    x = fluid.data("x", [None, 2])
+    y = fluid.layers.reduce_sum(x)
+    rows = np.arange(10, dtype="float32").reshape(5, 2)
+    for kind, sizes in (("sample", [2, 2]), ("sample_list", [3, 2]), ("batch", [5])):
+        loader = fluid.io.DataLoader.from_generator(feed_list=[x], capacity=4)
+        readers = {
+            "sample": lambda: ((row,) for row in rows),
+            "sample_list": lambda: iter([[(row,) for row in rows[:3]], [(row,) for row in rows[3:]]]),
+            "batch": lambda: iter([[rows]]),
+        }
+        options = {"batch_size": 2} if kind == "sample" else {}
+        getattr(loader, f"set_{kind}_generator")(readers[kind], **options)
+        assert [len(feed[0]["x"]) for feed in loader] == sizes
+        totals = [fluid.Executor().run(feed=feed, fetch_list=[y])[0] for feed in loader()]
+        assert float(sum(totals)) == rows[: sum(sizes)].sum()

@@ -223,3 +223,33 @@ def test_tensors_outside_of_a_program_are_refused_by_what_changes_programs():
     for function in (static.gradients, paddle.vjp, paddle.jacobian):
         with pytest.raises(TypeError, match="holds Tensor; every member must be a Variable of a program"):
             function(paddle.sum(x * x), x)
+
+
+def test_operators_are_read_as_callbacks_of_paddle_do(static_mode):
+    x = static.data("x", [None, 3])
+    loss = paddle.mean(static.nn.fc(F.relu(x), 2))
+    seen = []
+
+    def note(block, context):
+        desc = block.desc.op(block.desc.op_size() - 1)
+        seen.append([name for name in desc.output_arg_names() if name in context])
+
+    pairs = static.append_backward(loss, callbacks=[note])
+    assert any(seen)
+    ops = static.default_main_program().global_block().ops
+    relu, last = ops[0], ops[-1]
+    assert (relu.desc.type(), relu.desc.input_arg_names(), relu.attr("op_role"), relu.attr("op_role_var")) == ("Relu", ["x"], 0, [])
+    assert last.attr("op_role") == 1
+    of_parameters = [names for op in ops if (names := op.attr("op_role_var"))]
+    assert sorted(name for names in of_parameters for name in names) == sorted(v.name for pair in pairs for v in pair)
+    paddle.optimizer.SGD(0.1).apply_gradients(pairs)
+    assert static.default_main_program().global_block().ops[-1].attr("op_role") == 2
+
+
+def test_an_operator_of_paddle_is_refused_by_what_writes_it(static_mode):
+    block = static.default_main_program().global_block()
+    with pytest.raises(ValueError, match=r"no operator 'conv2d'.*Programs consist of ONNX's operators.*functions of"):
+        block.append_op(type="conv2d", inputs={"Input": [static.data("x", [1, 1, 3, 3])]}, outputs={"Output": []})
+    relu = F.relu(static.data("y", [2])).op
+    with pytest.raises(ValueError, match=r"no attribute 'paddings'\. Attributes are those of the ONNX operator"):
+        relu.attr("paddings")

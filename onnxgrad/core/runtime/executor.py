@@ -16,7 +16,7 @@ from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.exchange import Exchange
-from onnxgrad.core.runtime.places import Place, place_of
+from onnxgrad.core.runtime.places import CPUPlace, Place, place_of
 from onnxgrad.core.runtime.prepared import AppliesGradients, Prepared, in_memory
 from onnxgrad.core.runtime.session_cache import SessionCache, prepare
 from onnxgrad.core.state.buffers import Buffer
@@ -368,8 +368,9 @@ class Executor:
         turn: Turn,
     ) -> list[Any]:
         if not program.inputs and any(_is_random(op) for op in program.global_block().ops):
-            # A seeded random operator continues its stream within a session, so initialisation gets a fresh one.
-            prepared = prepare(program, fetches, self.place, self.threads)
+            # A seeded random operator continues its stream within a session, so initialisation gets a fresh one; and each provider
+            # has a stream of its own, so that it is the CPU's: a seed gives the same weights wherever the steps run.
+            prepared = prepare(program, fetches, CPUPlace(), self.threads)
         else:
             exchange = program.plan.exchange if turn == "whole" else program.plan.exchange_of(turn)
             if exchange is not None:

@@ -200,7 +200,9 @@ class CUDAPlace(Place):
                 "or use CPUPlace()."
             )
         _preload()
-        return [("CUDAExecutionProvider", {"device_id": str(self.index), **dict(self.options)}), "CPUExecutionProvider"]
+        # onnxruntime 1.31 warns in every session that is given a number, and takes 0 without one.
+        number = {"device_id": str(self.index)} if self.index else {}
+        return [("CUDAExecutionProvider", {**number, **dict(self.options)}), "CPUExecutionProvider"]
 
 
 def _preload() -> None:

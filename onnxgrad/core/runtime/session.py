@@ -369,7 +369,7 @@ def _identity(number: int, device: str, index: int) -> Any:
     x, y = (helper.make_tensor_value_info(name, number, None) for name in "xy")
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "identity", [x], [y])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    providers = [(f"{device.upper()}ExecutionProvider", {"device_id": str(index)})]
+    providers = [(f"{device.upper()}ExecutionProvider", {"device_id": str(index)} if index else {})]
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _SILENT
     return _open(model.SerializeToString(), options, providers, [])

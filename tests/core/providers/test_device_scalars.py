@@ -1,6 +1,9 @@
 """Integers computed from shapes, on their way to operators on a device."""
 
+from pathlib import Path
+
 import numpy as np
+import onnx
 import pytest
 
 import onnxgrad as paddle
@@ -9,6 +12,8 @@ from onnxgrad import static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.contract import Target
 from onnxgrad.core.providers.products.device_scalars import read_scalars_on_device
+
+BUILT = Path(__file__).parents[2] / "data" / "built_models"
 
 
 def run(graph, feed):
@@ -57,3 +62,18 @@ def test_what_is_read_on_the_host_stays_there():
     before = [op.type for op in graph.operators]
     read_scalars_on_device(graph, Target())
     assert [op.type for op in graph.operators] == before
+
+
+def test_operators_of_other_domains_read_what_the_file_gives_them():
+    model = onnx.load(BUILT / "llama-bf16-cuda.onnx")
+    program = paddle.from_onnx(model)
+    graph = compile(program, program.outputs, "cuda")
+    attention = next(op for op in graph.operators if op.type == "GroupQueryAttention")
+    lengths, total = attention.inputs[5:7]
+    assert total.op.type == "Cast" and lengths.op.type == "Cast"
+    boxes, scores = static.data("boxes", [1, None, 4]), static.data("scores", [1, 1, None])
+    build = boxes.block.build
+    most = build.Gather(build.Shape(boxes), [1])
+    graph = compile(boxes.block.program, [build.NonMaxSuppression(boxes, scores, most)], "cuda")
+    selection = next(op for op in graph.operators if op.type == "NonMaxSuppression")
+    assert selection.inputs[2].op.type == "Gather"

@@ -232,13 +232,32 @@ def test_missing_cudnn_is_found_when_the_place_is_made(monkeypatch):
 def test_options_of_a_place_reach_the_provider_and_tell_places_apart(monkeypatch):
     plain, fast = static.CUDAPlace(1), static.CUDAPlace(1, use_tf32=True, gpu_mem_limit=2**30)
     assert plain != fast and plain == static.CUDAPlace(1, use_tf32=False) and len({plain, fast, static.CUDAPlace(1)}) == 2
-    assert static.CUDAPlace(0) != plain
+    first = static.CUDAPlace(0)
+    assert first != plain
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
     assert plain.providers() == [("CUDAExecutionProvider", {"device_id": "1", "use_tf32": "0"}), "CPUExecutionProvider"]
     assert fast.providers()[0][1] == {"device_id": "1", "use_tf32": "1", "gpu_mem_limit": str(2**30)}
+    # onnxruntime 1.31 prints a warning for each session that is given a number.
+    assert first.providers()[0][1] == {"use_tf32": "0"}
     with pytest.raises(errors.ArgumentError, match="no option 'tf32'"):
         static.CUDAPlace(0, tf32=True)
+
+
+def test_a_seed_gives_the_same_weights_on_every_device(monkeypatch):
+    from onnxgrad.core.runtime import executor
+
+    def recorded(program, fetches, place, threads):
+        places.append(place)
+        return opened(program, fetches, static.CPUPlace(), threads)
+
+    places, opened = [], executor.prepare
+    monkeypatch.setattr(executor, "prepare", recorded)
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup):
+        static.nn.fc(static.data("x", [2, 3]), 4)
+    static.Executor(static.CUDAPlace(1)).run(startup)
+    assert places == [static.CPUPlace()]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bfloat16"])

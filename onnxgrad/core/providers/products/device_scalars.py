@@ -38,6 +38,11 @@ def read_scalars_on_device(graph: Graph, target: Target) -> int:
     rewritten: list[Operator] = []
     count = 0
     for op in graph.operators:
+        if op.domain:
+            # Which operands these read on the host is not known. onnxruntime copies what lies elsewhere, but a kernel on the device
+            # does not wait for a copy to the host: GroupQueryAttention read 0 words of a cache.
+            rewritten.append(op)
+            continue
         results = [v for v in op.outputs if v is not None]
         if _is_constant(op, constant) or _is_on_host(op, on_host, constant):
             (constant if _is_constant(op, constant) else on_host).update(results)
@@ -76,7 +81,7 @@ def _is_constant(op: Operator, constant: set[Variable]) -> bool:
 
 def _is_on_host(op: Operator, on_host: set[Variable], constant: set[Variable]) -> bool:
     """Return whether onnxruntime puts it there: all that it reads are shapes, or follow from them, and its results are integers."""
-    if op.domain or any(True for _ in op.blocks()):
+    if any(True for _ in op.blocks()):
         return False
     if op.type in ("Shape", "Size"):
         return True
@@ -96,6 +101,8 @@ def _is_small_constant(v: Variable) -> bool:
 
 
 def _reads_on_host(op: Operator, index: int) -> bool:
+    if op.type == "NonMaxSuppression":
+        return index > 1
     return op.type in _ALL_ON_HOST or (op.type in HOST_OPERANDS and index > 0)
 
 
