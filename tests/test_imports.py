@@ -44,8 +44,8 @@ FLOORS = """
     distribution  internal.pickled
     internal.saving
     static
-    utils  reader
-    io
+    utils
+    io  reader
     amp  fluid  incubate  jit  metric  device
     hapi  onnx
     func  pages

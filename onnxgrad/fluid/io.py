@@ -24,28 +24,9 @@ from onnxgrad.reader import batch, buffered, cache, chain, compose, firstn, map_
 from onnxgrad.static.io import load, load_program_state, save, set_program_state
 
 __all__ = [
-    "DataLoader",
-    "batch",
-    "buffered",
-    "cache",
-    "chain",
-    "compose",
-    "firstn",
-    "load",
-    "load_inference_model",
-    "load_params",
-    "load_persistables",
-    "load_program_state",
-    "load_vars",
-    "map_readers",
-    "save",
-    "save_inference_model",
-    "save_params",
-    "save_persistables",
-    "save_vars",
-    "set_program_state",
-    "shuffle",
-    "xmap_readers",
+    "DataLoader", "batch", "buffered", "cache", "chain", "compose", "firstn", "load", "load_inference_model", "load_params",
+    "load_persistables", "load_program_state", "load_vars", "map_readers", "save", "save_inference_model", "save_params",
+    "save_persistables", "save_vars", "set_program_state", "shuffle", "xmap_readers",
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
-from onnxgrad.errors import ArgumentError, NotOffered
+from onnxgrad.errors import ArgumentError, Mismatch, NotOffered
 from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F
 from onnxgrad.nn.layer import Layer
@@ -462,6 +462,8 @@ class _Recurrent(Layer):
 
     def _run(self, inputs: Variable, initial_states: Sequence[Variable], lengths: Variable | None) -> tuple[Any, list[Any]]:
         """Outputs and last states of all layers, from the states of each kind or from zeros."""
+        if inputs.is_eager and inputs.shape[-1] != self.input_size:
+            raise Mismatch(f"{self.op_type}: the last axis of {inputs!r} is not input_size={self.input_size}.")
         x = inputs if self.time_major else transpose(inputs, [1, 0, 2])
         names = ("initial_h", "initial_c")[: 2 if self.op_type == "LSTM" else 1]
         lengths = None if lengths is None else cast(lengths, "int32")

@@ -43,8 +43,6 @@ _TAKEN: dict[str, tuple[str | None, str | None]] = {
     **{kind: (None, types) for types, kinds in _BEHIND.items() for kind in kinds.split()},
     "bincount": ("an integer type", None),
 }
-# Those whose types Paddle checks in programs alone.
-_OF_EAGER_INTEGERS = {"inner", "logsumexp", "nanmean"}
 # Those that work along an axis, or on matrices or images, of which a number has none.
 _WITH_AXES = {
     "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "channel_shuffle", "combinations", "conv1d",
@@ -73,7 +71,7 @@ def check_operands(layer_name: str, operands: Sequence[Variable]) -> None:
     if layer_name in _FILLED and operands[0].dims is not None and 0 in operands[0].dims:
         raise ArgumentError(f"{layer_name}: {operands[0]!r} has no elements. Leave it out.")
     taken = _TAKEN.get(layer_name)
-    if taken is None or (layer_name in _OF_EAGER_INTEGERS and operands[0].is_eager):
+    if taken is None:
         return
     for at, operand in enumerate(operands):
         types = taken[min(at, 1)]

@@ -53,6 +53,7 @@ def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
 
     Raises:
         ProgramError: if the known sizes do not fit.
+        Mismatch: if those of an eager tensor do not.
 
     Example:
         >>> paddle.reshape(static.data("x", [None, 4, 6]), [0, -1]).shape
@@ -60,12 +61,23 @@ def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     """
     layer = LayerHelper("reshape2", x, name=name)
     target = shape_operand(layer.op, shape)
+    if x.is_eager and isinstance(target, np.ndarray):
+        _check_elements(x, target.tolist())
     empty = x.static_shape is not None and 0 in x.static_shape
     if empty and isinstance(target, np.ndarray) and target.all() and -1 not in target:
         raise ArgumentError(f"reshape: {x!r} has no elements, and the shape {target.tolist()} has. Write 0 for a size.")
     if empty and isinstance(target, np.ndarray) and -1 not in target and not target.all():
         return layer.result("Reshape", x, target, allowzero=1)
     return layer.result("Reshape", x, target)
+
+
+def _check_elements(x: Variable, target: list[int]) -> None:
+    """Refuse a shape at once that an eager tensor's elements do not fill: what is recorded would fail where it is computed"""
+    dims = x.shape
+    sizes = [dims[at] if size == 0 and at < len(dims) else size for at, size in enumerate(target)]
+    count, known = math.prod(dims), math.prod(size for size in sizes if size != -1)
+    if count % known if -1 in sizes and known else count != known:
+        raise Mismatch(f"reshape: the {count} elements of shape {list(dims)} do not fill {target}. Give sizes with that product.")
 
 
 @checked

@@ -37,7 +37,7 @@ def create_parameter(
     Args:
         shape: positive dimensions.
         dtype: element type.
-        name: its name; by default a counted one, ``create_parameter_N.w_0`` in static mode.
+        name: its name; by default a counted one, ``create_parameter_N.w_0``.
         attr: further attributes.
         is_bias: initialise with 0 instead of Xavier uniform.
         default_initializer: what to initialise with if ``attr`` does not say.
@@ -59,11 +59,15 @@ def create_parameter(
         raise ArgumentTypeError("create_parameter: attr=False makes no sense here.")
     sizes, default = [int(size) for size in shape], chosen_initializer(default_initializer, is_bias)
     if program_of(()) is EAGER:
-        return eager_parameter(chosen, sizes, dtype, default, name or chosen.name or state.generate_name("eager_parameter"))
+        return eager_parameter(chosen, sizes, dtype, default, name or chosen.name or _counted_name(is_bias))
     if name is not None and chosen.name is None:
         chosen = chosen.under(name)
     helper = LayerHelper("create_parameter", static=True)
     return cast(EagerParameter, helper.parameter(chosen, "w", sizes, dtype_of(dtype), default))
+
+
+def _counted_name(is_bias: bool) -> str:
+    return f"{state.generate_name('create_parameter')}.{'b' if is_bias else 'w'}_0"
 
 
 def eager_parameter(attr: ParamAttr, shape: list[int], dtype: DTypeLike, default: Initializer, name: str) -> EagerParameter:

@@ -137,7 +137,9 @@ class _Reduction(Protocol):
 
 
 def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False, of_integers: DTypeName | None = None) -> _Reduction:
-    """A function that is one reduction; with ``of_bools``, of whether elements are not 0; integers reduced as another type."""
+    """A function that is one reduction operator; with ``of_bools``, of whether elements are not 0. Integers are reduced as another
+    type if ``of_integers`` says so.
+    """
     layer_name = name
 
     @checked

@@ -104,3 +104,49 @@ def test_weights_in_another_element_type():
     with pytest.raises(ValueError, match="'float23' is not an ONNX element type"):
         model.astype("float23")
     assert model[0].weight.dtype == paddle.float16
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nn.functional.conv2d(paddle.ones([1, 3, 5, 5]), paddle.ones([2, 4, 3, 3])),
+        lambda: nn.LayerNorm(3)(paddle.ones([2, 4])),
+        lambda: nn.LSTM(3, 4)(paddle.ones([2, 5, 2])),
+        lambda: paddle.ones([2, 3]).reshape([4, 2]),
+        lambda: paddle.ones([2, 3]).reshape([4, -1]),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused_where_they_are_written(call):
+    with pytest.raises(ValueError):
+        call()
+
+
+def test_a_member_keeps_its_kind():
+    layer = nn.Sequential(nn.Linear(2, 2))
+    layer.register_buffer("steps", paddle.zeros([1]))
+    for name, value in (("0", 3), ("0", paddle.ones([1])), ("steps", "many")):
+        with pytest.raises(TypeError, match="or None"):
+            setattr(layer, name, value)
+    with pytest.raises(TypeError, match="a parameter or None"):
+        layer[0].weight = paddle.ones([2, 2])
+    layer[0].bias = None
+    assert [name for name, _ in layer.named_parameters()] == ["0.weight"]
+
+
+def test_a_scalar_formats_as_its_number():
+    assert f"{paddle.to_tensor(1.5)} {paddle.to_tensor(2):>3} {paddle.to_tensor([0.25]):.1f}" == "1.5   2 0.2"
+    assert f"{paddle.to_tensor([1])}" == str(paddle.to_tensor([1]))
+
+
+def test_a_layer_that_is_held_twice_is_in_the_state_twice_and_missing_once_is_no_loss():
+    class Twice(nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(1, 1)
+            self.again = self.first
+
+    layer = Twice()
+    assert list(layer.state_dict()) == ["first.weight", "first.bias", "again.weight", "again.bias"]
+    assert [name for name, _ in layer.named_parameters()] == ["first.weight", "first.bias"]
+    given = {"first.weight": np.array([[2.0]], np.float32), "first.bias": np.zeros(1, np.float32)}
+    assert layer.set_state_dict(given) == ([], []) and layer.again.weight.item() == 2.0

@@ -14,7 +14,13 @@ NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan)(?!\w
 SINGLE, HALF = (5e-4, 2e-5), (2e-2, 1e-2)
 
 # Programs that print something else than Paddle: the reason, and a part of the message that says so.
-DIFFERENT: dict[str, tuple[str, str]] = {}
+DIFFERENT = {
+    "complex_numbers": ("onnxruntime computes no complex numbers", "complex is not offered"),
+    "decompositions": ("no ONNX operator iterates to singular values and eigenvalues", "svd is not offered"),
+    "signals": ("onnxruntime computes no complex numbers", "rfft is not offered"),
+    "static_py_func": ("a program is run by stock onnxruntime, which calls no Python", "py_func is not offered"),
+    "vision_models": ("networks and transforms of images are a package of their own", "vision is not offered"),
+}
 
 
 def ours(source):

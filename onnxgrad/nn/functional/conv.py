@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional.windows import PoolWindow, numbers, window_pads
 from onnxgrad.nn.types import Layout1D, Layout2D, Layout3D, Numbers, Padding
@@ -33,6 +33,11 @@ def _conv(
     window = PoolWindow(layer_name, axes, x, data_format, weight, bias, name=name)
     strides, dilations = numbers(stride, axes, f"{layer_name}: stride"), numbers(dilation, axes, f"{layer_name}: dilation")
     attrs: dict[str, Any] = {"strides": strides, "group": _groups(layer_name, weight.shape[0], groups)}
+    if x.is_eager and window.x.shape[1] != weight.shape[1] * groups:
+        raise Mismatch(
+            f"{layer_name}: {x!r} has {window.x.shape[1]} channels, and filters of shape {list(weight.shape)} in {groups} group(s) "
+            f"take {weight.shape[1] * groups}."
+        )
     pads = window.pads(padding)
     if isinstance(pads, str):
         attrs["kernel_shape"] = _kernel(layer_name, weight)

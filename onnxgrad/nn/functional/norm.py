@@ -12,7 +12,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import attach_training
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional.layout import in_layout, is_last, to_channels_first
 from onnxgrad.nn.types import Layout
@@ -108,6 +108,8 @@ def layer_norm(
     """
     layer, op = open_layer("layer_norm", x, *present_operands(weight, bias), name=name)
     shape = [normalized_shape] if isinstance(normalized_shape, int) else [int(n) for n in normalized_shape]
+    if x.is_eager and list(x.shape[-len(shape) :]) != shape:
+        raise Mismatch(f"layer_norm: the last axes of {x!r} are not normalized_shape={shape}. Pass the sizes that they have.")
     scale = op.constant(np.ones(shape), x.dtype) if weight is None else weight
     operands = [v if v is None or v.ndim == len(shape) else op.Reshape(v, np.array(shape)) for v in (scale, bias)]
     return layer.result("LayerNormalization", x, *operands, axis=-len(shape), epsilon=float(epsilon))
