@@ -13,7 +13,6 @@ import typing
 from pathlib import Path
 
 import onnxgrad
-from onnxgrad import reader
 from onnxgrad.internal import refusals
 from tests.typing.test_names import LISTED
 
@@ -61,9 +60,6 @@ ALLOWED = {
     "io.*.__getitem__(return)": "sample",
     "*io.DataLoader.*": "sample",
     "Model.*": "sample",
-    "batch(*)": "sample",
-    "reader.*": "sample",
-    **{f"fluid.io.{name}(*)": "sample" for name in reader.__all__},
     "incubate.LookAhead.minimize(return)": "state",
     "distribution.*Transform.__call__(*)": "own",
     "distribution.*Transform.inverse*(return)": "own",
