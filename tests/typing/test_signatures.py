@@ -13,6 +13,7 @@ import typing
 from pathlib import Path
 
 import onnxgrad
+from onnxgrad import reader
 from onnxgrad.internal import refusals
 from tests.typing.test_names import LISTED
 
@@ -60,6 +61,8 @@ ALLOWED = {
     "io.*.__getitem__(return)": "sample",
     "*io.DataLoader.*": "sample",
     "Model.*": "sample",
+    "batch(*)": "sample",
+    **{f"fluid.io.{name}(*)": "sample" for name in reader.__all__ if name != "batch"},
     "incubate.LookAhead.minimize(return)": "state",
     "distribution.*Transform.__call__(*)": "own",
     "distribution.*Transform.inverse*(return)": "own",
