@@ -102,6 +102,12 @@ def test_bfloat16_values_cross_to_the_device_and_back(stub):
     assert done.stdout.splitlines()[-1:] == ["3 shapes"], done.stderr[-2000:]
 
 
+def test_state_that_is_read_on_the_host_is_that_of_the_last_run(stub):
+    """onnxruntime copies such state when it is bound, and each side of a binding is bound once"""
+    done = on_stub(stub, "-m", "tests.cuda_stub.host_state")
+    assert done.stdout.splitlines()[-1:] == ["[2, 4, 8, 16, 32]"], done.stderr[-2000:]
+
+
 def test_a_captured_step_is_one_launch(stub):
     """One graph for each side of the state; then a step is its feeds, a replay and its loss"""
     done = on_stub(stub, "-m", "tests.cuda_stub.steps", str(stub), "graph")

@@ -52,6 +52,17 @@ class _Side:
         """Outputs in the order of their first binding, in which onnxruntime gives them."""
 
 
+def _copied_inputs(session: Any, inputs: Sequence[str], place: Place) -> frozenset[int]:
+    """Which inputs onnxruntime copies when they are bound, as it reads them elsewhere: a later run would read the old copy."""
+    if place.device == "cpu":
+        return frozenset()
+    infos = getattr(session, "get_input_memory_infos", None)
+    if infos is None:  # of an onnxruntime that does not say where
+        return frozenset(range(len(inputs)))
+    device = {entry.name: info.name.lower() for entry, info in zip(session.get_inputs(), infos(), strict=True)}
+    return frozenset(index for index, name in enumerate(inputs) if not device[name].startswith(place.device))
+
+
 class DoubleBinding:
     """Binds the runs of one session on one scope.
 
@@ -88,6 +99,7 @@ class DoubleBinding:
         self._stacks = stacks
         self._state = {output.output for output in replaced}
         self._sides = [_Side(session.io_binding(), len(inputs)) for _ in range(2)]
+        self._copied = _copied_inputs(session, inputs, place)
 
     @property
     def binding(self) -> Any:
@@ -100,8 +112,12 @@ class DoubleBinding:
 
     def outdated(self, scope: Scope) -> list[int]:
         """Which inputs are bound to another value than the present one, or to none."""
-        read, present = self._sides[0].read, scope.all_present()
-        return [index for index, name in enumerate(self._inputs) if read[index] is None or present.get(name) is not read[index]]
+        read, present, copied = self._sides[0].read, scope.all_present(), self._copied
+        return [
+            index
+            for index, name in enumerate(self._inputs)
+            if read[index] is None or present.get(name) is not read[index] or index in copied
+        ]
 
     def read(self, index: int, buffer: Buffer) -> None:
         """Bind an input to a value of the state."""

@@ -1,10 +1,15 @@
 """A training step writes over the state of two steps ago, but never over a value that somebody still holds."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
+from onnxgrad.core.runtime.binding import DoubleBinding
+from onnxgrad.core.state.buffers import Buffer
+from onnxgrad.core.state.values import value_of
 
 
 @pytest.fixture(params=[3, 5000])
@@ -114,3 +119,40 @@ def test_parameters_that_begin_with_one_value_do_not_share_memory_later():
         fetched = executor.run(feed={"x": np.ones((2, 4), np.float32)}, fetch_list=[v.grad_name for v in biases])
         for v, old, gradient in zip(biases, before, fetched, strict=True):
             np.testing.assert_allclose(v.get_value(), old - np.float32(0.1) * gradient, rtol=1e-5, atol=1e-7)
+
+
+class _Older:
+    """What a session of an older release says."""
+
+    def __init__(self, names):
+        self._names = names
+
+    def io_binding(self):
+        return SimpleNamespace(bind_ortvalue_input=lambda name, value: None)
+
+    def get_inputs(self):
+        return [SimpleNamespace(name=name) for name in self._names]
+
+
+class _OfTwoDevices(_Older):
+    """One that reads its first input on the host and its second on a GPU."""
+
+    def get_input_memory_infos(self):
+        return [SimpleNamespace(name="Cpu"), SimpleNamespace(name="Cuda")]
+
+
+def test_what_onnxruntime_copies_when_it_is_bound_is_bound_for_each_run():
+    place = SimpleNamespace(device="cuda")
+    scope = static.Scope()
+    buffers = {name: Buffer(value_of(np.zeros(2, np.float32))) for name in ("host", "device")}
+    for name, buffer in buffers.items():
+        scope.put(name, buffer)
+    binding = DoubleBinding(_OfTwoDevices(["host", "device"]), ["device", "host"], [], [], [], place)
+    assert binding.outdated(scope) == [0, 1]
+    binding.read(0, buffers["device"])
+    binding.read(1, buffers["host"])
+    assert binding.outdated(scope) == [1]
+    binding = DoubleBinding(_Older(["host", "device"]), ["device", "host"], [], [], [], place)
+    binding.read(0, buffers["device"])
+    binding.read(1, buffers["host"])
+    assert binding.outdated(scope) == [0, 1]
