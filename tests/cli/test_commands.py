@@ -139,7 +139,7 @@ class TestHelp:
         asked = words.split()[0].replace("-", "_")
         assert own <= {
             *("onnxgrad", "onnxgrad.errors", "onnxgrad.version"),
-            *(f"onnxgrad.internal{name}" for name in ("", ".late", ".refusals", ".words")),
+            *(f"onnxgrad.internal{name}" for name in ("", ".collector", ".late", ".refusals", ".words")),
             *(f"onnxgrad.cli{name}" for name in ("", ".main", ".options", ".options.shared", f".options.{asked}")),
         }
         assert len(modules.split()) < 150
