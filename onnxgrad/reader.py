@@ -131,6 +131,7 @@ def chain(*readers: Reader) -> Reader:
     return lambda: itertools.chain.from_iterable(reader() for reader in readers)
 
 
+@checked
 def compose(*readers: Reader, check_alignment: bool = True) -> Callable[[], Iterator[tuple[Any, ...]]]:
     """Yield the samples of readers side by side, with tuples flattened.
 

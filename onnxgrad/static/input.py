@@ -110,7 +110,7 @@ class InputSpec:
 
     Example:
         >>> static.InputSpec([None, 784], "float32", "x")
-        InputSpec(shape=(-1, 784), dtype=onnxgrad.float32, name=x, stop_gradient=False)
+        InputSpec(shape=(-1, 784), dtype=paddle.float32, name=x, stop_gradient=False)
     """
 
     def __init__(

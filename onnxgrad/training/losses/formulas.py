@@ -32,7 +32,7 @@ from onnxgrad.internal.words import LossName, OutputLayout
 from onnxgrad.training.losses.class_weights import Weighing
 from onnxgrad.training.losses.detection import boundary_loss, dice_loss, focal_loss
 from onnxgrad.training.losses.preferences import BETA, preference_loss, reward_loss
-from onnxgrad.training.losses.word_scores import check_word_scores
+from onnxgrad.training.losses.word_scores import check_word_scores, following_words
 from onnxgrad.training.surgery.activations import Activation, hidden_activation
 
 __all__ = [
@@ -99,7 +99,7 @@ def _causal_lm(op: Builder, y: Variable, label: Variable, notes: Notes) -> Any:
     if y.rank not in (None, 3):
         raise ArgumentError(f"causal_lm needs scores of shape [batch, steps, words], not {y!r}. Name the output that holds them.")
     check_word_scores(y)
-    following = op.Pad(op.Slice(label, [1], [2**31 - 1], [1]), [0, 0, 0, 1], np.array(-100, label.dtype.numpy))
+    following = following_words(op, label)
     return class_loss(op, y, following, notes, "causal_lm", -1)
 
 

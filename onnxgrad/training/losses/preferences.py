@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.losses import bounded_logistic
-from onnxgrad.training.losses.word_scores import check_word_scores
+from onnxgrad.training.losses.word_scores import check_word_scores, following_words
 from onnxgrad.training.surgery.activations import Activation
 
 __all__ = ["BETA", "MARGIN", "OF_ANSWERS", "REFERENCE", "log_probabilities_of_rows", "preference_loss", "reward_loss"]
@@ -38,7 +36,7 @@ def log_probabilities_of_rows(op: Builder, y: Variable, label: Variable) -> Vari
     if y.rank not in (None, 3) or Activation(y).kind:
         raise ArgumentError(f"dpo needs scores of shape [rows, steps, words], not {y!r}. Name the output that holds them.")
     check_word_scores(y)
-    following = op.Pad(op.Slice(label, [1], [2**31 - 1], [1]), [0, 0, 0, 1], np.array(-100, label.dtype.numpy))
+    following = following_words(op, label)
     words = y.dims[-1] if y.dims else None
     scores = op.Reshape(y, [-1, words]) if isinstance(words, int) else op.Flatten(y, axis=-1)
     if scores.dtype.name in ("float16", "bfloat16"):

@@ -1,16 +1,19 @@
-"""Refuse to learn words from an output that does not score them: of a file without a head, or with one for the last word.
+"""Scores of words and their labels: which word follows, and a refusal of outputs that score none, as of a file without a head.
 
 Tests: tests/training/test_parts_of_files.py.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
+from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import all_operators_of
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["check_word_scores", "other_part"]
+__all__ = ["check_word_scores", "following_words", "other_part"]
 
 _FEATURES = {"image_features": "pictures", "audio_features": "sounds", "audio_embeds": "sounds"}
 
@@ -71,3 +74,13 @@ def _words(block: object, tokens: Variable | None) -> tuple[int, int] | None:
             if dims is not None and len(dims) == 2:
                 return dims[0], dims[1]
     return None
+
+
+def following_words(op: Builder, label: Variable) -> Variable:
+    """The token behind each position, and -100 behind the last one: integers [batch, steps], of labels of that shape.
+
+    Their sizes are said to be those of the labels, which they are: the sum of a size less 1 and 1 has no name.
+    """
+    following = op.Pad(op.Slice(label, [1], [2**31 - 1], [1]), [0, 0, 0, 1], np.array(-100, label.dtype.numpy))
+    shaped: Variable = op.Reshape(following, op.Shape(label), allowzero=1)
+    return shaped
