@@ -462,10 +462,16 @@ class Compared(NamedTuple):
     same: bool
 
 
+def _drawn(case: Callable[[], Made]) -> Made:
+    """A case with the same initial weights each time it is made"""
+    state.seed(1)
+    return case()
+
+
 def compared(case: Callable[[], Made], provider: str, batch: str) -> Compared:
     """Compare a case in the forms of a provider with its plain graph, by onnxruntime and in float64."""
     with state.isolated():
-        made = case()
+        made = _drawn(case)
         graph = lowered(made, None if provider == EVERY else provider, batch)
         passes = {each.name: each for each in [*passes_of(EVERY), *passes_of(provider)]}
         places = {each.name: each.places for each in graph.rewrites}
@@ -518,7 +524,7 @@ def _ratios(exact: Any, found: np.ndarray, eps: float) -> np.ndarray:
 def _plain_results(case: Callable[[], Made], fuses: bool = True) -> tuple[list[str], list[np.ndarray]]:
     """The results of the plain graph by onnxruntime, and their names; of a step the loss and the new state"""
     with state.isolated():
-        made = case()
+        made = _drawn(case)
         graph = compile(made.program, made.outputs, None, state_as_inputs=made.is_step)
         names = [name for name, _ in graph.outputs]
         return names, _run(graph, made.feed, names, fuses)
@@ -527,7 +533,7 @@ def _plain_results(case: Callable[[], Made], fuses: bool = True) -> tuple[list[s
 @cache
 def _in_float64(case: Callable[[], Made], marks: bool) -> Exact:
     with state.isolated():
-        made = case()
+        made = _drawn(case)
         graph = compile(made.program, made.outputs, None, state_as_inputs=made.is_step)
         return evaluated(write_model(graph), _fed(graph, made.feed), marks)
 
