@@ -1,8 +1,7 @@
 """Choosing by measurement how many threads compute a recorded structure.
 
-Work is shared out between threads within an operator, which costs more than it gains where operators are small: a Transformer layer
-of width 128, a LeNet and an LSTM of 256 take longer on two threads than on one. How long an operator takes is known best by
-running it.
+Work is shared out between threads within an operator, which costs more than it gains where operators are small or other processes
+compute. How long an operator takes is known best by running it.
 
 Tests: tests/eager/test_structures.py.
 """

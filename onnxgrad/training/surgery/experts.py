@@ -9,13 +9,11 @@ Tests: tests/training/surgery/test_experts.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.contrib_schemas import contrib_schema
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.opset import CONTRIB_DOMAIN
@@ -27,6 +25,7 @@ from onnxgrad.core.rules.contrib.experts import expert_weight
 from onnxgrad.core.rules.contrib.node import ContribNode
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.errors import ModelError
+from onnxgrad.training.surgery.heads import insert_before
 from onnxgrad.training.surgery.lora_targets import EXPERTS, LoraTarget
 
 __all__ = ["ExpertBranch", "adapt_experts", "expert_branches", "merge_experts"]
@@ -61,7 +60,7 @@ def adapt_experts(target: LoraTarget, rank: int, scale: float, rng: np.random.Ge
             block.create_parameter(program.fresh_name(f"{target.name}.lora_{label}"), value.shape, weight.dtype, value=stored)
         )
     a, b = pair
-    total = _write_before(op, f"{target.name}.lora", lambda build: build.Add(weight, build.Mul(build.MatMul(b, a), scale)))
+    total = insert_before(op, lambda build: build.Add(weight, build.Mul(build.MatMul(b, a), scale)), f"{target.name}.lora")
     added = total.op
     assert added is not None
     for other in op.block.ops[: op.idx]:
@@ -93,7 +92,7 @@ def _dequantise(op: Operator) -> None:
         bias = op.inputs[at + 2] if len(op.inputs) > at + 2 else None
         weight = None
         if stored is not None:
-            weight = _write_before(op, f"{stored.name}.float", partial(expert_weight, node=node, index=number))
+            weight = insert_before(op, partial(expert_weight, node=node, index=number), f"{stored.name}.float")
         inputs += [weight, bias]
     known = contrib_schema("MoE", CONTRIB_DOMAIN, None)
     assert known is not None
@@ -102,18 +101,6 @@ def _dequantise(op: Operator) -> None:
     while inputs[-1] is None:
         inputs.pop()
     op.inputs = inputs
-
-
-def _write_before(op: Operator, key: str, write: Callable[[Builder], Variable]) -> Variable:
-    """Let ``write`` append operators right before ``op``; returns what it returns."""
-    block, at = op.block, op.idx
-    tail, block.ops = block.ops[at:], block.ops[:at]
-    try:
-        result = write(Builder(block, key=key))
-    finally:
-        block.ops += tail
-    block.program.version += 1
-    return result
 
 
 def expert_branches(program: Program) -> list[ExpertBranch]:

@@ -157,8 +157,15 @@ def _before_last_layer(program: Program) -> Variable:
 
 def insert_after(op: Operator, write: Callable[[Builder], Variable], key: str) -> Variable:
     """Let ``write`` append operators right behind ``op``; returns what it returns."""
-    block = op.block
-    at = op.idx + 1
+    return _insert(op.block, op.idx + 1, write, key)
+
+
+def insert_before(op: Operator, write: Callable[[Builder], Variable], key: str) -> Variable:
+    """Let ``write`` append operators right before ``op``; returns what it returns."""
+    return _insert(op.block, op.idx, write, key)
+
+
+def _insert(block: Block, at: int, write: Callable[[Builder], Variable], key: str) -> Variable:
     tail, block.ops = block.ops[at:], block.ops[:at]
     try:
         result = write(Builder(block, key=key))

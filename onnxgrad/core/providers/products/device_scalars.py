@@ -39,8 +39,8 @@ def read_scalars_on_device(graph: Graph, target: Target) -> int:
     count = 0
     for op in graph.operators:
         if op.domain:
-            # Which operands these read on the host is not known. onnxruntime copies what lies elsewhere, but a kernel on the device
-            # does not wait for a copy to the host: GroupQueryAttention read 0 words of a cache.
+            # Which operands these read on the host is not known. GroupQueryAttention read 0 words of a cache on a GPU where its
+            # total_sequence_length had gone to the device and back.
             rewritten.append(op)
             continue
         results = [v for v in op.outputs if v is not None]
@@ -107,9 +107,9 @@ def _reads_on_host(op: Operator, index: int) -> bool:
 
 
 def _ferried(build: Any, v: Variable) -> Variable | None:
-    """The same numbers on the device."""
+    """The same numbers on the device; of int64 alone, which steps on a GPU were seen to read right."""
     shape = v.static_shape
-    if shape is None or v.dtype.name not in ("int64", "int32") or int(np.prod(shape, dtype=np.int64)) not in range(1, _MOST + 1):
+    if shape is None or v.dtype.name != "int64" or int(np.prod(shape, dtype=np.int64)) not in range(1, _MOST + 1):
         return None
     one = np.array(1, v.dtype.numpy)
     count = int(np.prod(shape, dtype=np.int64))
