@@ -190,7 +190,9 @@ class Selection:
         else:
             # Data, pages, models and scripts: the tests that name the file or the folder that it lies in, unless that is one of all kinds.
             folder = Path(path).parent
-            names = {Path(path).name, folder.name if len(folder.parts) > 1 else ""} - {""}
+            names = {Path(path).name}
+            if len(folder.parts) > 1 and not path.endswith(".md"):
+                names.add(folder.name)
             for file in everything:
                 text = (ROOT / file).read_text()
                 found = next((name for name in names if name in text), None)

@@ -27,7 +27,7 @@ PACKAGE = ROOT / "onnxgrad"
 PAGES = [page for page in (ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))) if "```python" in page.read_text()]
 # What the code of a page takes for granted.
 GIVEN = {
-    "docs/adding_an_operator.md": "from onnxgrad.core.rules.registry import TABLE; del TABLE['', 'Softsign']",
+    "docs/develop/add_operator.md": "from onnxgrad.core.rules.registry import TABLE; del TABLE['', 'Softsign']",
 }
 WITH_EXAMPLES = [path for path in sorted(PACKAGE.rglob("*.py")) if ">>> " in path.read_text()]
 SETUP = {

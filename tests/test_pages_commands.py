@@ -24,7 +24,7 @@ def commands(page):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("page", ["start.md", "gallery.md"])
+@pytest.mark.parametrize("page", ["use/start.md", "gallery.md"])
 def test_commands_of_page_run_one_after_the_other(page, tmp_path):
     lacking = [name for name in ("PIL", "sklearn", "matplotlib") if find_spec(name) is None]
     if lacking:

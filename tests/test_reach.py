@@ -51,8 +51,8 @@ def test_a_test_file_is_in_when_it_or_what_it_imports_changed(recorded):
 
 def test_data_and_pages_are_in_by_their_names(recorded):
     assert "tests/test_tutorials.py" in Selection(["docs/tutorials/from_scikit_learn.ipynb"]).why
-    assert "tests/test_documentation.py" in Selection(["docs/start.md"]).why
-    assert "tests/core/rules/test_conventions.py" not in Selection(["docs/start.md"]).why
+    assert "tests/test_documentation.py" in Selection(["docs/use/start.md"]).why
+    assert "tests/core/rules/test_conventions.py" not in Selection(["docs/use/start.md"]).why
 
 
 def test_quick_holds_one_case_of_each_function_that_is_fast_and_starts_nothing(recorded):

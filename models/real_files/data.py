@@ -1,4 +1,4 @@
-"""Data for the files of docs/real_files.md: ``python models/real_files/data.py TASK FOLDER``.
+"""Data for the files of docs/use/real_files.md: ``python models/real_files/data.py TASK FOLDER``.
 
 Pages and lines are drawn with Pillow in the fonts of the system, sounds are added up from sines, all from one seed.
 Tasks: pages, photos, lines, regions, notes, features, timers, jarvis, weather, patches.

@@ -158,4 +158,4 @@ def run_or_skip(registry, command, folder, signs):
 
 @pytest.mark.parametrize("path", [JAVA / "TrainingStep.java", CSHARP / "TrainingStep.cs"], ids=lambda path: path.suffix)
 def test_the_listing_in_the_documents_is_the_program_that_runs(path):
-    assert path.read_text() in (ROOT / "docs" / "other_languages.md").read_text()
+    assert path.read_text() in (ROOT / "docs" / "use" / "other_languages.md").read_text()

@@ -43,7 +43,7 @@ def test_shares_of_a_batch_make_its_step(files, workers):
 
 @pytest.mark.parametrize("engine", ["ray", "dask", "spark"])
 def test_pages_show_the_programs(engine):
-    page = (ROOT / "docs" / f"scale_{engine}.md").read_text()
+    page = (ROOT / "docs" / "use" / f"scale_{engine}.md").read_text()
     program = (SCALE / f"on_{engine}.py").read_text()
     assert f"```py\n{program}```" in page
 

@@ -44,9 +44,9 @@ Forms: TypeAlias = "Mapping[str, Form] | Callable[[Graph], Mapping[str, Form]]"
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 """Shapes of inputs by name."""
 
-CPU_FORMS = "docs/performance.md: Forms for the CPU provider"
-CUDA_FORMS = "docs/performance.md: CUDA without a device"
-OPENVINO_FORMS = "docs/performance.md: OpenVINO's provider"
+CPU_FORMS = "docs/develop/performance.md: Forms for the CPU provider"
+CUDA_FORMS = "docs/develop/performance.md: CUDA without a device"
+OPENVINO_FORMS = "docs/develop/performance.md: OpenVINO's provider"
 """Where the gains of a provider's forms are written down."""
 
 Rounding: TypeAlias = Literal["none", "order", "fast"]

@@ -1,7 +1,7 @@
 """Forms of a training graph that OpenVINO's provider computes rightly, or faster, on a processor.
 
 Its kernels let NaN pass for a number (a diverged run would go on with a finite loss), compute 64-bit integers in 32 bits and divide
-them in float32. docs/engines.md lists what was measured.
+them in float32. docs/develop/engines.md lists what was measured.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def sums_over_ranks(owners: Mapping[Variable, int], rank: int) -> GraphPass:
         returned = _reduce_parts(graph, owners, rank)
         return graph.replacements - before + returned
 
-    return GraphPass("sums_over_ranks", run, rounding="order", gain="docs/scale.md")
+    return GraphPass("sums_over_ranks", run, rounding="order", gain="docs/use/scale.md")
 
 
 def _reduce_parts(graph: Graph, owners: Mapping[Variable, int], rank: int) -> int:

@@ -161,7 +161,7 @@ def synchronise(weight: Variable | None, counts: Variable | None = None) -> Grap
         _Synchronised(graph, weight, counts).run()
         return graph.replacements - before
 
-    return GraphPass("synchronise", run, needs=_refuse_bodies, rounding="order", gain="docs/scale.md")
+    return GraphPass("synchronise", run, needs=_refuse_bodies, rounding="order", gain="docs/use/scale.md")
 
 
 def _refuse_bodies(graph: Graph, target: Target) -> None:

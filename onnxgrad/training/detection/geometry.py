@@ -208,7 +208,7 @@ class Probe:
         assert self.head.boxes is not None
         return ArgumentError(
             f"the boxes {self.head.boxes.tensor.name!r} were taken for those of {self.head.description}, but {why}. "
-            "Give the loss as Term(function, output=TENSOR) instead; see docs/detectors.md."
+            "Give the loss as Term(function, output=TENSOR) instead; see docs/use/detectors.md."
         )
 
 

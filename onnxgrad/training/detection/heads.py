@@ -857,7 +857,7 @@ def require_head(program: Program) -> DetectorHead | MapHead:
     raise ArgumentError(
         f"the outputs {outputs} are of no detector that is known here: distributions of distances (YOLOv8, YOLO11), anchors "
         "(YOLOv5), cells (YOLOX), default boxes (SSD), queries (DETR) or a map of text (DBNet). "
-        "Give the loss as Term(function, output=TENSOR) of the tensors that hold class logits and boxes; see docs/detectors.md."
+        "Give the loss as Term(function, output=TENSOR) of the tensors that hold class logits and boxes; see docs/use/detectors.md."
     )
 
 

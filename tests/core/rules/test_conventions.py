@@ -1,4 +1,4 @@
-"""Gradients where a function has none, or several: docs/conventions.md, checked on onnxruntime in float32."""
+"""Gradients where a function has none, or several: docs/use/conventions.md, checked on onnxruntime in float32."""
 
 import numpy as np
 import onnxruntime

@@ -107,7 +107,7 @@ def test_operator_is_declared_to_stop_gradients():
 
 
 def test_examples_in_the_guide_run():
-    text = (Path(__file__).parents[3] / "docs" / "adding_an_operator.md").read_text().split("## An operator of your own")[1]
+    text = (Path(__file__).parents[3] / "docs" / "develop" / "add_operator.md").read_text().split("## An operator of your own")[1]
     names = {"onnxgrad": onnxgrad, "onnx": onnx, "np": np, "Sample": Sample}
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) == 2
