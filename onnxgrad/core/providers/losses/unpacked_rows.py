@@ -1,8 +1,8 @@
 """Multiply by a weight that is computed from packed integers, some of its rows at a time, so that it is never held as a whole.
 
-The gradient of a packed head, [words, width], needs the weight as float numbers: 544 MB of 151,936 x 896, and as much again for each
-step of unpacking. A Scan unpacks a few rows, multiplies the columns of the gradient that belong to them, and adds up. In such parts the
-numbers stay in the processor's cache.
+The gradient of a packed head, [tokens, width], needs the weight as float numbers: 544 MB of 151,936 x 896, and as much again for
+each step of unpacking. A Scan unpacks a few rows, multiplies the columns of the gradient that belong to them, and adds up. In such
+parts the numbers stay in the processor's cache.
 
 Tests: tests/core/providers/test_unpacked_rows.py.
 """
