@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import select
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,6 +25,9 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, OnnxGradError, Unk
 from onnxgrad.version import __version__
 
 __all__ = ["main"]
+
+_BROKEN_PIPE = 141
+"""The exit code of a program that SIGPIPE ends, as a shell gives it."""
 
 _COMMANDS = (
     *(
@@ -151,11 +155,17 @@ def _run(run: Callable[[Any], Any], options: Any) -> int:
     if options.debug or os.environ.get("ONNXGRAD_DEBUG"):
         return int(run(options))
     try:
-        return int(run(options))
+        code = int(run(options))
+        sys.stdout.flush()
+        return code
     except (ArgumentError, ArgumentTypeError, UnknownName) as error:
         return _say(error, 2)
     except OnnxGradError as error:
         return _say(error, 1)
+    except BrokenPipeError as error:
+        if _reader_has_gone():
+            return _BROKEN_PIPE
+        return _say(f"a connection broke: {error.strerror or error}.", 1)
     except OSError as error:
         name = str(error.filename or "a file").removesuffix(".partial")
         return _say(f"cannot use {name!r}: {error.strerror or error}.", 1)
@@ -165,6 +175,21 @@ def _run(run: Callable[[Any], Any], options: Any) -> int:
         # No file may lead here: this is an error of onnxgrad itself.
         message = f"{type(error).__name__}: {error}"
         return _say(f"onnxgrad failed ({message}). Run it again with --debug, and report what it then shows.", 1)
+
+
+def _reader_has_gone() -> bool:
+    """Whether nobody reads the output any more, as behind ``| head``. Then what is left of it goes nowhere."""
+    try:
+        output = sys.stdout.fileno()
+        waiting = select.poll()
+    except (AttributeError, OSError):  # a stream without a file, or a system without poll
+        return False
+    waiting.register(output, select.POLLOUT)
+    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in waiting.poll(0)):
+        return False
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), output)
+    return True
 
 
 def _say(error: object, code: int) -> int:

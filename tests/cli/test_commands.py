@@ -45,6 +45,16 @@ def epochs_in(text):
     return [row for row in map(json.loads, text.splitlines()) if row["event"] == "epoch"]
 
 
+@pytest.mark.process
+def test_output_that_nobody_reads_ends_the_command_silently():
+    """As ``onnxgrad info MODEL | head``"""
+    process = start("info", DIGITS)
+    process.stdout.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(), said) == (141, "")
+
+
 class TestRunsAsModels:
     """What takes a model takes the folder of a run, and sees what export writes of it."""
 

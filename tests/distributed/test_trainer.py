@@ -12,6 +12,8 @@ from onnxgrad.errors import ArgumentError, TrainingError
 from onnxgrad.internal.tensor_file import read_tensors
 from onnxgrad.training import Report, Trainer
 from onnxgrad.training.optimizers import optimizer_names
+from onnxgrad.training.ranks.ranks import ranks_of
+from onnxgrad.training.run.folder import RunFolder
 from tests.training.small import assert_equal, data, line, model, weights
 
 _BUILDING = threading.Lock()
@@ -337,6 +339,24 @@ def _run(folder, callbacks, options):
     t = trainer(distributed=True, **options)
     history = t.fit(data(), 2, data(10), batch_size=8, out=folder, callbacks=callbacks, verbose=False)
     return history, weights(t)
+
+
+def test_the_folder_of_a_rank_that_does_not_write_is_never_made(tmp_path):
+    """All that the folder of a run offers to write is left out, also what is added to it one day"""
+    calls = {"check_new": (), "drop_old": (), "publish": (tmp_path / "a.safetensors", "last.safetensors")}
+    calls |= {"write_evaluations": ([{"loss": 1.0}],), "write_history": ([{"loss": 1.0}],), "write_record": ("{}",)}
+    reads = {"checkpoint", "last"}
+    assert {name for name in vars(RunFolder) if not name.startswith("_")} == {*calls, *reads}
+
+    def work(transport):
+        if transport.rank == 0:
+            return
+        with using(transport), ranks_of(True).folder(tmp_path / "run", 3) as folder:
+            for name, arguments in calls.items():
+                getattr(folder, name)(*arguments)
+
+    run_local(2, work)
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_a_callback_of_the_first_rank_watches_is_computed_on_all():

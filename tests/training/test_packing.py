@@ -59,6 +59,15 @@ def test_packed_and_unpacked_losses_and_gradients_are_equal(files, name):
         assert np.abs(value).max() > 1e-4
 
 
+def test_a_row_may_be_padded_by_more_than_the_model_has_positions_for(files):
+    """llama-fp32 has 128; the second row holds two tokens, and 298 of padding"""
+    files[0].write_text("\n".join(json.dumps({"text": text}) for text in ("x" * 100, "y" * 100, "z" * 100, "no")))
+    packed, apart = (Text(*files, max_length=300, pack=pack) for pack in (True, False))
+    assert [len(row.token_ids) for row in packed.rows] == [300, 2]
+    loss, expected = gradients("llama-fp32", packed, masks=True)[0], gradients("llama-fp32", apart, masks=False)[0]
+    assert loss == pytest.approx(expected, abs=1e-6)
+
+
 def test_queries_that_are_normalised_are_rotated_behind_that(files, tmp_path):
     """By q_norm_weight, as in files for GPUs, whose numbers differ within a head; and the export has it again"""
     model = onnx.load(FOLDER / "llama-fp32.onnx")
@@ -109,9 +118,9 @@ def test_positions_begin_anew_with_each_text():
         " => (int64[N, S] y) { z = Add(input_ids, position_ids) y = Add(z, packed_text_ids) }"
     )
     derived = DerivedInputs(og.from_onnx(onnx.parser.parse_model(text)))
-    texts = np.array([[0, 0, 1, 1, 1, -1], [0, 0, 0, 0, 1, 2]])
+    texts = np.array([[0, 0, 1, -1, -1, -1], [0, 0, 0, 0, 1, 2]])
     batch = derived.complete({"input_ids": np.ones((2, 6), np.int64), "packed_text_ids": texts})
-    assert batch["position_ids"].tolist() == [[0, 1, 0, 1, 2, 0], [0, 1, 2, 3, 0, 0]]
+    assert batch["position_ids"].tolist() == [[0, 1, 0, 0, 0, 0], [0, 1, 2, 3, 0, 0]]
     assert (derived.complete({"input_ids": np.ones((2, 6), np.int64)})["packed_text_ids"] == 0).all()
 
 

@@ -123,7 +123,7 @@ class _Comparison:
     def _in_file(self, name: str) -> Array:
         """The value of a tensor as onnxruntime computes the file, in no form of ours"""
         graph = compile(self.file, [self.file.global_block().vars[name]])
-        session = open_graph(graph, self.executor.place, self.executor.threads, is_training=False)
+        session = open_graph(graph, self.executor.place, self.executor.threads, is_training=False, runs_once=True)
         feeds = {v.name: value_of(np.asarray(self.feed[v.name])) for v in graph.inputs if v.name in self.feed}
         try:
             (value,) = session.run_with_ort_values([graph.outputs[0][0]], feeds)

@@ -51,6 +51,9 @@ _LARGE = COSTS.count("session.largest_embedded_constant")
 _MANY_OPERATORS = COSTS.count("session.most_operators_to_plan")
 _LARGE_CONSTANTS = COSTS.count("session.largest_message")
 _OUTSIDE_THE_ARENA = "session.use_device_allocator_for_initializers"
+_PACKS_NOTHING = "session.disable_prepacking"
+_PACKED_TYPES = {"int4", "uint4", "int8", "uint8"}
+"""Types of weights that onnxruntime's operators on integers pack, and compute otherwise with where they are not packed."""
 _SPINS_NO_MORE = "session.force_spinning_stop"
 _ON_BYTES = ("DynamicQuantizeMatMul", "MatMulInteger", "QAttention", "QGemm", "QLinearConv", "QLinearMatMul")
 """Operators that onnxruntime computes as products of bytes, whose sums may saturate at 16 bits."""
@@ -77,6 +80,7 @@ def open_graph(
     is_training: bool | None = None,
     constants: Mapping[str, Any] | None = None,
     stacks: Sequence[Stack] = (),
+    runs_once: bool = False,
 ) -> Any:
     """Open a session on a graph.
 
@@ -88,6 +92,8 @@ def open_graph(
         is_training: whether it is part of a training step, where others compute its gradients; None to see that by the graph.
         constants: the weights among its initializers by name, which it reads where they lie, and the caller keeps alive.
         stacks: of state, which the session reads and returns in place of that state.
+        runs_once: whether no run follows the first one, which repays no copy of weights: constants are neither folded nor, in
+            products of float numbers, packed.
 
     Raises:
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
@@ -97,6 +103,8 @@ def open_graph(
     options = _options(switches, threads, stops_spinning)
     if shares_memory:
         _share_arena(options)
+    if runs_once and not any(v.dtype.name in _PACKED_TYPES for v in graph.initializers):
+        options.add_session_config_entry(_PACKS_NOTHING, "1")
     if place.captures:
         options.add_session_config_entry(RECORDS, "1")
     providers = place.add_to(options, threads, saved)
@@ -112,7 +120,7 @@ def open_graph(
         options.add_external_initializers([v.name for v in apart], values)
         saved = None
     unsafe = unsafe_passes(graph.operators)
-    if is_startup(graph):
+    if runs_once or is_startup(graph):
         unsafe = [*unsafe, "ConstantFolding"]  # it would hold all state once more
     try:
         model = write_model(graph, embeds=True, apart=apart)

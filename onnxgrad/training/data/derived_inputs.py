@@ -201,12 +201,12 @@ def _positions_of_text(batch: Batch) -> Array:
 
 
 def _positions_in_texts(texts: Array) -> Array:
-    """Count the tokens of each text of a row from 0"""
+    """Count the tokens of each text of a row from 0; those of padding, -1, are all at 0"""
     steps = np.broadcast_to(np.arange(texts.shape[1]), texts.shape)
     begins = np.ones(texts.shape, bool)
     begins[:, 1:] = texts[:, 1:] != texts[:, :-1]
-    positions: Array = (steps - np.maximum.accumulate(np.where(begins, steps, 0), axis=1)).astype(np.int64)
-    return positions
+    positions = steps - np.maximum.accumulate(np.where(begins, steps, 0), axis=1)
+    return np.where(texts < 0, 0, positions).astype(np.int64)
 
 
 def _labels(batch: Batch) -> Array:

@@ -138,7 +138,13 @@ class _Unwritten(RunFolder):
     def drop_old(self) -> None:
         pass
 
+    def write_evaluations(self, rows: list[dict[str, Any]]) -> None:
+        pass
+
     def write_history(self, rows: list[dict[str, Any]]) -> None:
+        pass
+
+    def write_record(self, text: str) -> None:
         pass
 
 

@@ -99,7 +99,9 @@ def _biases(program: Program, texts: Variable, attentions: list[Operator]) -> tu
     same = build.Equal(build.Unsqueeze(texts, [1, 3]), build.Unsqueeze(texts, [1, 2]))
     steps = build.Range(0, build.Squeeze(build.Shape(texts, start=1, end=2), [0]), 1)
     earlier = build.And(build.Squeeze(same, [1]), build.Less(steps, build.Unsqueeze(steps, [1])))
-    positions = build.ReduceSum(build.Cast(earlier, to=dtype_of("int64").number), [2], keepdims=0)
+    # Padding, -1, stays at position 0: there may be more of it than the model has positions.
+    counted = build.And(earlier, build.Unsqueeze(build.GreaterOrEqual(texts, 0), [2]))
+    positions = build.ReduceSum(build.Cast(counted, to=dtype_of("int64").number), [2], keepdims=0)
     types = dict.fromkeys(op.inputs[0].dtype for op in attentions if op.inputs[0] is not None)
     hidden = {dtype: build.Where(same, build.constant(0, dtype), build.constant(_HIDDEN, dtype)) for dtype in types}
     return hidden, positions

@@ -20,7 +20,8 @@ from onnxgrad.errors import ExecutionError
 from onnxgrad.federated.worker import Worker
 
 QDQ, SPIN, BYTES = "session.disable_quant_qdq", "session.force_spinning_stop", "session.x64quantprecision"
-NAMES = (OPTION, QDQ, SPIN, BYTES)
+PACKS = "session.disable_prepacking"
+NAMES = (OPTION, QDQ, SPIN, BYTES, PACKS)
 
 
 @pytest.fixture
@@ -100,6 +101,21 @@ def test_passes_that_change_results_are_left_out_everywhere(opened):
     feed = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "v": np.array([1, 10], np.float32)}
     for session in sessions:
         np.testing.assert_array_equal(session.run(None, feed)[0], feed["x"].T @ feed["v"])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_a_session_that_runs_once_makes_no_copies_of_float_weights(opened, dtype):
+    """What is multiplied by weights of bytes depends on whether they are packed, so these are packed as ever"""
+    x = static.data("x", ["N", 2])
+    op = x.block.build
+    y = op.MatMul(x, op.Cast(np.ones((2, 2), dtype), to=TensorProto.FLOAT))
+    graph = compile(x.block.program, [y])
+    opened.clear()
+    sessions = [open_graph(graph, CPUPlace()), open_graph(graph, CPUPlace(), runs_once=True)]
+    assert [passes for _, passes, _ in opened] == [[], ["ConstantFolding"]]
+    assert [said[PACKS] for said, _, _ in opened] == ["", "1" if dtype == "float32" else ""]
+    for session in sessions:
+        assert session.run(None, {"x": np.ones((1, 2), np.float32)})[0].tolist() == [[2, 2]]
 
 
 def test_a_file_is_opened_where_it_lies_with_weights_beside_it(opened, tmp_path):

@@ -26,6 +26,7 @@ from onnxgrad.core.ir.origin import LESS_ONE_AT_LABEL, is_piece
 from onnxgrad.core.ir.traverse import dependent_operators
 from onnxgrad.core.ir.types import TensorType, same_dims
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.providers.losses.unpacked_rows import product_with_unpacked
 
 __all__ = ["VOCABULARY", "Head", "Search", "sized_head", "vocabulary"]
 
@@ -457,8 +458,15 @@ def _body(build: Any, head: Head, h: Variable, labels: Variable, factor: Variabl
     less = build.Expand(build.constant(-1, scores.dtype), build.Shape(label))  # type: ignore[union-attr]
     change = build.ScatterElements(build.Exp(log), label, less, axis=1, reduction="add")
     rows[head.change] = change if factor is None else build.Mul(change, build.Reshape(factor, [-1, 1]))
-    for op in (*head.backward, *head.results):
+    for op in head.backward:
         _repeat(build.block, op, rows, head)
+    for op in head.results:
+        x = rows.get(head.root(op.inputs[0]))
+        product = None if x is None else product_with_unpacked(build, x, _weight_as_multiplied(op))
+        if product is None:
+            _repeat(build.block, op, rows, head)
+        else:
+            rows[op.outputs[0]] = product
     return (loss, *(rows[v] for v in head.stacked()))
 
 
@@ -486,6 +494,15 @@ def _stored_weight(op: Operator) -> Variable | None:
     transpose = producer_of(op.inputs[1], "Transpose")
     weight = None if transpose is None else transpose.inputs[0]
     return weight if weight is not None and weight.rank == 2 and weight.dtype.name == "float32" else None
+
+
+def _weight_as_multiplied(op: Operator) -> Variable | None:
+    """Return the matrix W of a product ``x @ W``, which a Gemm may read transposed twice; None for another product"""
+    if op.type == "MatMul":
+        return op.inputs[1]
+    transpose = producer_of(op.inputs[1], "Transpose")
+    is_plain = op.attr("transB") and len(op.inputs) == 2 and op.attr("alpha") in (None, 1.0)
+    return transpose.inputs[0] if transpose is not None and is_plain else None
 
 
 def _write(graph: Graph, head: Head) -> None:
