@@ -1,5 +1,7 @@
 """Scripts of Paddle 1: the documents' examples with another import line, and the old functions."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -150,6 +152,21 @@ class TestLayers:
         }
         for value, wanted in zip(run(list(table), x=a, i=b, j=np.array([[2], [0]])), table.values(), strict=True):
             np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-6)
+
+    def test_old_arguments_have_their_order_their_defaults_and_their_meaning(self):
+        assert str(inspect.signature(layers.softmax)) == (
+            "(input: 'Variable', use_cudnn: 'bool' = False, name: 'str | None' = None, axis: 'int' = -1) -> 'Variable'"
+        )
+        assert list(inspect.signature(layers.elementwise_pow).parameters) == ["x", "y", "axis", "act", "name"]
+        assert inspect.signature(layers.zeros).parameters["dtype"].default is inspect.Parameter.empty  # may be left out today
+        assert "``alpha * x``" in layers.leaky_relu.__doc__ and "alpha: the slope" in layers.leaky_relu.__doc__
+        assert "use_cudnn: accepted" in layers.softmax.__doc__
+        x = layers.data("x", [3, 4])
+        with pytest.raises(TypeError, match=r"softmax\(\) got an unexpected keyword argument 'x'"):
+            layers.softmax(x, x=x)
+        with pytest.raises(TypeError, match=r"zeros\(\) missing a required argument: 'dtype'"):
+            layers.zeros([2])
+        assert layers.softmax(x, True, "named", 1).name.startswith("named")
 
     def test_shapes(self):
         x = layers.data("x", [3, 4])
