@@ -6,7 +6,7 @@ Tests: tests/fluid/test_fluid.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -14,16 +14,17 @@ import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
-from onnxgrad.errors import ArgumentError, NotOffered
+from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.losses import huber, logistic_of_scores
 from onnxgrad.nn.types import Padding
 from onnxgrad.static.nn.common import Attr
-from onnxgrad.tensor import creation, linalg, manipulation
+from onnxgrad.tensor import creation, elementwise, linalg, manipulation, math
 from onnxgrad.tensor.layer import ActivationName, LayerHelper
 
 __all__ = [
-    "aligned", "assign", "cos_sim", "data", "dropout", "embedding", "flatten", "l2_normalize", "lrn", "matmul", "mul",
-    "one_hot", "pool2d", "pow", "relu", "reshape", "shape", "sigmoid_cross_entropy_with_logits", "smooth_l1", "swish", "unpromoted",
+    "aligned", "cos_sim", "data", "dropout", "embedding", "flatten", "increment", "l2_normalize", "lrn", "matmul", "mul",
+    "one_hot", "pool2d", "pow", "relu", "reshape", "shape", "sigmoid_cross_entropy_with_logits", "smooth_l1", "sums", "swish",
+    "unpromoted",
 ]  # fmt: skip
 
 
@@ -97,19 +98,26 @@ def data(
     return variable
 
 
-def assign(input: Variable | np.ndarray[Any, Any], output: Variable | None = None) -> Variable:
-    """A copy of a variable, or an array as a constant.
+def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
+    """Add ``value`` to a variable of one element.
 
     Args:
-        input: what is copied.
-        output: refused: values are never overwritten.
-
-    Raises:
-        NotOffered: if ``output`` is given: values are never overwritten.
+        x: variable of one element.
+        value: what is added.
+        in_place: whether ``x`` becomes the sum; else that is a new variable.
     """
-    if output is not None:
-        raise NotOffered("fluid.layers.assign(output=...): variables are assigned once. Use the returned variable.")
-    return creation.assign(input)
+    return math.increment(x, value) if in_place else math.scale(x, bias=value)
+
+
+def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
+    """Add up several tensors of one shape.
+
+    Args:
+        input: variables of one shape.
+        out: variable that becomes the sum; None for a new one.
+    """
+    total = elementwise.add_n(input)
+    return total if out is None else creation.assign(total, out)
 
 
 def shape(input: Variable) -> Variable:

@@ -15,12 +15,12 @@ from typing import Any
 import onnxgrad.nn.functional as F
 from onnxgrad.fluid.differing import (
     aligned,
-    assign,
     cos_sim,
     data,
     dropout,
     embedding,
     flatten,
+    increment,
     l2_normalize,
     lrn,
     matmul,
@@ -33,6 +33,7 @@ from onnxgrad.fluid.differing import (
     shape,
     sigmoid_cross_entropy_with_logits,
     smooth_l1,
+    sums,
     swish,
     unpromoted,
 )
@@ -111,7 +112,7 @@ def __dir__() -> list[str]:
 
 # Old name: the function of today, old arguments with what they are today, and where today's says something else a first sentence.
 _NAME: dict[str, Argument] = {"name": ("name", None)}
-_COMPARED: dict[str, Argument] = {"x": "x", "y": "y", "cond": Ignored(None), **_NAME}
+_COMPARED: dict[str, Argument] = {"x": "x", "y": "y", "cond": ("out", None), **_NAME}
 _REDUCED: dict[str, Argument] = {"input": "x", "dim": ("axis", None), "keep_dim": ("keepdim", False), **_NAME}
 _ALIGNED: dict[str, Argument] = {"x": "x", "y": "y", "axis": ("axis", -1), "act": ("act", None), **_NAME}
 _OVER = "over the axes ``dim``, or of all elements."
@@ -131,6 +132,7 @@ _ELEMENTWISE: dict[str, tuple[Callable[..., Any], str]] = {
 _RENAMED: dict[str, tuple[Callable[..., Any], dict[str, Argument]] | tuple[Callable[..., Any], dict[str, Argument], str]] = {
     "argmax": (search.argmax, {"x": "x", "axis": ("axis", 0)}),
     "argmin": (search.argmin, {"x": "x", "axis": ("axis", 0)}),
+    "assign": (creation.assign, {"input": "x", "output": "output"}),
     "clip": (math.clip, {"x": "x", "min": ("min", REQUIRED), "max": ("max", REQUIRED), **_NAME}),
     "concat": (joining.concat, {"input": "x", "axis": "axis", **_NAME}),
     "cross_entropy": (
@@ -163,7 +165,7 @@ _RENAMED: dict[str, tuple[Callable[..., Any], dict[str, Argument]] | tuple[Calla
             "dtype": ("dtype", REQUIRED),
             "value": "fill_value",
             "force_cpu": Ignored(False),
-            "out": Ignored(None),
+            "out": ("out", None),
             **_NAME,
         },
     ),
@@ -171,7 +173,6 @@ _RENAMED: dict[str, tuple[Callable[..., Any], dict[str, Argument]] | tuple[Calla
     "gelu": (F.gelu, {"x": "x", "approximate": "approximate"}),
     "greater_equal": (logic.greater_equal, _COMPARED),
     "greater_than": (logic.greater_than, _COMPARED),
-    "increment": (math.increment, {"x": "x", "value": "value", "in_place": Ignored(True)}),
     "label_smooth": (
         F.label_smooth,
         {"label": "label", "prior_dist": "prior_dist", "epsilon": "epsilon", "dtype": Ignored("float32"), **_NAME},
@@ -204,7 +205,6 @@ _RENAMED: dict[str, tuple[Callable[..., Any], dict[str, Argument]] | tuple[Calla
     "split": (joining.split, {"input": "x", "num_or_sections": "num_or_sections", "dim": ("axis", -1), **_NAME}),
     "squeeze": (manipulation.squeeze, {"input": "x", "axes": ("axis", REQUIRED), **_NAME}),
     "sum": (elementwise.add_n, {"x": "inputs"}),
-    "sums": (elementwise.add_n, {"input": "inputs", "out": Ignored(None)}),
     "topk": (search.topk, {"input": "x", "k": "k", **_NAME}),
     "unsqueeze": (manipulation.unsqueeze, {"input": "x", "axes": "axis", **_NAME}),
     "unstack": (joining.unstack, {"x": "x", "axis": "axis", "num": "num"}),

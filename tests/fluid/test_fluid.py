@@ -142,7 +142,7 @@ class TestLayers:
             layers.logical_not(layers.less_than(i, two)): b >= 3,
             layers.topk(x, k=2)[0]: -np.sort(-a, -1)[..., :2],
             layers.argmax(x, axis=1): a.argmax(1),
-            layers.increment(x, 2.0): a + 2,
+            layers.increment(x, 2.0, in_place=False): a + 2,
             layers.relu6(x, 1.0): a.clip(0, 1),
             layers.swish(x, 2.0): a / (1 + np.exp(-2 * a)),
             layers.leaky_relu(x): np.where(a > 0, a, 0.02 * a),
@@ -249,11 +249,21 @@ class TestLayers:
             4,
         )
 
-    def test_what_overwrites_variables_is_refused(self):
+    def test_outputs_are_written(self):
+        x = layers.data("x", [3])
+        total, flag, filled = layers.zeros([1], "float32"), layers.zeros([1], "bool"), layers.zeros([2], "float32")
+        layers.increment(total, 2.0)
+        other = layers.increment(total, 5.0, in_place=False)
+        layers.sums([total, total, total], out=total)
+        layers.less_than(total, layers.zeros([1], "float32"), cond=flag)
+        layers.fill_constant([2], "float32", 3.0, out=filled)
+        layers.assign(layers.reduce_sum(x), output=x)
+        found = run([total, other, flag, filled, x, "x"], x=np.ones((2, 3), np.float32))
+        assert [value.tolist() for value in found] == [[6.0], [7.0], [False], [3.0, 3.0], 6.0, 6.0]
+
+    def test_loops_that_overwrite_variables_are_refused(self):
         with pytest.raises(NotOffered, match="while_loop"):
             layers.While(cond=None)
-        with pytest.raises(NotOffered, match="once"):
-            layers.assign(np.zeros(2), output=layers.zeros([2], "float32"))
 
 
 @pytest.mark.parametrize(

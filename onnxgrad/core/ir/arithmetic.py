@@ -49,9 +49,12 @@ class Arithmetic:
 
     def _binary(self, op_type: str, other: Any, swap: bool = False, force_float: bool = False) -> Self:
         x: Any = self
-        op: Builder = x.block.program.current_block().build
+        program = x.block.program
+        op: Builder = program.current_block().build
+        x = x if x.is_eager else program.present(x)
         if isinstance(other, Arithmetic):
             y: Any = other
+            y = y if y.is_eager else program.present(y)
             target = promote(x.dtype, y.dtype)
         elif isinstance(other, np.ndarray):
             y = op.constant(other)
@@ -78,6 +81,7 @@ class Arithmetic:
     def _unary(self, op_type: str, **attrs: Any) -> Self:
         variable: Any = self
         op: Builder = variable.block.program.current_block().build
+        variable = variable if variable.is_eager else variable.block.program.present(variable)
         return cast("Self", op.emit(op_type, (variable,), attrs, key="tmp"))
 
     def _call(self, name: str, *operands: Any) -> Self:
