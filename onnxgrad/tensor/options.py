@@ -6,13 +6,13 @@ Tests: tests/tensor/test_options.py.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
+from onnxgrad.internal.arguments import parameter_names
 
 if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor as EagerTensor
@@ -36,7 +36,8 @@ def takes_options(function: Function) -> Function:
         ProviderError: by the function, for another device, and for ``pin_memory``.
         NotOffered: by the function, for an ``out`` that ``Program.overwrite`` refuses.
     """
-    parameters = list(inspect.signature(function).parameters)
+    positional, by_name = parameter_names(function)
+    parameters = [*positional, *by_name]
     first = min(parameters.index(option) for option in _OPTIONS & {*parameters})
 
     @functools.wraps(function)

@@ -187,7 +187,9 @@ class Arithmetic:
 
         def __getattr__(self, name: str) -> Any:
             """Functions of tensors as methods, ``x.mean()``: they are attached when they are first asked for."""
-            if not name.startswith("__") and load_methods():
+            if name.startswith("__"):  # which numpy asks for several of each time that it is given a tensor
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            if load_methods():
                 return getattr(self, name)
             because = late("Variable.why_absent")(name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}" + (f": {because}." if because else ""))
