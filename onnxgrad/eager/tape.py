@@ -55,8 +55,10 @@ def _accumulate(node: TapeNode, gradient: Tensor) -> Tensor:
     meta = node.meta
     if meta is None:
         meta = node.meta = Meta()
-    meta.grad = gradient.detach() if meta.grad is None else add_gradients(meta.grad, gradient)
-    grad: Tensor = meta.grad
+    held: Tensor | None = meta.grad
+    if held is not None and held._node is meta.cleared and held.dtype is gradient.dtype:
+        held = None  # zeros
+    grad = meta.grad = gradient.detach() if held is None else add_gradients(held, gradient)
     return grad
 
 

@@ -43,7 +43,7 @@ _UNIONS = (Union, types.UnionType)
 def parameter_names(function: Callable[..., Any]) -> tuple[list[str], list[str]]:
     """List the parameters of a function that an argument without a name may go to, and those that take one by name alone.
 
-    It says what ``inspect.signature`` does, in a hundredth of its time; modules ask for hundreds of functions when they are imported.
+    It says what ``inspect.signature`` does in a hundredth of its time: modules ask for hundreds of functions as they are imported.
 
     Args:
         function: a function, or one that ``functools.wraps`` made of one.
