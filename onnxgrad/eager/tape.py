@@ -110,7 +110,7 @@ class Backward:
             self._stage(plain, sought)
             while self._arrived:
                 self._pass_cut(sought)
-            reached = {_key(node) for node in [*inner, *self.leaves]}
+            reached = {_key(node) for node in (wanted if self._stores else [*inner, *self.leaves])}
             reached -= {key for key in self._absent if key not in self._found and isinstance(key, TapeNode)}
             return [(node, self._gradient(node)) for node in wanted if _key(node) in reached]
 
