@@ -80,12 +80,16 @@ class LRScheduler:
         before = attributes.copy()
         try:
             self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-            self.last_lr = float(self.get_lr())
+            self.last_lr = float(self.get_lr() if epoch is None else self._at_epoch())
         except BaseException:
             attributes.update(before)
             raise
         if self.verbose:
             print(f"Epoch {self.last_epoch}: {type(self).__name__} set learning rate to {self.last_lr}.")
+
+    def _at_epoch(self) -> float:
+        """The rate of ``last_epoch``, whatever it was before"""
+        return self.get_lr()
 
     def moved(self, *arguments: Any) -> list[tuple[LRScheduler, dict[str, Any]]]:
         """The attributes that ``step`` would leave here and in schedules within, all of which stay as they are.
@@ -671,6 +675,16 @@ class CosineAnnealingDecay(LRScheduler):
         super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
+        """Compute the rate from that of the step before, as Paddle does: called by itself, it gives a rate nearer to the end."""
+        before, span = self.last_epoch - 1, self.base_lr - self.eta_min
+        if self.last_epoch == 0:
+            return self.base_lr
+        if (before - self.T_max) % (2 * self.T_max) == 0:
+            return self.last_lr + span * (1 - math.cos(math.pi / self.T_max)) / 2
+        factor = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / (1 + math.cos(math.pi * before / self.T_max))
+        return factor * (self.last_lr - self.eta_min) + self.eta_min
+
+    def _at_epoch(self) -> float:
         return self.eta_min + (self.base_lr - self.eta_min) * (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
 
 
@@ -889,5 +903,14 @@ class LinearLR(LRScheduler):
         super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
+        """Compute the rate from that of the step before, as Paddle does: called by itself, it gives that of a later step."""
+        if self.last_epoch == 0:
+            return self.base_lr * self.start_factor
+        if self.last_epoch > self.total_steps:
+            return self.last_lr
+        change = self.end_factor - self.start_factor
+        return self.last_lr * (1.0 + change / (self.total_steps * self.start_factor + (self.last_epoch - 1) * change))
+
+    def _at_epoch(self) -> float:
         share = min(self.last_epoch, self.total_steps) / self.total_steps
         return self.base_lr * (self.start_factor + (self.end_factor - self.start_factor) * share)
