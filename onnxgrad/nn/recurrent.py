@@ -442,12 +442,12 @@ class _Recurrent(Layer):
         direction: Direction,
         time_major: bool,
         dropout: float,
-        attrs: dict[str, Any],
+        attrs: tuple[WeightAttr, WeightAttr, BiasAttr, BiasAttr],
     ) -> None:
         """Make the parameters of a cell for each layer and direction.
 
         Args:
-            attrs: attributes of the parameters, by argument of the cell.
+            attrs: attributes of the parameters, of the weights of inputs and states, and of their biases.
         """
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.time_major, self.dropout = time_major, dropout
@@ -456,7 +456,8 @@ class _Recurrent(Layer):
         for layer in range(num_layers):
             size = input_size if layer == 0 else hidden_size * self.num_directions
             for suffix in ("", "_reverse")[: self.num_directions]:
-                cell = self.cell(size, hidden_size, **attrs)
+                w, r, b, rb = attrs
+                cell = self.cell(size, hidden_size, weight_ih_attr=w, weight_hh_attr=r, bias_ih_attr=b, bias_hh_attr=rb)
                 for parameter_name, parameter in cell._parameters.items():
                     self._parameters[f"{parameter_name}_l{layer}{suffix}"] = parameter
 
@@ -532,7 +533,30 @@ class _Recurrent(Layer):
         return "" if activation == "tanh" else f", activation={activation}"
 
 
-class SimpleRNN(_Recurrent):
+class _OneState(_Recurrent):
+    """A recurrent layer whose state is one tensor."""
+
+    def forward(
+        self, inputs: AnyTensor, initial_states: AnyTensor | None = None, sequence_length: Variable | None = None
+    ) -> tuple[AnyTensor, AnyTensor]:
+        """Compute all steps.
+
+        Args:
+            inputs: floats [batch, steps, input_size], or steps first if ``time_major``.
+            initial_states: [layers * directions, batch, hidden_size]; zeros unless given.
+            sequence_length: integers [batch]: later steps give zeros and leave the states.
+
+        Returns:
+            The outputs [batch, steps, directions * hidden_size], or steps first, and the last state of each layer and direction.
+        """
+        y, (h,) = self._run(inputs, [] if initial_states is None else [initial_states], sequence_length)
+        return y, h
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
+
+
+class SimpleRNN(_OneState):
     """Compute h = act(W x + U h + b) over a sequence. Elman 1990.
 
     Args:
@@ -579,33 +603,9 @@ class SimpleRNN(_Recurrent):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        attrs = {
-            "weight_ih_attr": weight_ih_attr,
-            "weight_hh_attr": weight_hh_attr,
-            "bias_ih_attr": bias_ih_attr,
-            "bias_hh_attr": bias_hh_attr,
-        }
+        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
         self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs)
         self._attributes = {"activations": [activation.capitalize()] * self.num_directions}
-
-    def forward(
-        self, inputs: AnyTensor, initial_states: AnyTensor | None = None, sequence_length: Variable | None = None
-    ) -> tuple[AnyTensor, AnyTensor]:
-        """Compute all steps.
-
-        Args:
-            inputs: floats [batch, steps, input_size], or steps first if ``time_major``.
-            initial_states: [layers * directions, batch, hidden_size]; zeros unless given.
-            sequence_length: integers [batch]: later steps give zeros and leave the states.
-
-        Returns:
-            The outputs [batch, steps, directions * hidden_size], or steps first, and the last state of each layer and direction.
-        """
-        y, (h,) = self._run(inputs, [] if initial_states is None else [initial_states], sequence_length)
-        return y, h
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class LSTM(_Recurrent):
@@ -657,12 +657,7 @@ class LSTM(_Recurrent):
         if proj_size:
             raise NotOffered("LSTM: proj_size is not offered: no LSTM of ONNX projects its state. Put a Linear behind it.")
         super().__init__()
-        attrs = {
-            "weight_ih_attr": weight_ih_attr,
-            "weight_hh_attr": weight_hh_attr,
-            "bias_ih_attr": bias_ih_attr,
-            "bias_hh_attr": bias_hh_attr,
-        }
+        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
         self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs)
 
     def forward(
@@ -685,7 +680,7 @@ class LSTM(_Recurrent):
         __call__ = forward  # type: ignore[assignment]
 
 
-class GRU(_Recurrent):
+class GRU(_OneState):
     """Compute gated recurrent units over a sequence. Cho et al. 2014.
 
     Args:
@@ -730,30 +725,6 @@ class GRU(_Recurrent):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        attrs = {
-            "weight_ih_attr": weight_ih_attr,
-            "weight_hh_attr": weight_hh_attr,
-            "bias_ih_attr": bias_ih_attr,
-            "bias_hh_attr": bias_hh_attr,
-        }
+        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
         self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs)
         self._attributes = {"linear_before_reset": 1}
-
-    def forward(
-        self, inputs: AnyTensor, initial_states: AnyTensor | None = None, sequence_length: Variable | None = None
-    ) -> tuple[AnyTensor, AnyTensor]:
-        """Compute all steps.
-
-        Args:
-            inputs: floats [batch, steps, input_size], or steps first if ``time_major``.
-            initial_states: [layers * directions, batch, hidden_size]; zeros unless given.
-            sequence_length: integers [batch]: later steps give zeros and leave the states.
-
-        Returns:
-            The outputs [batch, steps, directions * hidden_size], or steps first, and the last state of each layer and direction.
-        """
-        y, (h,) = self._run(inputs, [] if initial_states is None else [initial_states], sequence_length)
-        return y, h
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]

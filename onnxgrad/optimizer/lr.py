@@ -211,7 +211,15 @@ class PiecewiseDecay(LRScheduler):
         return self.values[bisect_right(self.boundaries, self.last_epoch)]
 
 
-class NaturalExpDecay(LRScheduler):
+class _ByGamma(LRScheduler):
+    """A rate that falls as fast as ``gamma`` says."""
+
+    def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
+        self.gamma = as_number(self, "gamma", gamma)
+        super().__init__(learning_rate, last_epoch, verbose)
+
+
+class NaturalExpDecay(_ByGamma):
     """learning_rate * exp(-gamma * step).
 
     Args:
@@ -229,15 +237,11 @@ class NaturalExpDecay(LRScheduler):
         0.4524
     """
 
-    def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
-        self.gamma = as_number(self, "gamma", gamma)
-        super().__init__(learning_rate, last_epoch, verbose)
-
     def get_lr(self) -> float:
         return self.base_lr * math.exp(-self.gamma * self.last_epoch)
 
 
-class InverseTimeDecay(LRScheduler):
+class InverseTimeDecay(_ByGamma):
     """learning_rate / (1 + gamma * step).
 
     Args:
@@ -254,10 +258,6 @@ class InverseTimeDecay(LRScheduler):
         >>> schedule()
         0.25
     """
-
-    def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
-        self.gamma = as_number(self, "gamma", gamma)
-        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         return self.base_lr / (1 + self.gamma * self.last_epoch)
@@ -374,7 +374,7 @@ class LinearWarmup(LRScheduler):
         return [*self.learning_rate.attributes_of(state_dict["LinearWarmup_LR"]), *pairs]
 
 
-class ExponentialDecay(LRScheduler):
+class ExponentialDecay(_ByGamma):
     """Multiply by ``gamma`` at every step: learning_rate * gamma^step.
 
     Args:
@@ -394,10 +394,9 @@ class ExponentialDecay(LRScheduler):
     """
 
     def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
-        self.gamma = as_number(self, "gamma", gamma)
-        if not 0.0 < self.gamma < 1.0:
+        if not 0.0 < as_number(self, "gamma", gamma) < 1.0:
             raise ArgumentError(f"ExponentialDecay: gamma lies between 0 and 1, not {gamma}.")
-        super().__init__(learning_rate, last_epoch, verbose)
+        super().__init__(learning_rate, gamma, last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * self.gamma**self.last_epoch)
@@ -475,7 +474,17 @@ class StepDecay(LRScheduler):
         return float(self.base_lr * self.gamma ** (self.last_epoch // self.step_size))
 
 
-class LambdaDecay(LRScheduler):
+class _ByFunction(LRScheduler):
+    """A rate that a function of the step makes."""
+
+    def __init__(
+        self, learning_rate: float, lr_lambda: Callable[[int], float], last_epoch: int = -1, verbose: bool = False
+    ) -> None:
+        self.lr_lambda = as_function(self, "lr_lambda", lr_lambda)
+        super().__init__(learning_rate, last_epoch, verbose)
+
+
+class LambdaDecay(_ByFunction):
     """learning_rate * lr_lambda(step).
 
     Args:
@@ -493,17 +502,11 @@ class LambdaDecay(LRScheduler):
         0.25
     """
 
-    def __init__(
-        self, learning_rate: float, lr_lambda: Callable[[int], float], last_epoch: int = -1, verbose: bool = False
-    ) -> None:
-        self.lr_lambda = as_function(self, "lr_lambda", lr_lambda)
-        super().__init__(learning_rate, last_epoch, verbose)
-
     def get_lr(self) -> float:
         return float(self.base_lr * self.lr_lambda(self.last_epoch))
 
 
-class MultiplicativeDecay(LRScheduler):
+class MultiplicativeDecay(_ByFunction):
     """learning_rate * lr_lambda(1) * ... * lr_lambda(step).
 
     Args:
@@ -520,12 +523,6 @@ class MultiplicativeDecay(LRScheduler):
         >>> schedule()
         0.125
     """
-
-    def __init__(
-        self, learning_rate: float, lr_lambda: Callable[[int], float], last_epoch: int = -1, verbose: bool = False
-    ) -> None:
-        self.lr_lambda = as_function(self, "lr_lambda", lr_lambda)
-        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * math.prod(self.lr_lambda(epoch) for epoch in range(1, self.last_epoch + 1)))

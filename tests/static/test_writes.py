@@ -80,3 +80,16 @@ def test_where_runs_add_gradients_up_state_is_written_before():
         paddle.max(w)
     with pytest.raises(NotOffered, match="counter is overwritten where gradients are added up"):
         paddle.increment(counter)
+
+
+def test_a_step_that_overflows_keeps_what_the_user_wrote():
+    x, w = static.data("x", [2, 2]), static.create_parameter([2, 1], "float32", "w")
+    counter = state("counter", [0.0])
+    paddle.increment(counter)
+    w.set_value(np.ones((2, 1), np.float32))
+    static.amp.decorate(paddle.optimizer.SGD(0.1), init_loss_scaling=4.0).minimize(paddle.mean(paddle.matmul(x, w)))
+    executor = Executor()
+    for scale in (np.inf, 1.0):
+        executor.run(feed={"x": np.full((2, 2), scale, np.float32)}, fetch_list=[])
+        assert np.isfinite(w.get_value()).all()
+    assert counter.get_value().tolist() == [2.0]
