@@ -28,7 +28,7 @@ _ALL = {
     "sgn digamma logit selu rrelu",
     "float32 or float64": "inverse solve triangular_solve cholesky cholesky_solve qr householder_product matrix_power determinant "
     "slogdet npair_loss identity_loss",
-    "a floating-point type, int32 or int64": "clip dot frac trunc cross kron outer unique histogram is_empty multiplex "
+    "a floating-point type, int32 or int64": "clip dot inner frac trunc cross kron outer unique histogram is_empty multiplex "
     "nanmedian pad3d searchsorted",
     "bool, a floating-point type, int32 or int64": "expand_as flip diagonal tile broadcast_tensors",
     "an integer type": "shard_index gcd lcm",
