@@ -45,3 +45,10 @@ count = paddle.zeros([1])
 for _ in range(3):
     paddle.increment(count, 2.0)
 print(count.item(), np.asarray(count).tolist())
+
+recurrent = nn.LSTM(2, 3, 2, direction="bidirect")
+print(list(recurrent.state_dict()))
+print([name for name, _ in recurrent.named_sublayers()], len(recurrent.parameters()))
+recurrent.weight_ih_l0.set_value(paddle.ones_like(recurrent.weight_ih_l0))
+print(recurrent.state_dict()["0.cell_fw.weight_ih"].sum().item())
+print(nn.SimpleRNN(2, 3, activation="relu"), nn.GRU(2, 3, 2, dropout=0.1))
