@@ -93,3 +93,16 @@ def test_a_step_that_overflows_keeps_what_the_user_wrote():
         executor.run(feed={"x": np.full((2, 2), scale, np.float32)}, fetch_list=[])
         assert np.isfinite(w.get_value()).all()
     assert counter.get_value().tolist() == [2.0]
+
+
+def test_exports_and_gradients_are_of_the_last_value(tmp_path):
+    x = static.data("x", [1, 2])
+    x.stop_gradient = False
+    y = x * 1.0
+    paddle.assign(y * 3.0, output=y)
+    (gradient,) = static.gradients(y, x)
+    executor, ones = Executor(), np.ones((1, 2), np.float32)
+    assert executor.run(feed={"x": ones}, fetch_list=[gradient])[0].tolist() == [[3.0, 3.0]]
+    static.save_inference_model(str(tmp_path / "model"), [x], [y], executor)
+    program, _, fetches = static.load_inference_model(str(tmp_path / "model"), executor)
+    assert executor.run(program, feed={"x": ones}, fetch_list=fetches)[0].tolist() == [[3.0, 3.0]]

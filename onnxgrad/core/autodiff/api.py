@@ -172,7 +172,7 @@ def gradients(
         >>> static.gradients([x * x], [x])
         [Variable(x@GRAD: float32[?, 3])]
     """
-    target_list = variables_of(targets, "targets")
+    target_list = [v if v.is_eager else v.block.program.last(v) for v in variables_of(targets, "targets")]
     input_list = variables_of(inputs, "inputs")
     cotangents: list[Variable | None] = [None] * len(target_list)
     if target_gradients is not None:

@@ -441,6 +441,14 @@ class Program:
         self.version += 1
         return v
 
+    def last(self, v: Variable) -> Variable:
+        """The variable that a fetch of ``v`` reads: what it was overwritten with; of state ``v`` itself, which the run replaces.
+
+        Args:
+            v: a variable of this program.
+        """
+        return v if v.persistable else self.overwritten.get(v, v)
+
     def present(self, v: Variable) -> Variable:
         """The value of a variable at this point of the program: what it was overwritten with, or updated to, last.
 
