@@ -183,13 +183,30 @@ class Categorical(Distribution):
         return T.log(self.prob(value))
 
 
-class Multinomial(Distribution):
+class _Counts(Distribution):
+    """Describe numbers of draws, each with a probability."""
+
+    total_count: Variable | int
+    probs: Variable
+
+    @property
+    def mean(self) -> Variable:
+        return self.probs * self.total_count
+
+    @property
+    def variance(self) -> Variable:
+        return self.mean * (1.0 - self.probs)
+
+
+class Multinomial(_Counts):
     """Describe how often each class is drawn, on the last axis.
 
     Args:
         total_count: how many are drawn.
         probs: a probability for each class, which are divided by their sum.
     """
+
+    total_count: int
 
     @checked
     def __init__(self, total_count: int, probs: Numbers) -> None:
@@ -198,14 +215,6 @@ class Multinomial(Distribution):
         probs = as_operand(probs)
         self.total_count, self.probs = total_count, probs / T.sum(probs, -1, keepdim=True)
         super().__init__(probs.shape[:-1], probs.shape[-1:])
-
-    @property
-    def mean(self) -> Variable:
-        return self.total_count * self.probs
-
-    @property
-    def variance(self) -> Variable:
-        return self.total_count * self.probs * (1.0 - self.probs)
 
     def _sample(self, shape: list[int]) -> Variable:
         noise = -T.log(-T.log(uniforms([self.total_count, *shape], self.probs)))
@@ -271,7 +280,7 @@ class Poisson(ExponentialFamily):
         return -T.sum(T.exp(log_prob) * log_prob, 0)
 
 
-class Binomial(Distribution):
+class Binomial(_Counts):
     """Describe how many of independent trials succeed.
 
     Args:
@@ -282,18 +291,12 @@ class Binomial(Distribution):
         NotOffered: by ``sample`` and ``entropy`` in a program.
     """
 
+    total_count: Variable
+
     @checked
     def __init__(self, total_count: Numbers, probs: Numbers) -> None:
         self.total_count, self.probs = as_operands(total_count, probs)
         super().__init__(self.probs.shape)
-
-    @property
-    def mean(self) -> Variable:
-        return self.total_count * self.probs
-
-    @property
-    def variance(self) -> Variable:
-        return self.total_count * self.probs * (1.0 - self.probs)
 
     def _sample(self, shape: list[int]) -> Variable:
         def draw(count: Any, probs: Any) -> Any:

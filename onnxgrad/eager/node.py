@@ -194,15 +194,17 @@ class Meta:
     """The properties of a tensor rather than of one value of it: its name, gradient and hooks, and whether a user cut it off.
 
     ``retain`` holds the numbers of the hooks that there were when the gradient was asked to be retained. A tensor that was changed
-    in place keeps hooks and the retained gradient of what it was before, ``earlier``.
+    in place keeps hooks and the retained gradient of what it was before, ``earlier``. ``cleared`` is the value of a gradient that
+    was filled with zeros: as long as the gradient has it, the next one takes its place and is not added to it.
     """
 
-    __slots__ = ("cut", "earlier", "grad", "hooks", "name", "persistable", "retain")
+    __slots__ = ("cleared", "cut", "earlier", "grad", "hooks", "name", "persistable", "retain")
 
     def __init__(self) -> None:
         self.name = ""
         self.earlier: Meta | None = None
         self.grad: Any = None
+        self.cleared: TapeNode | None = None
         self.hooks: dict[int, Any] = {}
         self.retain: frozenset[int] | None = None
         self.cut = False

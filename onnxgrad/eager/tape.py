@@ -55,8 +55,10 @@ def _accumulate(node: TapeNode, gradient: Tensor) -> Tensor:
     meta = node.meta
     if meta is None:
         meta = node.meta = Meta()
-    meta.grad = gradient.detach() if meta.grad is None else add_gradients(meta.grad, gradient)
-    grad: Tensor = meta.grad
+    held: Tensor | None = meta.grad
+    if held is not None and held._node is meta.cleared and held.dtype is gradient.dtype:
+        held = None  # zeros
+    grad = meta.grad = gradient.detach() if held is None else add_gradients(held, gradient)
     return grad
 
 
@@ -108,7 +110,7 @@ class Backward:
             self._stage(plain, sought)
             while self._arrived:
                 self._pass_cut(sought)
-            reached = {_key(node) for node in [*inner, *self.leaves]}
+            reached = {_key(node) for node in (wanted if self._stores else [*inner, *self.leaves])}
             reached -= {key for key in self._absent if key not in self._found and isinstance(key, TapeNode)}
             return [(node, self._gradient(node)) for node in wanted if _key(node) in reached]
 

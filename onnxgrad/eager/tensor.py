@@ -289,6 +289,7 @@ class Tensor(Variable):
             return
         if set_to_zero:
             meta.grad = full_like(meta.grad, 0, meta.grad.stop_gradient)
+            meta.cleared = meta.grad._node
         else:
             meta.grad = None
 

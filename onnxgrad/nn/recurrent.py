@@ -426,7 +426,7 @@ class BiRNN(Layer):
         return concat([ahead, back], -1), (last, begin)
 
 
-class _Recurrent(Layer):
+class Recurrent(Layer):
     """Base of layers of one kind over a whole sequence, by ONNX's operator."""
 
     cell: ClassVar[Any]
@@ -442,12 +442,14 @@ class _Recurrent(Layer):
         direction: Direction,
         time_major: bool,
         dropout: float,
-        attrs: dict[str, Any],
+        attrs: tuple[WeightAttr, WeightAttr, BiasAttr, BiasAttr],
+        **options: Any,
     ) -> None:
         """Make the parameters of a cell for each layer and direction.
 
         Args:
-            attrs: attributes of the parameters, by argument of the cell.
+            attrs: attributes of the parameters, of the weights of inputs and states, and of their biases.
+            options: further arguments of the cell.
         """
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.time_major, self.dropout = time_major, dropout
@@ -455,10 +457,18 @@ class _Recurrent(Layer):
         self._attributes: dict[str, Any] = {}
         for layer in range(num_layers):
             size = input_size if layer == 0 else hidden_size * self.num_directions
-            for suffix in ("", "_reverse")[: self.num_directions]:
-                cell = self.cell(size, hidden_size, **attrs)
+            w, r, b, rb = attrs
+            cells = [
+                self.cell(size, hidden_size, weight_ih_attr=w, weight_hh_attr=r, bias_ih_attr=b, bias_hh_attr=rb, **options)
+                for _ in range(self.num_directions)
+            ]
+            for suffix, cell in zip(("", "_reverse"), cells, strict=False):
                 for parameter_name, parameter in cell._parameters.items():
                     self._parameters[f"{parameter_name}_l{layer}{suffix}"] = parameter
+            # Paddle's files hold the weights by the paths of the cells too.
+            self.add_sublayer(
+                str(layer), RNN(cells[0], False, time_major) if len(cells) == 1 else BiRNN(cells[0], cells[1], time_major)
+            )
 
     def _run(self, inputs: Variable, initial_states: Sequence[Variable], lengths: Variable | None) -> tuple[Any, list[Any]]:
         """Outputs and last states of all layers, from the states of each kind or from zeros."""
@@ -512,27 +522,31 @@ class _Recurrent(Layer):
         shown = [f", {name}={value}" for name, (value, usual) in options.items() if value != usual]
         return f"{self.input_size}, {self.hidden_size}{''.join(shown)}"
 
-    def __repr__(self) -> str:
-        """As a layer of cells prints, whose parameters it holds itself."""
-        lines = [f"{type(self).__name__}({self.extra_repr()}"]
-        names = ("cell",) if self.num_directions == 1 else ("cell_fw", "cell_bw")
-        for layer in range(self.num_layers):
-            size = self.input_size if layer == 0 else self.hidden_size * self.num_directions
-            cell = f"{self.cell.__name__}({size}, {self.hidden_size}{self._cell_options()})"
-            lines += [
-                f"  ({layer}): {'RNN' if self.num_directions == 1 else 'BiRNN'}(",
-                *(f"    ({name}): {cell}" for name in names),
-                "  )",
-            ]
-        return "\n".join([*lines, ")"])
 
-    def _cell_options(self) -> str:
-        """What the printed form of a cell names behind its sizes"""
-        activation = str(self._attributes.get("activations", ["tanh"])[0]).lower()
-        return "" if activation == "tanh" else f", activation={activation}"
+class _OneState(Recurrent):
+    """A recurrent layer whose state is one tensor."""
+
+    def forward(
+        self, inputs: AnyTensor, initial_states: AnyTensor | None = None, sequence_length: Variable | None = None
+    ) -> tuple[AnyTensor, AnyTensor]:
+        """Compute all steps.
+
+        Args:
+            inputs: floats [batch, steps, input_size], or steps first if ``time_major``.
+            initial_states: [layers * directions, batch, hidden_size]; zeros unless given.
+            sequence_length: integers [batch]: later steps give zeros and leave the states.
+
+        Returns:
+            The outputs [batch, steps, directions * hidden_size], or steps first, and the last state of each layer and direction.
+        """
+        y, (h,) = self._run(inputs, [] if initial_states is None else [initial_states], sequence_length)
+        return y, h
+
+    if TYPE_CHECKING:
+        __call__ = forward  # type: ignore[assignment]
 
 
-class SimpleRNN(_Recurrent):
+class SimpleRNN(_OneState):
     """Compute h = act(W x + U h + b) over a sequence. Elman 1990.
 
     Args:
@@ -579,36 +593,12 @@ class SimpleRNN(_Recurrent):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        attrs = {
-            "weight_ih_attr": weight_ih_attr,
-            "weight_hh_attr": weight_hh_attr,
-            "bias_ih_attr": bias_ih_attr,
-            "bias_hh_attr": bias_hh_attr,
-        }
-        self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs)
+        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+        self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs, activation=activation)
         self._attributes = {"activations": [activation.capitalize()] * self.num_directions}
 
-    def forward(
-        self, inputs: AnyTensor, initial_states: AnyTensor | None = None, sequence_length: Variable | None = None
-    ) -> tuple[AnyTensor, AnyTensor]:
-        """Compute all steps.
 
-        Args:
-            inputs: floats [batch, steps, input_size], or steps first if ``time_major``.
-            initial_states: [layers * directions, batch, hidden_size]; zeros unless given.
-            sequence_length: integers [batch]: later steps give zeros and leave the states.
-
-        Returns:
-            The outputs [batch, steps, directions * hidden_size], or steps first, and the last state of each layer and direction.
-        """
-        y, (h,) = self._run(inputs, [] if initial_states is None else [initial_states], sequence_length)
-        return y, h
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
-
-class LSTM(_Recurrent):
+class LSTM(Recurrent):
     """Compute long short-term memory over a sequence. Hochreiter and Schmidhuber 1997.
 
     Args:
@@ -657,12 +647,7 @@ class LSTM(_Recurrent):
         if proj_size:
             raise NotOffered("LSTM: proj_size is not offered: no LSTM of ONNX projects its state. Put a Linear behind it.")
         super().__init__()
-        attrs = {
-            "weight_ih_attr": weight_ih_attr,
-            "weight_hh_attr": weight_hh_attr,
-            "bias_ih_attr": bias_ih_attr,
-            "bias_hh_attr": bias_hh_attr,
-        }
+        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
         self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs)
 
     def forward(
@@ -685,7 +670,7 @@ class LSTM(_Recurrent):
         __call__ = forward  # type: ignore[assignment]
 
 
-class GRU(_Recurrent):
+class GRU(_OneState):
     """Compute gated recurrent units over a sequence. Cho et al. 2014.
 
     Args:
@@ -730,30 +715,6 @@ class GRU(_Recurrent):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        attrs = {
-            "weight_ih_attr": weight_ih_attr,
-            "weight_hh_attr": weight_hh_attr,
-            "bias_ih_attr": bias_ih_attr,
-            "bias_hh_attr": bias_hh_attr,
-        }
+        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
         self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs)
         self._attributes = {"linear_before_reset": 1}
-
-    def forward(
-        self, inputs: AnyTensor, initial_states: AnyTensor | None = None, sequence_length: Variable | None = None
-    ) -> tuple[AnyTensor, AnyTensor]:
-        """Compute all steps.
-
-        Args:
-            inputs: floats [batch, steps, input_size], or steps first if ``time_major``.
-            initial_states: [layers * directions, batch, hidden_size]; zeros unless given.
-            sequence_length: integers [batch]: later steps give zeros and leave the states.
-
-        Returns:
-            The outputs [batch, steps, directions * hidden_size], or steps first, and the last state of each layer and direction.
-        """
-        y, (h,) = self._run(inputs, [] if initial_states is None else [initial_states], sequence_length)
-        return y, h
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]

@@ -13,6 +13,7 @@ from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.nn.container import LayerList, Sequential
 from onnxgrad.nn.layer import Layer
+from onnxgrad.nn.recurrent import Recurrent
 from onnxgrad.tensor.creation import zeros
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def summary(
         own = [x for x in (*layer._parameters.values(), *layer._buffers.values()) if x is not None]
         rows[key] = _Row(str(_shapes(inputs)), str(_shapes(output)), _count(own), _bytes(tensors_in(output)))
 
-    leaves = [layer for layer in net.sublayers() if not isinstance(layer, (Sequential, LayerList))] or [net]
+    leaves = [layer for layer in net.sublayers() if not isinstance(layer, (Sequential, LayerList))]
+    if not leaves or isinstance(net, Recurrent):  # whose cells hold weights and are not called
+        leaves = [net]
     hooks = [layer.register_forward_post_hook(note) for layer in leaves]
     modes = [(layer, layer.training) for layer in net.sublayers(include_self=True)]
     try:

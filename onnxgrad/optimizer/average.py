@@ -215,6 +215,6 @@ class _Applied(AbstractContextManager[None]):
 def _changed_by_training(program: Program) -> list[Variable]:
     """The weights that are trained, and the running statistics: floats that the forward pass replaces."""
     trained: list[Variable] = [p for p in program.all_parameters() if p.trainable and not p.stop_gradient and p.do_model_average]
-    replaced = [v for v, new in program.updates.items() if v.is_float and not is_applied(new)]
+    replaced = [v for v, new in program.updates.items() if v.is_float and not is_applied(new) and v not in program.overwritten]
     running = [v for v in replaced if getattr(v, "do_model_average", True)]
     return trained + [v for v in running if not any(v is p for p in trained)]

@@ -101,6 +101,9 @@ class ClipGradByValue(GradientClip):
         if min is None and not self.max > 0:
             raise ArgumentError(f"ClipGradByValue needs max > 0, not {max}.")
 
+    def __str__(self) -> str:
+        return f"Clip Gradient By Value, min = {self.min:f}, max={self.max:f}"
+
     def clip(self, op: Builder, g: Variable) -> Variable:
         return op.Clip(g, self.min, self.max)
 
@@ -124,6 +127,9 @@ class ClipGradByNorm(GradientClip):
 
     def __init__(self, clip_norm: float) -> None:
         self.clip_norm = as_norm(self, clip_norm)
+
+    def __str__(self) -> str:
+        return f"Gradient Clip By Norm, clip_norm={self.clip_norm:f}"
 
     def clip(self, op: Builder, g: Variable) -> Variable:
         norm = op.Sqrt(op.ReduceSumSquare(g, keepdims=0))
@@ -151,6 +157,9 @@ class ClipGradByGlobalNorm(GradientClip):
     @checked
     def __init__(self, clip_norm: float, group_name: str = "default_group", auto_skip_clip: bool = False) -> None:
         self.clip_norm = as_norm(self, clip_norm)
+
+    def __str__(self) -> str:
+        return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm:f}"
 
     def apply(self, op: Builder, pairs: Pairs) -> Pairs:
         squares = [op.Cast(op.ReduceSumSquare(g, keepdims=0), to=1) for p, g in pairs if clips(p)]

@@ -80,12 +80,16 @@ class LRScheduler:
         before = attributes.copy()
         try:
             self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-            self.last_lr = float(self.get_lr())
+            self.last_lr = float(self.get_lr() if epoch is None else self._at_epoch())
         except BaseException:
             attributes.update(before)
             raise
         if self.verbose:
             print(f"Epoch {self.last_epoch}: {type(self).__name__} set learning rate to {self.last_lr}.")
+
+    def _at_epoch(self) -> float:
+        """The rate of ``last_epoch``, whatever it was before"""
+        return self.get_lr()
 
     def moved(self, *arguments: Any) -> list[tuple[LRScheduler, dict[str, Any]]]:
         """The attributes that ``step`` would leave here and in schedules within, all of which stay as they are.
@@ -207,7 +211,15 @@ class PiecewiseDecay(LRScheduler):
         return self.values[bisect_right(self.boundaries, self.last_epoch)]
 
 
-class NaturalExpDecay(LRScheduler):
+class _ByGamma(LRScheduler):
+    """A rate that falls as fast as ``gamma`` says."""
+
+    def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
+        self.gamma = as_number(self, "gamma", gamma)
+        super().__init__(learning_rate, last_epoch, verbose)
+
+
+class NaturalExpDecay(_ByGamma):
     """learning_rate * exp(-gamma * step).
 
     Args:
@@ -225,15 +237,11 @@ class NaturalExpDecay(LRScheduler):
         0.4524
     """
 
-    def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
-        self.gamma = as_number(self, "gamma", gamma)
-        super().__init__(learning_rate, last_epoch, verbose)
-
     def get_lr(self) -> float:
         return self.base_lr * math.exp(-self.gamma * self.last_epoch)
 
 
-class InverseTimeDecay(LRScheduler):
+class InverseTimeDecay(_ByGamma):
     """learning_rate / (1 + gamma * step).
 
     Args:
@@ -250,10 +258,6 @@ class InverseTimeDecay(LRScheduler):
         >>> schedule()
         0.25
     """
-
-    def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
-        self.gamma = as_number(self, "gamma", gamma)
-        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         return self.base_lr / (1 + self.gamma * self.last_epoch)
@@ -370,7 +374,7 @@ class LinearWarmup(LRScheduler):
         return [*self.learning_rate.attributes_of(state_dict["LinearWarmup_LR"]), *pairs]
 
 
-class ExponentialDecay(LRScheduler):
+class ExponentialDecay(_ByGamma):
     """Multiply by ``gamma`` at every step: learning_rate * gamma^step.
 
     Args:
@@ -390,10 +394,9 @@ class ExponentialDecay(LRScheduler):
     """
 
     def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
-        self.gamma = as_number(self, "gamma", gamma)
-        if not 0.0 < self.gamma < 1.0:
+        if not 0.0 < as_number(self, "gamma", gamma) < 1.0:
             raise ArgumentError(f"ExponentialDecay: gamma lies between 0 and 1, not {gamma}.")
-        super().__init__(learning_rate, last_epoch, verbose)
+        super().__init__(learning_rate, gamma, last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * self.gamma**self.last_epoch)
@@ -471,7 +474,17 @@ class StepDecay(LRScheduler):
         return float(self.base_lr * self.gamma ** (self.last_epoch // self.step_size))
 
 
-class LambdaDecay(LRScheduler):
+class _ByFunction(LRScheduler):
+    """A rate that a function of the step makes."""
+
+    def __init__(
+        self, learning_rate: float, lr_lambda: Callable[[int], float], last_epoch: int = -1, verbose: bool = False
+    ) -> None:
+        self.lr_lambda = as_function(self, "lr_lambda", lr_lambda)
+        super().__init__(learning_rate, last_epoch, verbose)
+
+
+class LambdaDecay(_ByFunction):
     """learning_rate * lr_lambda(step).
 
     Args:
@@ -489,17 +502,11 @@ class LambdaDecay(LRScheduler):
         0.25
     """
 
-    def __init__(
-        self, learning_rate: float, lr_lambda: Callable[[int], float], last_epoch: int = -1, verbose: bool = False
-    ) -> None:
-        self.lr_lambda = as_function(self, "lr_lambda", lr_lambda)
-        super().__init__(learning_rate, last_epoch, verbose)
-
     def get_lr(self) -> float:
         return float(self.base_lr * self.lr_lambda(self.last_epoch))
 
 
-class MultiplicativeDecay(LRScheduler):
+class MultiplicativeDecay(_ByFunction):
     """learning_rate * lr_lambda(1) * ... * lr_lambda(step).
 
     Args:
@@ -516,12 +523,6 @@ class MultiplicativeDecay(LRScheduler):
         >>> schedule()
         0.125
     """
-
-    def __init__(
-        self, learning_rate: float, lr_lambda: Callable[[int], float], last_epoch: int = -1, verbose: bool = False
-    ) -> None:
-        self.lr_lambda = as_function(self, "lr_lambda", lr_lambda)
-        super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * math.prod(self.lr_lambda(epoch) for epoch in range(1, self.last_epoch + 1)))
@@ -671,6 +672,16 @@ class CosineAnnealingDecay(LRScheduler):
         super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
+        """Compute the rate from that of the step before, as Paddle does: called by itself, it gives a rate nearer to the end."""
+        before, span = self.last_epoch - 1, self.base_lr - self.eta_min
+        if self.last_epoch == 0:
+            return self.base_lr
+        if (before - self.T_max) % (2 * self.T_max) == 0:
+            return self.last_lr + span * (1 - math.cos(math.pi / self.T_max)) / 2
+        factor = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / (1 + math.cos(math.pi * before / self.T_max))
+        return factor * (self.last_lr - self.eta_min) + self.eta_min
+
+    def _at_epoch(self) -> float:
         return self.eta_min + (self.base_lr - self.eta_min) * (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
 
 
@@ -889,5 +900,14 @@ class LinearLR(LRScheduler):
         super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
+        """Compute the rate from that of the step before, as Paddle does: called by itself, it gives that of a later step."""
+        if self.last_epoch == 0:
+            return self.base_lr * self.start_factor
+        if self.last_epoch > self.total_steps:
+            return self.last_lr
+        change = self.end_factor - self.start_factor
+        return self.last_lr * (1.0 + change / (self.total_steps * self.start_factor + (self.last_epoch - 1) * change))
+
+    def _at_epoch(self) -> float:
         share = min(self.last_epoch, self.total_steps) / self.total_steps
         return self.base_lr * (self.start_factor + (self.end_factor - self.start_factor) * share)

@@ -153,11 +153,12 @@ def update_scale(
 def keep_state(op: Builder, program: Program, before: dict[Variable, Variable], found_inf: Variable) -> None:
     """Let the state that this step updates, running statistics included, keep its value where gradients overflow.
 
-    ``before`` is ``program.updates`` from before the optimizer: what another optimizer did then stays.
+    ``before`` is ``program.updates`` from before the optimizer: what another optimizer did then stays, and what the user wrote.
     """
     for v, new in list(program.updates.items()):
         earlier = before.get(v)
         by_another = earlier is not None and earlier.op is not None and earlier.op.role is Role.OPTIMIZE
+        by_another = by_another or (earlier is not None and program.overwritten.get(v) is earlier)
         if earlier is new and by_another:
             continue
         op.key = f"{v.name}@KEPT"

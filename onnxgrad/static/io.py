@@ -182,7 +182,7 @@ def normalize_program(
     feeds, fetches = _variables("feed_vars", feed_vars), _variables("fetch_vars", fetch_vars)
     copy = program.clone(for_test=True)
     block = copy.global_block()
-    outputs = [block.var(v.name) for v in fetches]
+    outputs = [block.program.last(block.var(v.name)) for v in fetches]
     inputs = [block.var(v.name) for v in feeds]
     block.ops = needed_operators(block.ops, outputs)
     read = {v for op in block.ops for v in op.operands()} | set(outputs)
@@ -247,7 +247,7 @@ def prune_unread(program: Program, fetch_vars: Variable | Sequence[Variable]) ->
     other = next((v.name for v in fetches if v not in copies), None)
     if other is not None:
         raise ArgumentError(f"prune_unread: {other!r} is no variable of the program. Give one that it computes.")
-    outputs = [copies[v] for v in fetches]
+    outputs = [copy.last(copies[v]) for v in fetches]
     run_program_pass(copy, demand(outputs))
     block = copy.global_block()
     block.ops = needed_operators(block.ops, [*outputs, *copy.updates.values()])

@@ -24,11 +24,11 @@ _TYPES = {
 }
 # Layers, each by the name it is made with, whose operands are all of one kind.
 _ALL = {
-    "a floating-point type": "isclose allclose logsumexp logcumsumexp nanmean p_norm inner addmm corrcoef renorm lerp var std "
+    "a floating-point type": "isclose allclose logsumexp logcumsumexp nanmean p_norm addmm corrcoef renorm lerp var std "
     "sgn digamma logit selu rrelu",
     "float32 or float64": "inverse solve triangular_solve cholesky cholesky_solve qr householder_product matrix_power determinant "
     "slogdet npair_loss identity_loss",
-    "a floating-point type, int32 or int64": "clip dot frac trunc cross kron outer unique histogram is_empty multiplex "
+    "a floating-point type, int32 or int64": "clip dot inner frac trunc cross kron outer unique histogram is_empty multiplex "
     "nanmedian pad3d searchsorted",
     "bool, a floating-point type, int32 or int64": "expand_as flip diagonal tile broadcast_tensors",
     "an integer type": "shard_index gcd lcm",

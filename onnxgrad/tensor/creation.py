@@ -6,19 +6,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType, DTypeLike, dtype_of
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, moved_order
 from onnxgrad.tensor.common import Number, Shape, float_dtype, index_dtype, normal_axis, scalar, shape_of, shape_operand, sizes_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
-from onnxgrad.tensor.options import Device, takes_options
+from onnxgrad.tensor.options import Device, takes_options, written
 
 __all__ = [
     "arange", "assign", "block_diag", "cartesian_prod", "clone", "combinations", "diag", "diag_embed", "diagflat", "diagonal",
@@ -377,20 +377,19 @@ def assign(x: Variable | ArrayLike, output: Variable | None = None) -> Variable:
 
     Args:
         x: a variable, a list or an array; floats of Python become float32.
-        output: an eager tensor that becomes the copy; None for a new one.
+        output: a tensor that becomes the copy; None for a new one. In a program, what is appended from then on reads its new value,
+            and a persistable one keeps it after the run.
 
     Raises:
-        NotOffered: if ``output`` is a variable of a program, which overwrites none.
+        NotOffered: if ``output`` is a variable of a program from outside the branch or loop that is being written.
+        ArgumentError: if ``output`` is persistable and of another type or shape.
 
     Example:
         >>> paddle.assign([[1.0, 2.0]]).shape
         [1, 2]
     """
     if output is not None:
-        if not output.is_eager:
-            raise NotOffered("assign: output= overwrites a variable, which ONNX cannot. Use the result instead.")
-        output.turn_into(assign(x))  # type: ignore[attr-defined]
-        return output
+        return cast("Variable", written("assign", output, assign(x)))
     if is_variable(x):
         return LayerHelper("assign", x).result("Identity", x)
     array = np.asarray(x)

@@ -100,6 +100,9 @@ class _LayerBuilder(Builder):
 
     def emit(self, op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, key: str = "", domain: str = "") -> Any:
         program = self.block.program
+        if program.updates or program.overwritten:
+            args = [_present(program, one) for one in args]
+            kwargs = {name: _present(program, one) for name, one in kwargs.items()}
         version = program.opset_version() or OLDEST_WITH_RULES
         if version < OLDEST_WITH_RULES:
             if domain == "" and has_form_of_21(op_type, version):
@@ -109,6 +112,11 @@ class _LayerBuilder(Builder):
                 lift(program)
                 return super().emit(op_type, args, kwargs, outputs, key, domain)
         return super().emit(op_type, args, kwargs, outputs, key, domain)
+
+
+def _present(program: Program, operand: Any) -> Any:
+    """An operand as it is at this point of its program; anything else as it is."""
+    return program.present(operand) if isinstance(operand, Variable) and operand.block.program is program else operand
 
 
 class LayerHelper:

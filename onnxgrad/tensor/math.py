@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import Number, floating, scalar, unary
 from onnxgrad.tensor.layer import ActivationName, LayerHelper, is_variable, open_layer, variables_in
-from onnxgrad.tensor.options import takes_options
+from onnxgrad.tensor.options import takes_options, written
 from onnxgrad.tensor.tables import of_one
 
 __all__ = [
@@ -251,13 +252,14 @@ def nan_to_num(
 
 @checked
 def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Variable:
-    """``x + value`` for one element. The result is a new variable: programs here never overwrite one.
+    """Add ``value`` to ``x`` in place: what is appended from then on reads the sum, and a persistable one keeps it after the run.
 
     Args:
         x: of one element.
         value: what is added.
     """
-    return LayerHelper("increment", x, name=name).result("Add", x, np.asarray(value, x.dtype.numpy))
+    sum_ = LayerHelper("increment", x, name=name).result("Add", x, np.asarray(value, x.dtype.numpy))
+    return cast("Variable", written("increment", x, sum_))
 
 
 @checked

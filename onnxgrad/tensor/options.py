@@ -6,18 +6,18 @@ Tests: tests/tensor/test_options.py.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import Place
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered, ProviderError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
+from onnxgrad.internal.arguments import parameter_names
 
 if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor as EagerTensor
 
-__all__ = ["Device", "require_cpu", "takes_options"]
+__all__ = ["Device", "require_cpu", "takes_options", "written"]
 
 Device: TypeAlias = Place | str | None
 """Where an eager tensor is made: on the CPU, which is what None says too."""
@@ -34,9 +34,10 @@ def takes_options(function: Function) -> Function:
 
     Raises:
         ProviderError: by the function, for another device, and for ``pin_memory``.
-        NotOffered: by the function, for ``out`` where a program is built, which overwrites nothing.
+        NotOffered: by the function, for an ``out`` that ``Program.overwrite`` refuses.
     """
-    parameters = list(inspect.signature(function).parameters)
+    positional, by_name = parameter_names(function)
+    parameters = [*positional, *by_name]
     first = min(parameters.index(option) for option in _OPTIONS & {*parameters})
 
     @functools.wraps(function)
@@ -52,7 +53,7 @@ def takes_options(function: Function) -> Function:
         if options.get("requires_grad", False):
             result.stop_gradient = False
         out = options.get("out")
-        return result if out is None else _written(call.__name__, out, result)
+        return result if out is None else written(call.__name__, out, result)
 
     return cast(Function, call)
 
@@ -80,19 +81,34 @@ def require_cpu(function: str, device: Any, pin_memory: bool = False) -> None:
         raise ProviderError(f"{function}: memory of the CPU is not pinned. Leave pin_memory out.")
 
 
-def _written(function: str, out: Any, result: Any) -> Any:
-    """``out``, which the result was written to; several results go to a tuple of as many"""
+def written(function: str, out: Any, result: Any) -> Any:
+    """Write a result to ``out`` and return that; several results go to a tuple of as many.
+
+    Args:
+        function: the name of the function that was called.
+        out: an eager tensor, or a variable of the program that the result is in.
+        result: what the function computed.
+
+    Raises:
+        ArgumentTypeError: if ``out`` is no tensor.
+        ArgumentError: if they are not as many, or not in one program.
+        NotOffered: as ``Program.overwrite``.
+    """
     if isinstance(result, (tuple, list)):
         outs = out if isinstance(out, (tuple, list)) else [out]
         if len(outs) != len(result):
             raise ArgumentError(f"{function}: out is a tuple of {len(result)} tensors, not {len(outs)}.")
         return (
-            type(result)(*(_written(function, *pair) for pair in zip(outs, result)))
+            type(result)(*(written(function, *pair) for pair in zip(outs, result)))
             if hasattr(result, "_fields")
-            else type(result)(_written(function, *pair) for pair in zip(outs, result))
+            else type(result)(written(function, *pair) for pair in zip(outs, result))
         )
     if not isinstance(out, Variable):
         raise ArgumentTypeError(f"{function}: out is a Tensor, not {type(out).__name__}.")
-    if not (out.is_eager and result.is_eager):
-        raise NotOffered(f"{function}: out is not offered where a program is built: nothing is overwritten. Take the result.")
-    return cast("EagerTensor", out).turn_into(cast("EagerTensor", result))
+    if out.is_eager and result.is_eager:
+        return cast("EagerTensor", out).turn_into(cast("EagerTensor", result))
+    if out.block.program is not result.block.program:
+        raise ArgumentError(
+            f"{function}: out and the result are not in one program. Make out in that of the result, or leave it out."
+        )
+    return out.block.program.overwrite(out, result)

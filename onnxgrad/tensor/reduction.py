@@ -38,6 +38,12 @@ def reduce(
     """One reduction operator over ``axis``, or over all axes, in an element type: unless given, that of ``x``
 
     Args:
+        layer_name: prefix of the names of results.
+        op_type: the operator.
+        x: variable of any shape.
+        axis: an axis, several, or None for all.
+        keepdim: keep the reduced axes with size 1.
+        dtype: the element type; None for that of ``x``.
         of_integers: the one in which integers and booleans are reduced unless ``dtype`` is given.
     """
     layer, op = open_layer(layer_name, x, name=name)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -112,6 +112,18 @@ def argsort(x: Variable, axis: int = -1, descending: bool = False, stable: bool 
     return _sorted(LayerHelper("argsort", x, name=name), x, axis, descending)[1]
 
 
+class TopKRetType(NamedTuple):
+    """The result of ``topk``, under Paddle's name.
+
+    Attributes:
+        values: the elements.
+        indices: their positions.
+    """
+
+    values: Variable
+    indices: Variable
+
+
 @checked
 @without_axes_too
 @takes_options
@@ -148,7 +160,7 @@ def topk(
     if not x.is_eager and is_variable(k) and x.dims is not None:
         for output in (values, indices):
             output.type = TensorType(output.dtype, (*x.dims[:axis], None, *x.dims[axis + 1 :]))
-    return values, indices
+    return TopKRetType(values, indices)
 
 
 @checked
@@ -255,11 +267,11 @@ def nonzero(x: Variable, as_tuple: Literal[True]) -> tuple[Variable, ...]: ...
 @checked
 @takes_options
 def nonzero(x: Variable, as_tuple: bool = False, out: Variable | None = None) -> Variable | tuple[Variable, ...]:
-    """Positions of the elements that are not 0, as rows of int64; with ``as_tuple``, one column per axis.
+    """Positions of the elements that are not 0, as rows of int64; with ``as_tuple``, one vector per axis.
 
     Args:
         x: of any shape and element type.
-        as_tuple: whether each axis has a column of its own.
+        as_tuple: whether each axis has a vector of its own.
         out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Example:
@@ -271,7 +283,7 @@ def nonzero(x: Variable, as_tuple: bool = False, out: Variable | None = None) ->
     if not as_tuple:
         return layer.result("Transpose", op.NonZero(operand), perm=[1, 0])
     rows = op.NonZero(operand)
-    return tuple(layer.result("Unsqueeze", op.Gather(rows, np.array(i), axis=0), [1]) for i in range(x.ndim))
+    return tuple(layer.result("Gather", rows, np.array(i), axis=0) for i in range(x.ndim))
 
 
 @checked

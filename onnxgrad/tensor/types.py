@@ -42,6 +42,12 @@ class finfo:  # noqa: N801
         self.eps, self.resolution = float(limits.eps), float(limits.resolution)
         self.tiny = self.smallest_normal = float(limits.smallest_normal)
 
+    def __repr__(self) -> str:
+        return (
+            f"paddle.finfo(min={self.min:g}, max={self.max:g}, eps={self.eps:g}, resolution={self.resolution:g}, "
+            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, bits={self.bits}, dtype={self.dtype})"
+        )
+
 
 class iinfo:  # noqa: N801
     """Limits of an integer type: ``min``, ``max`` and ``bits``.
@@ -63,6 +69,9 @@ class iinfo:  # noqa: N801
             raise ArgumentTypeError(f"iinfo takes an integer type, not {element.name}. Use finfo.")
         limits = np.iinfo(element.numpy)
         self.dtype, self.bits, self.min, self.max = element.name, int(limits.bits), int(limits.min), int(limits.max)
+
+    def __repr__(self) -> str:
+        return f"paddle.iinfo(min={self.min}, max={self.max}, bits={self.bits}, dtype={self.dtype})"
 
 
 def set_default_dtype(d: DTypeLike) -> None:

@@ -219,3 +219,31 @@ def test_second_derivatives_of_a_long_chain():
     (first,) = paddle.grad(h * h, [w], create_graph=True)
     (second,) = paddle.grad(first, [w])
     np.testing.assert_allclose(float(second), 2 * 1.001**600, rtol=1e-4)
+
+
+def test_a_gradient_takes_the_place_of_zeros_so_that_the_second_step_builds_nothing():
+    forget()
+    w = paddle.to_tensor(array(3), stop_gradient=False)
+    values = []
+
+    def step():
+        (w * w).sum().backward()
+        values.append(w.grad.numpy())
+
+    step()
+    built = evaluate.counts["sessions"]
+    for _ in range(2):
+        w.clear_gradient()
+        zeros = w.grad
+        assert zeros.tolist() == [0.0, 0.0, 0.0]
+        step()
+        assert zeros.tolist() == [0.0, 0.0, 0.0]
+    assert evaluate.counts["sessions"] == built
+    for value in values:
+        np.testing.assert_array_equal(value, values[0])
+    w.clear_gradient()
+    w.grad.set_value([1.0, 2.0, 3.0])  # no zeros any more
+    step()
+    np.testing.assert_allclose(values[-1], values[0] + [1.0, 2.0, 3.0], rtol=1e-6)
+    step()
+    np.testing.assert_allclose(values[-1], 2 * values[0] + [1.0, 2.0, 3.0], rtol=1e-6)

@@ -1,5 +1,7 @@
 """Scripts of Paddle 1: the documents' examples with another import line, and the old functions."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -140,7 +142,7 @@ class TestLayers:
             layers.logical_not(layers.less_than(i, two)): b >= 3,
             layers.topk(x, k=2)[0]: -np.sort(-a, -1)[..., :2],
             layers.argmax(x, axis=1): a.argmax(1),
-            layers.increment(x, 2.0): a + 2,
+            layers.increment(x, 2.0, in_place=False): a + 2,
             layers.relu6(x, 1.0): a.clip(0, 1),
             layers.swish(x, 2.0): a / (1 + np.exp(-2 * a)),
             layers.leaky_relu(x): np.where(a > 0, a, 0.02 * a),
@@ -150,6 +152,21 @@ class TestLayers:
         }
         for value, wanted in zip(run(list(table), x=a, i=b, j=np.array([[2], [0]])), table.values(), strict=True):
             np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-6)
+
+    def test_old_arguments_have_their_order_their_defaults_and_their_meaning(self):
+        assert str(inspect.signature(layers.softmax)) == (
+            "(input: 'Variable', use_cudnn: 'bool' = False, name: 'str | None' = None, axis: 'int' = -1) -> 'Variable'"
+        )
+        assert list(inspect.signature(layers.elementwise_pow).parameters) == ["x", "y", "axis", "act", "name"]
+        assert inspect.signature(layers.zeros).parameters["dtype"].default is inspect.Parameter.empty  # may be left out today
+        assert "``alpha * x``" in layers.leaky_relu.__doc__ and "alpha: the slope" in layers.leaky_relu.__doc__
+        assert "use_cudnn: accepted" in layers.softmax.__doc__
+        x = layers.data("x", [3, 4])
+        with pytest.raises(TypeError, match=r"softmax\(\) got an unexpected keyword argument 'x'"):
+            layers.softmax(x, x=x)
+        with pytest.raises(TypeError, match=r"zeros\(\) missing a required argument: 'dtype'"):
+            layers.zeros([2])
+        assert layers.softmax(x, True, "named", 1).name.startswith("named")
 
     def test_shapes(self):
         x = layers.data("x", [3, 4])
@@ -232,11 +249,21 @@ class TestLayers:
             4,
         )
 
-    def test_what_overwrites_variables_is_refused(self):
+    def test_outputs_are_written(self):
+        x = layers.data("x", [3])
+        total, flag, filled = layers.zeros([1], "float32"), layers.zeros([1], "bool"), layers.zeros([2], "float32")
+        layers.increment(total, 2.0)
+        other = layers.increment(total, 5.0, in_place=False)
+        layers.sums([total, total, total], out=total)
+        layers.less_than(total, layers.zeros([1], "float32"), cond=flag)
+        layers.fill_constant([2], "float32", 3.0, out=filled)
+        layers.assign(layers.reduce_sum(x), output=x)
+        found = run([total, other, flag, filled, x, "x"], x=np.ones((2, 3), np.float32))
+        assert [value.tolist() for value in found] == [[6.0], [7.0], [False], [3.0, 3.0], 6.0, 6.0]
+
+    def test_loops_that_overwrite_variables_are_refused(self):
         with pytest.raises(NotOffered, match="while_loop"):
             layers.While(cond=None)
-        with pytest.raises(NotOffered, match="once"):
-            layers.assign(np.zeros(2), output=layers.zeros([2], "float32"))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Arguments of a wrong kind are refused where they are passed, with the class's name, the argument's, and what it takes."""
 
+import inspect
 import re
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 import onnxgrad as paddle
 from onnxgrad import distributed, static
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.internal.arguments import as_flag, as_int, as_number, as_numbers, as_text, as_word
+from onnxgrad.internal import refusals
+from onnxgrad.internal.arguments import as_flag, as_int, as_number, as_numbers, as_text, as_word, checked, parameter_names
 from onnxgrad.optimizer import lr
 
 optimizer, initializer, metric, amp = paddle.optimizer, paddle.nn.initializer, paddle.metric, paddle.amp
@@ -209,3 +211,28 @@ def test_options_of_a_group_are_read_as_those_of_the_optimizer():
     made = optimizer.Adam(0.1, parameters=[{"params": [w()], "beta1": np.float32(0.5), "amsgrad": 1}])
     assert made._groups[0].options == {"_beta1": 0.5, "_amsgrad": True}
     assert [type(value) for value in made._groups[0].options.values()] == [float, bool]
+
+
+def test_names_of_parameters_are_those_of_inspect():
+    def own(a, /, b, c=1, *rest, d, e=2, **more): ...
+
+    for function in (own, checked(own), paddle.max, paddle.quantile, paddle.nn.functional.softmax):
+        parameters = inspect.signature(function).parameters.values()
+        positional = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+        by_name = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+        assert parameter_names(function) == (positional, by_name)
+
+
+def test_numpy_reads_a_tensor_without_the_reasons_of_absent_names(monkeypatch):
+    """It asks for several attributes that tensors have not, each time: 280 us where each looked for a reason, 2 where none does."""
+
+    def asked(*_):
+        raise AssertionError("a reason was looked for")
+
+    tensor = paddle.to_tensor([1.0, 2.0])
+    np.asarray(tensor)
+    monkeypatch.setattr(refusals, "fnmatchcase", asked)
+    assert np.asarray(tensor).tolist() == [1.0, 2.0]
+    assert not hasattr(tensor, "__array_struct__")
+    with pytest.raises(AssertionError, match="a reason was looked for"):
+        _ = tensor.no_such_name

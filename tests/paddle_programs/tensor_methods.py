@@ -85,7 +85,7 @@ print(
     paddle.cumprod(a, dim=0).numpy(),
     paddle.diff(a).numpy(),
     paddle.outer(a, b).numpy()[0],
-    paddle.inner(x[0], x[1]).item(),
+    paddle.inner(a, b).item(),
 )
 print(
     paddle.repeat_interleave(a, 2).numpy(),

@@ -30,7 +30,6 @@ OTHERWISE = {
     "refusals: transpose": "an order without all axes is refused",
     "refusals: weight_decay": "refused when it is made",
     "small: a loss without parameters": "a minimize that updates nothing is refused",
-    "small: assign to what a program holds": "a program overwrites no variable",
     "small: detach shares": "documented: tensors own their values",
     "small: fed lists": "numbers in lists are taken too",
     "small: pad by a tensor": "an int64 tensor is taken too",

@@ -6,6 +6,7 @@ Tests: tests/core/autodiff/test_append_backward.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from math import prod
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -18,7 +19,7 @@ from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.manager import run_program_pass
 from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.bodies import reads_of
-from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import Sizes, SizesGiven, know_sizes
 from onnxgrad.core.ir.tensor import TensorValue
@@ -110,6 +111,7 @@ def append_backward(
     """
     if not isinstance(loss, Variable) or loss.is_eager:
         raise NotAVariable(f"append_backward needs a Variable as loss, not {type(loss).__name__}; a Tensor has backward().")
+    loss = loss.block.program.present(loss)
     if loss.is_leaf:
         raise ArgumentError(f"no operator computes {loss.name}, so it has no gradient. Pass the result of an operator.")
     if not loss.is_float:
@@ -170,7 +172,7 @@ def gradients(
         >>> static.gradients([x * x], [x])
         [Variable(x@GRAD: float32[?, 3])]
     """
-    target_list = variables_of(targets, "targets")
+    target_list = [v if v.is_eager else v.block.program.last(v) for v in variables_of(targets, "targets")]
     input_list = variables_of(inputs, "inputs")
     cotangents: list[Variable | None] = [None] * len(target_list)
     if target_gradients is not None:
@@ -344,15 +346,21 @@ class BackwardPass:
     def _stage(self, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block) -> Walk:
         outputs = [target for target, _ in targets]
         operators = _reachable(block.ops, outputs)
+        # A loss depends on no update: the gradient of a parameter that was replaced before is that of the values that were read.
+        operators = [op for op in operators if op.role is not Role.OPTIMIZE]
+        versions = (
+            {v: [new for new, old in self.program.read_for.items() if old is v] for v in wanted} if self.program.read_for else {}
+        )
+        starts = [*wanted, *(new for news in versions.values() for new in news)]
         walk = Walk(block, operators, self.blocked)
-        on_path = _on_path(walk, outputs)
+        on_path = _on_path(walk, outputs, starts=starts[len(wanted) :])
         self.claimed = {v.grad_name for v in on_path}
         self.seed_of = {}
         self._reserve(self.claimed | {v.grad_name for v in wanted})
         inside = [v for v in self.checkpoints if v.block is not block]
         walk.segmented = {v.block for v in inside}
         _check_inside(inside, operators)
-        walk.prepare(wanted, outputs)
+        walk.prepare(starts, outputs)
         for target, cotangent in targets:
             seed = cotangent if cotangent is not None else self._seed(walk, target)
             if isinstance(target.type, TensorType) and isinstance(seed.type, TensorType):
@@ -367,6 +375,10 @@ class BackwardPass:
         elif between:
             walk.recompute = Recompute(operators, cuts_after(operators, between), between, walk.stage)
         walk.run()
+        for v, news in versions.items():
+            parts = [walk.gradients[walk.key(one)] for one in (v, *news) if walk.key(one) in walk.gradients]
+            if parts:
+                walk.gradients[walk.key(v)] = reduce(walk.builder(v.grad_name).Add, parts)
         if self.adds_zeros:
             self._add_zeros(walk, _on_path(walk, outputs, through_bodies=False), wanted)
         return walk
@@ -536,13 +548,13 @@ def _is_random_or_counts(op: Operator) -> bool:
     return entry is not None and entry.state == "stops" and "derivative is zero" not in entry.because
 
 
-def _on_path(walk: Walk, targets: list[Variable], through_bodies: bool = True) -> list[Variable]:
+def _on_path(walk: Walk, targets: list[Variable], through_bodies: bool = True, starts: Sequence[Variable] = ()) -> list[Variable]:
     """List the floating-point variables on a path from leaves that require a gradient to the targets.
 
     Paddle computes a gradient for each of these, also a zero one and one that nobody asked for. Of an operator with bodies it is
     not known which result depends on which operand.
     """
-    varying: set[Variable] = set()
+    varying: set[Variable] = set(starts)
     for op in walk.operators:
         operands = [v for v in op.operands() if v is not None]
         varying.update(v for v in operands if v.is_leaf and v._stop is False and not walk.is_blocked(v))

@@ -49,9 +49,12 @@ class Arithmetic:
 
     def _binary(self, op_type: str, other: Any, swap: bool = False, force_float: bool = False) -> Self:
         x: Any = self
-        op: Builder = x.block.program.current_block().build
+        program = x.block.program
+        op: Builder = program.current_block().build
+        x = x if x.is_eager else program.present(x)
         if isinstance(other, Arithmetic):
             y: Any = other
+            y = y if y.is_eager else program.present(y)
             target = promote(x.dtype, y.dtype)
         elif isinstance(other, np.ndarray):
             y = op.constant(other)
@@ -78,6 +81,7 @@ class Arithmetic:
     def _unary(self, op_type: str, **attrs: Any) -> Self:
         variable: Any = self
         op: Builder = variable.block.program.current_block().build
+        variable = variable if variable.is_eager else variable.block.program.present(variable)
         return cast("Self", op.emit(op_type, (variable,), attrs, key="tmp"))
 
     def _call(self, name: str, *operands: Any) -> Self:
@@ -183,7 +187,9 @@ class Arithmetic:
 
         def __getattr__(self, name: str) -> Any:
             """Functions of tensors as methods, ``x.mean()``: they are attached when they are first asked for."""
-            if not name.startswith("__") and load_methods():
+            if name.startswith("__"):  # which numpy asks for several of each time that it is given a tensor
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            if load_methods():
                 return getattr(self, name)
             because = late("Variable.why_absent")(name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}" + (f": {because}." if because else ""))

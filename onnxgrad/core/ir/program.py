@@ -27,7 +27,7 @@ from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import dtype_of
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, UnknownName
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered, UnknownName
 from onnxgrad.internal import state
 from onnxgrad.internal.late import late
 
@@ -89,6 +89,8 @@ class Program:
     Attributes:
         parameters: weights in the order they were created.
         updates: for each persistable variable that a run replaces, the variable holding its new value.
+        overwritten: for each variable that ``overwrite`` was called on, the value that it was given last.
+        read_for: values that were read in place of a variable that was replaced before, and that variable.
         opset_imports: (domain, version) pairs as written to a file.
         functions: model-local functions by (domain, name, overload).
         gradient_names: names that earlier backward passes used up, also of gradients that nobody asked for.
@@ -108,6 +110,8 @@ class Program:
         self.blocks: list[Block] = []
         self.parameters: list[Parameter] = []
         self.updates: dict[Variable, Variable] = {}
+        self.overwritten: dict[Variable, Variable] = {}
+        self.read_for: dict[Variable, Variable] = {}
         self.functions: dict[tuple[str, str, str], Function] = {}
         self.scope: Scope | None = None
         self.metadata: dict[str, str] = {}
@@ -406,6 +410,62 @@ class Program:
         late("Program.train")(self, False)
         return self
 
+    # Writing to variables --------------------------------------------------------------------------------------------
+
+    def overwrite(self, v: Variable, value: Variable) -> Variable:
+        """Let ``v`` be ``value`` for all that is appended from now on, and after the run too if ``v`` is persistable; return ``v``.
+
+        Args:
+            v: a variable of the block that is being written.
+            value: its new value; of a persistable one of the same element type, and of a shape that fits.
+
+        Raises:
+            NotOffered: for a variable from outside the branch or loop that is written, and where runs add gradients up.
+            ArgumentError: if the type of a persistable variable would change.
+        """
+        if v.block is not self.current_block():
+            raise NotOffered(
+                f"{v.name} is overwritten inside a branch or a loop. Return its new value from there, and assign that behind it."
+            )
+        new = self.present(value)
+        if v.persistable:
+            if self.plan.accumulation is not None:
+                raise NotOffered(f"{v.name} is overwritten where gradients are added up over several runs. Write it before that.")
+            if not _can_become(v.type, new.type):
+                raise ArgumentError(
+                    f"{v!r} cannot become {new!r}: state keeps its element type and shape. Cast or reshape the value."
+                )
+            unshare(self, v)
+            self.updates[v] = new
+        self.overwritten[v] = new
+        self.version += 1
+        return v
+
+    def last(self, v: Variable) -> Variable:
+        """The variable that a fetch of ``v`` reads: what it was overwritten with; of state ``v`` itself, which the run replaces.
+
+        Args:
+            v: a variable of this program.
+        """
+        return v if v.persistable else self.overwritten.get(v, v)
+
+    def present(self, v: Variable) -> Variable:
+        """The value of a variable at this point of the program: what it was overwritten with, or updated to, last.
+
+        Args:
+            v: a variable of this program.
+
+        Raises:
+            NotOffered: if it is updated only after several runs.
+        """
+        new = self.updates.get(v) if v.persistable else self.overwritten.get(v)
+        if new is None:
+            return v
+        if self.plan.accumulation is not None and v.persistable and v not in self.plan.accumulation.each:
+            raise NotOffered(f"{v.name} is read behind its update, which several runs precede. Read it before the update.")
+        self.read_for[new] = v
+        return new
+
     # Copying ---------------------------------------------------------------------------------------------------------
 
     def clone(self, for_test: bool = False) -> Program:
@@ -489,6 +549,16 @@ _OWN = (
 """Fields of one value that a copy shares."""
 
 
+def _can_become(old: Any, new: Any) -> bool:
+    """Whether a value of one type, as far as it is known, may be one of another, in element type and shape"""
+    if not isinstance(old, TensorType) or not isinstance(new, TensorType):
+        return old is None or new is None or old == new
+    if old.dtype is not new.dtype or old.dims is None or new.dims is None:
+        return old.dtype is new.dtype
+    sizes = [(a, b) for a, b in zip(old.dims, new.dims, strict=False) if isinstance(a, int) and isinstance(b, int)]
+    return len(old.dims) == len(new.dims) and all(a == b for a, b in sizes)
+
+
 def _constant_key(array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
     return array.dtype.str if array.dtype.kind != "V" else array.dtype.name, array.shape, array.tobytes()
 
@@ -522,6 +592,9 @@ def _copy_main_block(source: Program, home: Program, for_test: bool) -> dict[Var
     for v in old.vars.values():
         if v not in computed and (not for_test or v.op is None):
             copy.read(v)
+    for value, v in source.read_for.items():
+        if for_test and value.op is not None and value.op.role is not Role.FORWARD:
+            copy.variables[value] = copy.read(v)  # nothing replaces it in the copy
     for op in ops:
         copy.append(op, new)
     home.parameters = [p for p in map(copy.read, source.parameters) if isinstance(p, Parameter)]
@@ -532,4 +605,9 @@ def _copy_main_block(source: Program, home: Program, for_test: bool) -> dict[Var
     if not for_test:
         copy.expansions()
         home.updates = {copies[v]: copies[new] for v, new in source.updates.items()}
+    # A body that was written twice leaves values of the first one behind.
+    home.overwritten = {copies[v]: copies[new] for v, new in source.overwritten.items() if v in copies and new in copies}
+    home.read_for = {copies[new]: copies[v] for new, v in source.read_for.items() if v in copies and new in copies}
+    if for_test:
+        home.updates = {v: new for v, new in home.overwritten.items() if v.persistable}
     return copies

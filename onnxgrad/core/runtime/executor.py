@@ -543,7 +543,7 @@ def _fetch(program: Program, item: Variable | str) -> Variable:
         return item  # a weight of a layer that no operator has read yet
     if variable is None:
         raise FetchError(f"cannot fetch {name!r}: the program has no such variable. Check the name, or the program.")
-    return variable
+    return program.last(variable)
 
 
 def _is_random(op: Operator) -> bool:

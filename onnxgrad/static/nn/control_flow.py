@@ -314,7 +314,7 @@ def _condition(build: Builder, pred: Any) -> Variable:
 def _as_variable(build: Builder, value: Any, like: Any) -> Variable:
     """A value of a branch or loop; Python numbers become constants in the type of their counterpart."""
     if isinstance(value, Variable):
-        return value
+        return value if value.is_eager else value.block.program.present(value)
     if not isinstance(value, (bool, int, float, np.ndarray, np.generic)):
         raise ArgumentTypeError(f"branches and loops hold Variables and numbers, not {type(value).__name__}.")
     array = np.asarray(value)
