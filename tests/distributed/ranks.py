@@ -88,3 +88,107 @@ def check_transport(found):
     assert len(found) == 19
     for name, value in found.items():
         assert value == expected[name.split()[0]], name
+
+
+# Machines that are namespaces of this one ------------------------------------------------------------------------------
+
+_MAKE_BRIDGE = (
+    "ip link set lo up && ip link add bridge0 type bridge && ip link set bridge0 up && ip addr add 10.9.0.100/24 dev bridge0"
+)
+_LAUNCH = """#!/bin/sh
+while case "$1" in -*) true;; *) false;; esac; do shift; done
+host=$1; shift
+exec nsenter --target $(cat {folder}/$host) --net --uts -- /bin/sh -c "$*"
+"""
+
+
+def why_no_machines():
+    """Why namespaces cannot stand for machines here; None where they can"""
+    if sys.platform != "linux":
+        return "network namespaces are Linux's"
+    missing = [name for name in ("unshare", "nsenter", "ip") if shutil.which(name) is None]
+    if missing:
+        return f"there is no {missing[0]}"
+    tried = subprocess.run(
+        [
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "--net",
+            "--uts",
+            "sh",
+            "-c",
+            f"{_MAKE_BRIDGE} && ip link add va type veth peer name vb",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return f"no network namespace can be made: {tried.stderr.strip()[:200]}" if tried.returncode else None
+
+
+class Machines:
+    """Namespaces with a network and a name of their own, which nobody resolves; mpiexec starts ranks there.
+
+    Args:
+        folder: for files of this.
+        count: of the machines; their addresses are 10.9.0.1, 10.9.0.2, ...
+    """
+
+    def __init__(self, folder, count=2):
+        self.folder, self.holders = Path(folder), []
+        self.outer = self._hold(["unshare", "--user", "--map-root-user", "--net", "--uts"])
+        self._in(self.outer, _MAKE_BRIDGE)
+        for number in range(1, count + 1):
+            inner = ["nsenter", *self._target(self.outer), "unshare", "--net", "--uts"]
+            holder = self._hold(inner)
+            self.holders.append(holder)
+            (self.folder / f"10.9.0.{number}").write_text(str(holder.pid))
+            self._in(self.outer, f"ip link add v{number} type veth peer name w{number} && ip link set v{number} master bridge0 up")
+            self._in(self.outer, f"ip link set w{number} netns {holder.pid}")
+            up = f"ip link set lo up && ip addr add 10.9.0.{number}/24 dev w{number} && ip link set w{number} up"
+            self._in(holder, f"{up} && hostname unresolved-{number}")
+        launcher = self.folder / "launch"
+        launcher.write_text(_LAUNCH.format(folder=self.folder))
+        launcher.chmod(0o755)
+
+    @staticmethod
+    def _hold(command):
+        """A process that keeps a namespace, once it is there"""
+        holder = subprocess.Popen([*command, "sh", "-c", "echo there; exec sleep 600"], stdout=subprocess.PIPE, text=True)
+        assert holder.stdout.readline() == "there\n"
+        holder.stdout.close()
+        return holder
+
+    @staticmethod
+    def _target(holder):
+        return [f"--target={holder.pid}", "--user", "--preserve-credentials", "--net", "--uts"]
+
+    def _in(self, holder, script):
+        subprocess.run(["nsenter", *self._target(holder), "sh", "-c", script], check=True, capture_output=True, text=True)
+
+    def cut(self, number):
+        """Let nothing pass between a machine and the others; neither hears that the link is gone"""
+        self._in(self.outer, f"ip link set v{number} nomaster")
+
+    def start(self, ranks, script, **environment):
+        """Start so many ranks on each machine."""
+        hosts = ",".join(f"10.9.0.{number}:{ranks}" for number in range(1, len(self.holders) + 1))
+        count = str(ranks * len(self.holders))
+        mpiexec = [MPIEXEC, "-launcher", "rsh", "-launcher-exec", str(self.folder / "launch"), "-iface", "bridge0"]
+        command = [*mpiexec, "-hosts", hosts, "-n", count, sys.executable, "-m", "mpi4py", "-c", script]
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        return subprocess.Popen(
+            ["nsenter", *self._target(self.outer), *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": path, FOLDER: str(self.folder), **environment},
+        )
+
+    def close(self):
+        for holder in [*self.holders, self.outer]:
+            holder.kill()
+            holder.wait()
