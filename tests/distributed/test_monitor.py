@@ -182,7 +182,7 @@ class TestMonitor:
         plan = Plan(KEY.hex(), [(0, "rank 0 of 1", 1)], 1, 30.0, 30.0, 0.5, is_open=True)
         process, answer = Job.start(type("Files", (), {"errors": tmp_path / "errors"}), plan)
         try:
-            with pytest.raises(OSError, match="127.0.0.1: somebody else listens there"):
+            with pytest.raises(OSError, match=r"127\.0\.0\.1: somebody else listens there"):
                 monitor.reach(["127.0.0.1"], answer["port"], HELLO.pack(bytes(16), 0, 0))
             # 127.0.0.9 is of a listener that was there before, as where two machines have one private address.
             with socket.socket() as other:

@@ -47,7 +47,11 @@ class TrainingLoop:
         self.callbacks = Callbacks(plan.callbacks if trainer.ranks.is_first else ())
 
     def run(self) -> None:
-        """Run epochs until the plan is done, patience ends, a callback returns True or Ctrl-C is pressed."""
+        """Run epochs until the plan is done, patience ends, a callback returns True or Ctrl-C is pressed.
+
+        Raises:
+            SystemExit: after a checkpoint, where SIGTERM or SIGUSR1 has asked for the end of the process.
+        """
         out = None if self.folder is None else self.folder.path
         run_options = {
             "epochs": self.plan.epochs,
@@ -68,6 +72,9 @@ class TrainingLoop:
             self._end(error)
             raise
         self._end(None)
+        if self.trainer.interrupt.exits:
+            self.trainer.ranks.any(False)  # none leaves before the first has written
+            self.trainer.interrupt.exit()
 
     def _epochs(self) -> None:
         trainer, plan = self.trainer, self.plan
