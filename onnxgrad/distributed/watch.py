@@ -117,12 +117,20 @@ class Watch:
         Args:
             counts: whether all ranks take part, so that it has a number.
         """
-        self._entered += counts
-        self._since = time.monotonic()
+        self.enter(counts)
         try:
             yield
         finally:
-            self._since = None
+            self.exit()
+
+    def enter(self, counts: bool = True) -> None:
+        """An exchange begins; see ``waiting``."""
+        self._entered += counts
+        self._since = time.monotonic()
+
+    def exit(self) -> None:
+        """An exchange is over."""
+        self._since = None
 
     def leave(self) -> None:
         """This rank ends as a program does; returns when all do."""
