@@ -25,7 +25,8 @@ transport = distributed.init(timeout=8, lost_after=3)
 class Slow(Callback):
     def on_step(self, trainer, row):
         time.sleep(pause)
-        (folder / "step").write_text(str(trainer.step_number))
+        (folder / "written").write_text(str(trainer.step_number))
+        (folder / "written").replace(folder / "step")
 
 t = Trainer(model(), loss="cross_entropy", learning_rate=0.02, batch_norm="frozen", distributed=True)
 resumes = (folder / "run" / "last.safetensors").exists()
@@ -188,6 +189,12 @@ class Machines:
         """Kill all that runs on a machine."""
         for number in self.processes(machine):
             send(number, signal.SIGKILL)
+
+    def freeze(self, machine):
+        """Let a machine be as if it was off: nothing runs there, and nobody is told."""
+        self.cut(machine)
+        for number in self.processes(machine):
+            send(number, signal.SIGSTOP)
 
     def small_disk(self, size="2m"):
         """Keep the run on a disk that is small."""

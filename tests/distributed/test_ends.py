@@ -15,7 +15,7 @@ from onnxgrad.internal.tensor_file import read_metadata
 from onnxgrad.training import Trainer
 from onnxgrad.training.run.position import position_of
 from tests.distributed.machines import EVERY, LOST_AFTER, TRAINING, Machines, why_not
-from tests.distributed.ranks import MPIEXEC, ROOT, needs_mpi
+from tests.distributed.ranks import ROOT, needs_mpi
 from tests.training.small import data, model
 
 
@@ -70,10 +70,15 @@ def test_what_one_rank_is_told_ends_all_after_the_same_step(tmp_path):
 @pytest.mark.exhaustive
 @needs_mpi
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM that a process may handle")
-def test_ranks_of_which_a_scheduler_ends_one_write_a_checkpoint_and_go_on_from_it(tmp_path):
+def test_ranks_that_a_scheduler_ends_write_a_checkpoint_and_go_on_from_it(tmp_path):
+    """It tells ``launch``, which tells mpiexec, which tells them"""
+    script = tmp_path / "training.py"
+    script.write_text(TRAINING)
+
     def start(folder, epochs, pause):
         folder.mkdir(exist_ok=True)
-        command = [MPIEXEC, "-n", "2", sys.executable, "-m", "mpi4py", "-c", TRAINING, str(folder), str(epochs), str(pause)]
+        launch = [sys.executable, "-m", "onnxgrad.distributed.launch", "-n", "2"]
+        command = [*launch, str(script), str(folder), str(epochs), str(pause)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])}
         return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
 
@@ -87,7 +92,7 @@ def test_ranks_of_which_a_scheduler_ends_one_write_a_checkpoint_and_go_on_from_i
     while not (first / "step").exists() and time.monotonic() < limit:
         time.sleep(0.05)
     time.sleep(0.2)
-    os.kill(int((first / "process.1").read_text()), signal.SIGTERM)
+    job.send_signal(signal.SIGTERM)
     code, errors = ended(job)
     assert code == 128 + signal.SIGTERM and "onnxgrad" not in errors and "Traceback" not in errors, errors
     last = first / "run" / "last.safetensors"
