@@ -469,7 +469,8 @@ class Monitor:
         self.print(f"{self.plan.name} {course}. Its ranks end.")
 
     def print(self, text: str) -> None:
-        os.write(2, f"\nonnxgrad: {text}\n".encode())  # a rank may be in the middle of a line
+        with suppress(OSError):  # who reads it may have ended
+            os.write(2, f"\nonnxgrad: {text}\n".encode())  # a rank may be in the middle of a line
         # An mpiexec that is told to abort drops what it has not read.
         time.sleep(BEAT)
 

@@ -195,16 +195,18 @@ class Watch:
 
     def _quit(self, course: str | None) -> None:
         """End this process alone: nobody can be told. MPI is not asked, whose calls may wait for the others."""
-        if course is not None:
-            os.write(2, f"\nonnxgrad: {self._name} {course}. It ends.\n".encode())
-        # A file that cannot be written to must not hold up the end.
-        flushing = threading.Thread(target=_flush, daemon=True)
-        flushing.start()
-        flushing.join(1.0)
+        text = "" if course is None else f"\nonnxgrad: {self._name} {course}. It ends.\n"
+        # Who reads it may be cut off too, and must not hold up the end.
+        writing = threading.Thread(target=_write, args=(text,), daemon=True)
+        writing.start()
+        writing.join(1.0)
         os._exit(LOST)
 
 
-def _flush() -> None:
+def _write(text: str) -> None:
+    """Write a text, and what was printed before"""
+    with suppress(OSError):
+        os.write(2, text.encode())
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()

@@ -9,10 +9,13 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
-from onnxgrad.distributed import monitor
+from onnxgrad.distributed import Alone, monitor
+from onnxgrad.distributed.groups import _WatchedGroup
 from onnxgrad.distributed.monitor import ALIVE, BYE, CLOSED, CUT, END, FAILED, HEARD, HELLO, LOST, Place, Plan
+from onnxgrad.distributed.watch import Watch, WatchedTransport
 from tests.distributed.ranks import ROOT
 
 KEY = bytes(range(16))
@@ -222,6 +225,35 @@ def test_addresses_are_numbers_before_the_name():
     assert name == socket.gethostname() and "127.0.0.1" not in numbers
     for number in numbers:
         socket.getaddrinfo(number, None, flags=socket.AI_NUMERICHOST)
+
+
+# A rank that waits -----------------------------------------------------------------------------------------------------
+
+
+def test_a_rank_waits_in_what_is_not_counted_too():
+    """In messages between two ranks, and in exchanges of groups; also those that fail end"""
+    watch = Watch.__new__(Watch)
+    watch._entered, watch._since, seen = 0, None, []
+
+    class Engine(Alone):
+        def all_reduce_(self, buffer, op="sum"):
+            seen.append((watch._entered, watch._since is not None))
+
+        def receive_(self, buffer, source):
+            self.all_reduce_(buffer)
+            raise OSError("the network is down")
+
+        send = receive_
+
+    buffer = np.zeros(2)
+    transport, group = WatchedTransport(Engine(), watch), _WatchedGroup(Engine(), watch)
+    transport.all_reduce_(buffer)
+    group.all_reduce_(buffer)
+    for call in (transport.send, transport.receive_, group.receive_):
+        with pytest.raises(OSError, match="down"):
+            call(buffer, 0)
+        assert watch._since is None
+    assert seen == [(1, True)] * 5
 
 
 # A rank that hears nothing ---------------------------------------------------------------------------------------------
