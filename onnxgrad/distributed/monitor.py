@@ -64,7 +64,8 @@ MESSAGE = struct.Struct(f"!cI{_PLACE}d{_PLACE}QIQII")
 ALIVE, CLOSED, FAILED = b"a", b"l", b"f"
 END, BYE, CUT, HEARD = b"e", b"b", b"c", b"h"
 """What a monitor says: that all have to end, that all have left, that this machine is cut off, or that it has heard."""
-_GRACE = 3.0
+_GRACE = {BYE: 3.0, CUT: 3.0, END: 1.0}
+"""Seconds that ranks have to end by themselves. MPI's abort, which they call at END, may wait for a machine that is cut off."""
 _COMES_WITHIN = 60.0
 _REACHED_WITHIN = 5.0
 _MACHINES = 256
@@ -502,7 +503,7 @@ class Monitor:
         for connection in self.child_of:
             with suppress(OSError):
                 connection.send(word)
-        limit = time.monotonic() + _GRACE
+        limit = time.monotonic() + _GRACE[word]
         # A word may be lost where the socket that it went through is closed before all that came was read.
         while time.monotonic() < limit and self.child_of:
             for key, _ in self.selector.select(BEAT / 5):

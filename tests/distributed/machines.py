@@ -79,15 +79,17 @@ class Machines:
         self.folder, self.count, self.ranks, self.holders = Path(folder), count, count * ranks, []
         self.hosts = ",".join(f"10.9.0.{number}:{ranks}" for number in range(1, count + 1))
         self.outer = self._hold(_OUTER)
-        self._in(self.outer, _MAKE_BRIDGE)
+        self.inside(self.outer, _MAKE_BRIDGE)
         for number in range(1, count + 1):
             holder = self._hold(["nsenter", *self._target(self.outer), "unshare", "--net", "--uts"])
             self.holders.append(holder)
             (self.folder / f"10.9.0.{number}").write_text(str(holder.pid))
-            self._in(self.outer, f"ip link add v{number} type veth peer name w{number} && ip link set v{number} master bridge0 up")
-            self._in(self.outer, f"ip link set w{number} netns {holder.pid}")
+            self.inside(
+                self.outer, f"ip link add v{number} type veth peer name w{number} && ip link set v{number} master bridge0 up"
+            )
+            self.inside(self.outer, f"ip link set w{number} netns {holder.pid}")
             up = f"ip link set lo up && ip addr add 10.9.0.{number}/24 dev w{number} && ip link set w{number} up"
-            self._in(holder, f"{up} && hostname unresolved-{number}")
+            self.inside(holder, f"{up} && hostname unresolved-{number}")
         for name, text in (("launch", _LAUNCH), ("rank", _RANK), ("training.py", TRAINING)):
             path = self.folder / name
             path.write_text(text if name == "training.py" else text.format(folder=self.folder, python=sys.executable))
@@ -104,7 +106,8 @@ class Machines:
     def _target(self, holder):
         return [f"--target={holder.pid}", "--user", "--preserve-credentials", "--net", "--uts", "--mount"]
 
-    def _in(self, holder, script):
+    def inside(self, holder, script):
+        """Run a script of the shell in the namespaces of a holder."""
         subprocess.run(["nsenter", *self._target(holder), "sh", "-c", script], check=True, capture_output=True, text=True)
 
     # Ranks -----------------------------------------------------------------------------------------------------------
@@ -180,10 +183,10 @@ class Machines:
 
     def cut(self, machine):
         """Let nothing pass between a machine and the others; neither sees that the link is gone."""
-        self._in(self.outer, f"ip link set v{machine} nomaster")
+        self.inside(self.outer, f"ip link set v{machine} nomaster")
 
     def mend(self, machine):
-        self._in(self.outer, f"ip link set v{machine} master bridge0")
+        self.inside(self.outer, f"ip link set v{machine} master bridge0")
 
     def kill(self, machine):
         """Kill all that runs on a machine."""
@@ -199,13 +202,13 @@ class Machines:
     def small_disk(self, size="2m"):
         """Keep the run on a disk that is small."""
         (self.folder / "run").mkdir(exist_ok=True)
-        self._in(self.outer, f"mount -t tmpfs -o size={size} none '{self.folder}/run'")
+        self.inside(self.outer, f"mount -t tmpfs -o size={size} none '{self.folder}/run'")
 
     def fill_disk(self):
-        self._in(self.outer, f"dd if=/dev/zero of='{self.folder}/run/filler' bs=4k 2>/dev/null || true")
+        self.inside(self.outer, f"dd if=/dev/zero of='{self.folder}/run/filler' bs=4k 2>/dev/null || true")
 
     def free_disk(self):
-        self._in(self.outer, f"rm '{self.folder}/run/filler'")
+        self.inside(self.outer, f"rm '{self.folder}/run/filler'")
 
     def stop(self, mpiexec):
         """End what is left of a job."""
