@@ -12,10 +12,11 @@ import time
 import numpy as np
 import pytest
 
-from onnxgrad.distributed import Alone, monitor
+from onnxgrad.distributed import Alone, monitor, run_local, watch
 from onnxgrad.distributed.groups import _WatchedGroup
 from onnxgrad.distributed.monitor import ALIVE, BYE, CLOSED, CUT, END, FAILED, HEARD, HELLO, LOST, Place, Plan
 from onnxgrad.distributed.watch import Watch, WatchedTransport
+from onnxgrad.errors import TrainingError
 from tests.distributed.ranks import ROOT
 
 KEY = bytes(range(16))
@@ -227,17 +228,46 @@ def test_addresses_are_numbers_before_the_name():
         socket.getaddrinfo(number, None, flags=socket.AI_NUMERICHOST)
 
 
+# Ranks that make a watch -----------------------------------------------------------------------------------------------
+
+
+def test_all_ranks_say_which_one_does_not_reach_the_first(monkeypatch):
+    """Three threads on two machines; the second does not reach the first"""
+    monkeypatch.setattr(watch, "hosts", lambda transport: np.array([[*b"0123456789abcdef", name] for name in b"aba"], np.uint8))
+    plans = []
+
+    def started(plan):
+        plans.append(plan)
+        return {"port": 1, "addresses": ["192.0.2.7", "a"]} if plan.first is None else {"port": 0, "error": "refused"}
+
+    monkeypatch.setattr(watch, "_started", started)
+
+    def one(transport):
+        with pytest.raises(TrainingError) as error:
+            Watch(transport, print)
+        return str(error.value)
+
+    first, second, third = run_local(3, one)
+    assert "rank 1 does not reach the watch of rank 0 (refused). Open the ports" in second
+    assert first == third and "rank 1 does not reach the watch of rank 0 (see its message)" in first
+    of_first, of_second = sorted(plans, key=lambda plan: plan.number)
+    assert of_first.children == [(0, "rank 0 of 3", 1), (2, "rank 2 of 3", 1), (1, "machine b (rank 1 of 3)", 1)]
+    assert of_second.children == [(1, "rank 1 of 3", 1)] and of_second.name == "machine b (rank 1 of 3)"
+    assert (of_second.first, of_second.port, of_second.key) == (["192.0.2.7", "a"], 1, of_first.key)
+    assert of_first.is_open and not of_second.is_open
+
+
 # A rank that waits -----------------------------------------------------------------------------------------------------
 
 
 def test_a_rank_waits_in_what_is_not_counted_too():
     """In messages between two ranks, and in exchanges of groups; also those that fail end"""
-    watch = Watch.__new__(Watch)
-    watch._entered, watch._since, seen = 0, None, []
+    one = Watch.__new__(Watch)
+    one._entered, one._since, seen = 0, None, []
 
     class Engine(Alone):
         def all_reduce_(self, buffer, op="sum"):
-            seen.append((watch._entered, watch._since is not None))
+            seen.append((one._entered, one._since is not None))
 
         def receive_(self, buffer, source):
             self.all_reduce_(buffer)
@@ -246,13 +276,13 @@ def test_a_rank_waits_in_what_is_not_counted_too():
         send = receive_
 
     buffer = np.zeros(2)
-    transport, group = WatchedTransport(Engine(), watch), _WatchedGroup(Engine(), watch)
+    transport, group = WatchedTransport(Engine(), one), _WatchedGroup(Engine(), one)
     transport.all_reduce_(buffer)
     group.all_reduce_(buffer)
     for call in (transport.send, transport.receive_, group.receive_):
         with pytest.raises(OSError, match="down"):
             call(buffer, 0)
-        assert watch._since is None
+        assert one._since is None
     assert seen == [(1, True)] * 5
 
 
