@@ -152,7 +152,7 @@ def failure_reason(status: Status, count: int, now: float, timeout: float) -> st
     at = "at its end" if first.left else f"in exchange {first.entered}"
     waited = f"rank {first.rank} has waited for more than {timeout:.0f} seconds {at}"
     is_behind = not slowest.waits or (slowest.left, slowest.entered) < (first.left, first.entered)
-    return f"rank {slowest.rank} of {count} hangs: {waited}" if is_behind else f"no rank of {count} goes on: {waited}"
+    return f"rank {slowest.rank} of {count} hangs: {waited}" if is_behind else f"no rank of {count} continues: {waited}"
 
 
 def _left_early(earliest: tuple[int, int], furthest: tuple[int, int], count: int) -> str | None:

@@ -101,14 +101,14 @@ class Watch:
         for machine in machines:
             if not ports[machine.ranks[0]]:
                 reason = f"rank {machine.ranks[0]} does not reach the watch of rank 0 ({error})"
-                raise TrainingError(f"{reason}. Open the ports between the machines, or say init(watched=False).")
+                raise TrainingError(f"{reason}. Open the ports between the machines, or call init(watched=False).")
         try:
             return monitor.reach(
                 ["127.0.0.1"], int(ports[own.ranks[0]]), HELLO.pack(bytes.fromhex(first["key"]), self.rank, os.getpid())
             )
         except OSError as problem:
             reason = f"{self._name} does not reach the watch of its machine ({problem})"
-            raise TrainingError(f"{reason}. Allow connections with 127.0.0.1, or say init(watched=False).") from problem
+            raise TrainingError(f"{reason}. Allow connections with 127.0.0.1, or call init(watched=False).") from problem
 
     @contextmanager
     def waiting(self, counts: bool = True) -> Iterator[None]:

@@ -31,7 +31,7 @@ KEY = bytes(range(16))
         ([(3, None), (4, 99.5)], None),
         ([(3, 99.0, "left"), (4, 99.5)], "rank 0 of 2 has ended after 3 exchanges; rank 1 waits for it in number 4"),
         ([(3, None), (4, 80.0)], "rank 0 of 2 hangs: rank 1 has waited for more than 10 seconds in exchange 4"),
-        ([(4, 80.0), (4, 81.0)], "no rank of 2 goes on: rank 0 has waited for more than 10 seconds in exchange 4"),
+        ([(4, 80.0), (4, 81.0)], "no rank of 2 continues: rank 0 has waited for more than 10 seconds in exchange 4"),
         ([(3, 80.0, "left"), (3, None)], "rank 1 of 2 hangs: rank 0 has waited for more than 10 seconds at its end"),
         ([(3, 99.0, "left"), (3, 99.0, "left")], None),
         ([(5, 80.0), (5, 82.0), (4, 99.9), (6, None)], "rank 3 of 4 hangs: rank 0 has waited"),
