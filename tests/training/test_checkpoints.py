@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -16,7 +17,7 @@ from safetensors.numpy import load_file
 
 from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.internal.tensor_file import read_metadata
-from onnxgrad.training import Trainer
+from onnxgrad.training import Callback, Trainer
 from onnxgrad.training.run import folder
 from tests.training.small import assert_equal, data, line, model, weights
 
@@ -193,6 +194,29 @@ class TestInterruption:
         finally:
             signal.signal(signal.SIGTERM, before)
         assert came == ["SIGTERM"] and len(rows) == 1
+
+    def test_a_run_that_waits_for_data_ends_too(self, tmp_path):
+        """The third batch does not come; the run that goes on takes it"""
+        rest = threading.Event()
+
+        def batches(hangs):
+            for number in range(4):
+                if hangs and number == 2:
+                    rest.wait(60)
+                yield {name: array[8 * number : 8 * number + 8] for name, array in data().items()}
+
+        class Interrupting(Callback):
+            def on_step(self, t, row):
+                if t.step_number == 2:
+                    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+        stopped, again, whole = trainer(), trainer(), trainer()
+        stopped.fit(lambda epoch: batches(True), 1, out=tmp_path, verbose=False, callbacks=[Interrupting()])
+        rest.set()
+        assert (stopped.step_number, stopped.epoch) == (2, 0)
+        again.fit(lambda epoch: batches(False), 1, out=tmp_path, resume=True, verbose=False)
+        whole.fit(lambda epoch: batches(False), 1, verbose=False)
+        assert_equal(weights(again), weights(whole))
 
     @pytest.mark.process
     @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM that a process may handle")
