@@ -9,9 +9,11 @@ import bisect
 import itertools
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -21,7 +23,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.eager.tensor import Tensor, leaf
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotOffered
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, Mismatch, NotOffered
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_flag, as_function, as_int, as_number, checked, wrong_kind
 from onnxgrad.internal.refusals import absence_hooks
@@ -574,6 +576,54 @@ def _as_tensors(item: Any) -> Any:
     return item
 
 
+class _Workers:
+    """Threads that call functions in the order in which these come. One that hangs does not hold up the end of the process.
+
+    Args:
+        count: of the threads.
+        enter: called with its number in each thread first; what it raises comes out in place of every result.
+        first: number of the first thread.
+    """
+
+    def __init__(self, count: int, enter: Callable[[int], None], first: int = 0) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]] | None] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, args=(first + at, enter), daemon=True, name="onnxgrad.io") for at in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._calls.put((future, function, arguments))
+        return future
+
+    def _work(self, at: int, enter: Callable[[int], None]) -> None:
+        failure: BaseException | None = None
+        try:
+            enter(at)
+        except BaseException as error:
+            failure = error
+        while (call := self._calls.get()) is not None:
+            future, function, arguments = call
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                if failure is not None:
+                    raise failure
+                future.set_result(function(*arguments))
+            except BaseException as error:
+                future.set_exception(error)
+
+    def close(self) -> None:
+        """Let the threads end, and wait a second for those that read a last time."""
+        for _ in self._threads:
+            self._calls.put(None)
+        limit = time.monotonic() + 1.0
+        for thread in self._threads:
+            thread.join(max(0.0, limit - time.monotonic()))
+
+
 class DataLoader:
     """Batches of a data set, read ahead by threads.
 
@@ -586,11 +636,13 @@ class DataLoader:
         num_workers: threads that read; 0 to read when a batch is asked for. Work in Python takes turns in them.
         prefetch_factor: batches read ahead per worker.
         worker_init_fn: called with its number in each thread.
-        places, use_buffer_reader, reader_buffer_size, use_shared_memory, timeout, persistent_workers: accepted for compatibility.
+        timeout: seconds that a batch is waited for where there are workers; 0 for as long as it takes.
+        places, use_buffer_reader, reader_buffer_size, use_shared_memory, persistent_workers: accepted for compatibility.
 
     Raises:
         ArgumentTypeError: if an argument is of a wrong kind.
-        ArgumentError: if ``num_workers`` is below 0, or arguments exclude each other.
+        ArgumentError: if ``num_workers`` or ``timeout`` is below 0, or arguments exclude each other.
+        DataError: from an iteration, if a batch does not come within ``timeout``.
 
     Example:
         >>> loader = paddle.io.DataLoader(paddle.io.TensorDataset([np.arange(5)]), batch_size=2)
@@ -627,7 +679,9 @@ class DataLoader:
         as_flag(self, "use_buffer_reader", use_buffer_reader)
         as_int(self, "reader_buffer_size", reader_buffer_size)
         as_flag(self, "use_shared_memory", use_shared_memory)
-        as_number(self, "timeout", timeout)
+        self.timeout = as_number(self, "timeout", timeout)
+        if self.timeout < 0:
+            raise ArgumentError(f"DataLoader: timeout is {timeout}; it is at least 0.")
         as_flag(self, "persistent_workers", persistent_workers)
         self.num_workers = as_int(self, "num_workers", num_workers)
         if self.num_workers < 0:
@@ -670,38 +724,48 @@ class DataLoader:
         if not self.num_workers:
             yield from map(read, self.batch_sampler)
             return
-        count = itertools.count()
-        with ThreadPoolExecutor(self.num_workers, "onnxgrad.io", lambda: self._enter(next(count))) as pool:
-            waiting: deque[Any] = deque()
-            try:
-                for numbers in self.batch_sampler:
-                    waiting.append(pool.submit(read, numbers))
-                    if len(waiting) > self._ahead:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
+        workers = _Workers(self.num_workers, self._enter)
+        waiting: deque[Future[Any]] = deque()
+        try:
+            for numbers in self.batch_sampler:
+                waiting.append(workers.submit(read, numbers))
+                if len(waiting) > self._ahead:
+                    yield self._awaited(waiting.popleft())
+            while waiting:
+                yield self._awaited(waiting.popleft())
+        finally:
+            for future in waiting:
+                future.cancel()
+            workers.close()
 
     def _streams(self) -> Iterator[Any]:
         """Batches of an IterableDataset; of several workers, each with an iterator of its own, in turn."""
         if not self.num_workers:
             yield from self._batches(iter(self.dataset))
             return
-        pools = [ThreadPoolExecutor(1, "onnxgrad.io", self._enter, (at,)) for at in range(self.num_workers)]
+        workers = [_Workers(1, self._enter, at) for at in range(self.num_workers)]
         try:
-            streams = [pool.submit(lambda: self._batches(iter(self.dataset))).result() for pool in pools]
-            ahead = deque((at, pool.submit(next, streams[at], _END)) for at, pool in enumerate(pools))
+            streams = [self._awaited(worker.submit(lambda: self._batches(iter(self.dataset)))) for worker in workers]
+            ahead = deque((at, worker.submit(next, streams[at], _END)) for at, worker in enumerate(workers))
             while ahead:
                 at, future = ahead.popleft()
-                batch = future.result()
+                batch = self._awaited(future)
                 if batch is not _END:
-                    ahead.append((at, pools[at].submit(next, streams[at], _END)))
+                    ahead.append((at, workers[at].submit(next, streams[at], _END)))
                     yield batch
         finally:
-            for pool in pools:
-                pool.shutdown(cancel_futures=True)
+            for worker in workers:
+                worker.close()
+
+    def _awaited(self, future: Future[Any]) -> Any:
+        """What a worker has read"""
+        try:
+            return future.result(self.timeout or None)
+        except TimeoutError as error:
+            if future.done():
+                raise  # of the data set itself
+            message = f"DataLoader: a batch has not come within {self.timeout:g} seconds"
+            raise DataError(f"{message}. See what its samples wait for, or give a longer timeout.") from error
 
     def _batches(self, samples: Iterator[Any]) -> Iterator[Any]:
         if self.batch_size is None:

@@ -115,7 +115,14 @@ def _run(options: argparse.Namespace, folder: str, settings: dict[str, Any], unk
         warnings.showwarning = lambda message, *_: _say_once(str(message), said) if is_first else None
         report = None if settings.get("no_report") else Report(shlex.join(["onnxgrad", *sys.argv[1:]]))
         listed = skipped if settings.get("skip_broken") and not options.skipped else None
-        history = _fit(trainer, data, settings, folder, options, report, lambda: None if listed is None else broken.write(listed))
+        try:
+            history = _fit(
+                trainer, data, settings, folder, options, report, lambda: None if listed is None else broken.write(listed)
+            )
+        except SystemExit:
+            if is_first:
+                _say_how_to_resume(trainer, folder)
+            raise
     if settings.get("qat") and not trainer.interrupt.stops:
         table = quantized_run.finish(trainer, data[1], settings, folder)
         if report is not None:
@@ -131,10 +138,14 @@ def _run(options: argparse.Namespace, folder: str, settings: dict[str, Any], unk
         else:
             print_answers(*answers)
     if trainer.interrupt.stops and is_first:
-        print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
+        _say_how_to_resume(trainer, folder)
     if not options.json and history and is_first:
         say(f"the run is in {folder}; write the model with: onnxgrad export {folder} --inference FILE.onnx")
     return 0
+
+
+def _say_how_to_resume(trainer: Trainer, folder: str) -> None:
+    print(f"stopped at step {trainer.step_number}; resume with: onnxgrad train --resume {folder}", file=sys.stderr)
 
 
 def _say_once(note: str, said: set[str]) -> None:

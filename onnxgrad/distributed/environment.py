@@ -61,7 +61,8 @@ def init(
         transport: ``"mpi"``, ``"gloo"`` (of torch, by its environment variables ``MASTER_ADDR``, ``MASTER_PORT``, ``RANK`` and
             ``WORLD_SIZE``), or a transport. None for MPI where ``mpiexec`` started this process, else for one rank.
         timeout: seconds that a rank waits for another before all are ended.
-        lost_after: seconds without a sign of life after which a rank is taken for dead.
+        lost_after: seconds without a sign of life after which a rank is taken for dead, and one that hears nothing ends itself with
+            exit code 75.
         watched: whether a rank that dies, raises, leaves early or hangs ends all, with a message that names it.
 
     Raises:

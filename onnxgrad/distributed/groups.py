@@ -96,13 +96,16 @@ def group_of(transport: Transport, groups: list[list[int]]) -> Transport:
 
 
 class _WatchedGroup(WatchedTransport):
-    """Not counted, as groups exchange in different numbers: who dies or raises ends all here too, who hangs does not."""
+    """Not counted, as groups exchange in different numbers."""
 
     def all_reduce_(self, buffer: np.ndarray[Any, Any], op: Operation = "sum") -> None:
-        self.transport.all_reduce_(buffer, op)
+        with self.watch.waiting(counts=False):
+            self.transport.all_reduce_(buffer, op)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
-        self.transport.broadcast_(buffer, root)
+        with self.watch.waiting(counts=False):
+            self.transport.broadcast_(buffer, root)
 
     def barrier(self) -> None:
-        self.transport.barrier()
+        with self.watch.waiting(counts=False):
+            self.transport.barrier()

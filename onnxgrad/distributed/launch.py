@@ -2,7 +2,7 @@
 
 What is not known here is passed to the script. For several machines, give mpiexec a file of hosts: --hosts FILE.
 
-Tests: tests/distributed/test_mpi.py.
+Tests: tests/distributed/test_mpi.py, tests/distributed/test_ends.py.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -44,10 +45,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Start the ranks; returns their exit code."""
     command = command_of(sys.argv[1:] if arguments is None else arguments)
     try:
-        return subprocess.call(command)
+        return _ended(command)
     except FileNotFoundError:
         print("error: there is no mpiexec. Install it with: pip install 'onnxgrad[mpi]'.", file=sys.stderr)
         return 1
+
+
+def _ended(command: Sequence[str]) -> int:
+    """Run a command, pass signals on to it, and return its exit code once it has ended: ranks may have a checkpoint to write"""
+    process = subprocess.Popen(command)
+    for name in ("SIGTERM", "SIGUSR1"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda number, _: process.send_signal(number))
+    signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends it to all that run in it
+    code = process.wait()
+    return code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any
@@ -34,6 +35,7 @@ class ProcessWorker:
         step: manifest of the files that the program reads; this side takes names and evaluation from them.
         evaluation: as for ``Worker``.
         folder: where the program runs.
+        timeout: seconds that it may take for a call of ``fit``; None for as long as it takes.
 
     Example:
         >>> worker = ProcessWorker(["node", "federated_worker.js", "out"], "out/step.json")  # doctest: +SKIP
@@ -41,9 +43,15 @@ class ProcessWorker:
 
     @checked
     def __init__(
-        self, command: Sequence[str], step: Source, *, evaluation: Exported | None = None, folder: str | None = None
+        self,
+        command: Sequence[str],
+        step: Source,
+        *,
+        evaluation: Exported | None = None,
+        folder: str | None = None,
+        timeout: float | None = None,
     ) -> None:
-        self.command, self.folder = [str(part) for part in command], folder
+        self.command, self.folder, self.timeout = [str(part) for part in command], folder, timeout
         self._here = Worker(step, evaluation=evaluation)
         self.names = self._here.names
         self.get, self.set, self.evaluate = self._here.get, self._here.set, self._here.evaluate
@@ -74,26 +82,41 @@ class ProcessWorker:
             options: the arguments of ``Worker.fit`` by name.
 
         Raises:
-            ExecutionError: if the program cannot be started, or ends without an answer.
+            ExecutionError: if the program cannot be started, ends without an answer, or does not answer within ``timeout``.
             TrainingError: if it answers with an error.
         """
         columns, count = self._here.columns(data)
         arrays = [(name, value, False) for name, value in zip(self.names, self.get(), strict=True)]
         arrays += [(name, value, True) for name, value in columns.items()]
+        late = threading.Event()
         try:
             with subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self.folder) as process:
                 assert process.stdin is not None and process.stdout is not None
-                with suppress(BrokenPipeError):  # it ended; there is no answer
-                    _write(process.stdin, arrays, options)
-                answer, values = _read(process.stdout)
+                timer = threading.Timer(self.timeout or 0.0, _end, (process, late))
+                timer.daemon = True
+                if self.timeout is not None:
+                    timer.start()
+                try:
+                    with suppress(BrokenPipeError):  # it ended; there is no answer
+                        _write(process.stdin, arrays, options)
+                    answer, values = _read(process.stdout)
+                finally:
+                    timer.cancel()
         except OSError as error:
             raise ExecutionError(f"{self.command[0]!r} could not be run: {error}. Check that it is installed.") from error
+        if late.is_set():
+            raise ExecutionError(f"{self.command[0]!r} has not answered within {self.timeout:g} seconds. Give a longer timeout.")
         if "error" in answer:
             raise TrainingError(f"{self.command[0]!r} said: {answer['error']}")
         if answer.get("loss") is None:
             raise ExecutionError(f"{self.command[0]!r} ended without an answer (code {process.returncode}). Its errors are above.")
         self.set([values[name] for name in self.names])
         return {"examples": count, "loss": float(answer["loss"])}
+
+
+def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
+    late.set()
+    process.kill()
 
 
 def _write(stream: IO[bytes], arrays: list[tuple[str, Array, bool]], options: Mapping[str, Any]) -> None:
@@ -110,5 +133,7 @@ def _read(stream: IO[bytes]) -> tuple[dict[str, Any], dict[str, Array]]:
     arrays = {}
     for entry in answer.get("arrays", []):
         content = stream.read(entry["bytes"])
+        if len(content) < entry["bytes"]:
+            return {}, {}  # it was ended in the middle
         arrays[entry["name"]] = np.frombuffer(content, dtype_of(entry["dtype"]).numpy).reshape(entry["shape"])
     return answer, arrays

@@ -786,7 +786,8 @@ class Trainer(TrainingSteps):
             validation: the same for the data that the model is evaluated on after each epoch; or a share of the data, such as 0.1,
                 that is held out by the seed, of each class alike.
             batch_size, shuffle, drop_last: for data given as arrays; the order depends on the seed and the epoch only.
-            out: folder for history and checkpoints; Ctrl-C writes one there and returns.
+            out: folder for history and checkpoints. Ctrl-C writes one there and returns; SIGTERM and SIGUSR1 write one and end the
+                process with 128 and their number (143, 138), unless it has handlers of its own for them.
             resume: continue the run in ``out``.
             patience: stop after so many epochs without a better one.
             monitor: what says which epoch is better, such as ``"val_f1"``; errors, losses and perplexity are better when smaller,

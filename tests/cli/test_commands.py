@@ -394,13 +394,14 @@ class TestTrain:
         assert "--more-epochs goes with --resume" in train(files, "--more-epochs", "1", "--out", files / "new", code=2)
 
     @pytest.mark.process
-    def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(self, files):
+    @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)], ids=["ctrl-c", "terminated"])
+    def test_a_signal_ends_cleanly_and_says_how_to_go_on(self, files, number, code):
         process = start("train", files / "m.onnx", "--data", files / "train.npz", "--target", "y", "--loss", "cross_entropy",
                         "--epochs", "100000", "--out", files / "run")  # fmt: skip
         assert any("epoch 2/" in text for text in process.stdout)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, err = process.communicate(timeout=60)
-        assert process.returncode == 0 and "onnxgrad train --resume" in err and "Traceback" not in err
+        assert process.returncode == code and "onnxgrad train --resume" in err and "Traceback" not in err
         assert (files / "run" / "last.safetensors").exists()
 
     def test_export_in_the_forms_of_a_provider(self, files):

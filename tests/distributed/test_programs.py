@@ -11,7 +11,6 @@ from onnxgrad.core.runtime import application
 from onnxgrad.core.step import cut, make as making
 from onnxgrad.distributed import DistributedBatchSampler, Strategy, fleet, run_local
 from onnxgrad.distributed.buckets import ALIGNMENT, Buckets
-from onnxgrad.distributed.monitor import RankStatus, failure_reason
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, TrainingError
 from onnxgrad.training import load_checkpoint, save_checkpoint
 
@@ -311,24 +310,6 @@ def test_a_sampler_gives_each_example_to_one_rank_and_all_as_many_batches(exampl
 def test_a_sampler_refuses_more_ranks_than_examples():
     with pytest.raises(ArgumentError, match="too few for 4 ranks"):
         DistributedBatchSampler(range(3), 2, 4, 0)
-
-
-@pytest.mark.parametrize(
-    ("ranks", "said"),
-    [
-        ([{"entered": 3}, {"entered": 4, "since": 99.5}], None),
-        ([{"entered": 3}, {"gone": "has died"}], "rank 1 of 2 has died"),
-        ([{"entered": 3, "left": True, "since": 99.0}, {"entered": 4, "since": 99.5}], "rank 0 of 2 has ended after 3"),
-        ([{"entered": 3}, {"entered": 4, "since": 80.0}], "rank 0 of 2 hangs: rank 1 has waited"),
-        ([{"entered": 4, "since": 80.0}, {"entered": 4, "since": 81.0}], "no rank of 2 goes on"),
-        ([{"entered": 3, "heard": 10.0}, {"entered": 3}], "rank 0 of 2 has not been heard of for 90 seconds"),
-        ([{"entered": 3, "left": True, "since": 80.0}, {"entered": 3}], "rank 1 of 2 hangs: rank 0 has waited"),
-        ([{"entered": 3, "left": True, "since": 99.0}, {"entered": 3, "left": True, "since": 99.0}], None),
-    ],
-)
-def test_the_watch_names_the_rank(ranks, said):
-    found = failure_reason([RankStatus(**{"heard": 100.0, **rank}) for rank in ranks], 100.0, timeout=10.0, lost_after=60.0)
-    assert found is None if said is None else (found or "").startswith(said)
 
 
 def test_a_strategy_that_makes_no_sense_is_refused():

@@ -86,6 +86,11 @@ def test_errors_of_node_come_back(tmp_path, node):
         ProcessWorker([node, "-e", "0"], path).fit(data())
     with pytest.raises(ExecutionError, match="could not be run"):
         ProcessWorker(["no-such-program"], path).fit(data())
+    half = """console.log('{"loss": 1, "arrays": [{"name": "w", "dtype": "float32", "shape": [9], "bytes": 36}]}')"""
+    with pytest.raises(ExecutionError, match="without an answer"):
+        ProcessWorker([node, "-e", half], path).fit(data())
+    with pytest.raises(ExecutionError, match=r"has not answered within 0\.5 seconds"):
+        ProcessWorker([node, "-e", "setTimeout(() => 0, 60000)"], path, timeout=0.5).fit(data())
     for a, b in zip(before, worker.get(), strict=True):
         np.testing.assert_array_equal(a, b)
 

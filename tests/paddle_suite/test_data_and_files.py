@@ -1,10 +1,16 @@
 """paddle.io, metric, save and load, jit."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import onnxgrad as paddle
 from onnxgrad import errors, io, metric, nn, static
+
+ROOT = Path(__file__).parents[2]
 
 
 class Squares(io.Dataset):
@@ -48,6 +54,46 @@ def test_an_error_in_a_worker_is_the_callers():
 
     with pytest.raises(KeyError, match="sample 0"):
         list(io.DataLoader(Broken(), num_workers=2))
+
+
+_HANGS = """
+import threading
+from onnxgrad import errors, io
+
+class Stuck(KIND):
+    def __getitem__(self, index):
+        threading.Event().wait()
+    def __iter__(self):
+        threading.Event().wait()
+    def __len__(self):
+        return 7
+
+try:
+    next(iter(io.DataLoader(Stuck(), num_workers=2, timeout=0.2)))
+except errors.DataError as error:
+    print(error, flush=True)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", ["io.Dataset", "io.IterableDataset"])
+def test_a_worker_that_hangs_is_not_waited_for(kind):
+    """Neither by the loop nor by the end of the process"""
+    done = subprocess.run(
+        [sys.executable, "-c", _HANGS.replace("KIND", kind)], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT
+    )
+    assert done.stdout.startswith("DataLoader: a batch has not come within 0.2 seconds.")
+
+
+def test_a_timeout_of_the_data_itself_is_the_callers():
+    class Late(Squares):
+        def __getitem__(self, index):
+            raise TimeoutError(f"sample {index}")
+
+    with pytest.raises(TimeoutError, match="sample 0"):
+        list(io.DataLoader(Late(), num_workers=2, timeout=60))
+    with pytest.raises(errors.ArgumentError, match="timeout is -1; it is at least 0"):
+        io.DataLoader(Squares(), timeout=-1)
 
 
 def test_orders():

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -16,7 +17,7 @@ from safetensors.numpy import load_file
 
 from onnxgrad.errors import ArgumentError, ModelError, TrainingError
 from onnxgrad.internal.tensor_file import read_metadata
-from onnxgrad.training import Trainer
+from onnxgrad.training import Callback, Trainer
 from onnxgrad.training.run import folder
 from tests.training.small import assert_equal, data, line, model, weights
 
@@ -133,18 +134,18 @@ print("stopped at", t.step_number, flush=True)
 """
 
 
-def running(tmp_path):
+def running(tmp_path, script=SCRIPT, epochs=3):
     """A run in a process of its own, some epochs old."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, tmp_path / "run"],
+        [sys.executable, "-c", script, tmp_path / "run"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
         env=env,
     )
-    for _ in range(3):
+    for _ in range(epochs):
         assert process.stdout.readline() == "epoch\n", process.stderr.read()
     return process
 
@@ -163,6 +164,73 @@ class TestInterruption:
         again.fit(data(), t.epoch + 1, batch_size=8, out=tmp_path / "run", resume=True)
         whole.fit(data(), t.epoch + 1, batch_size=8)
         assert_equal(weights(again), weights(whole))
+
+    @pytest.mark.process
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM that a process may handle")
+    @pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+    def test_a_scheduler_that_takes_the_machine_back_gets_a_checkpoint_first(self, tmp_path, name):
+        """Two signals at once are one, as the one that starts processes may pass on what they get too"""
+        process = running(tmp_path)
+        number = getattr(signal, name)
+        process.send_signal(number)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (128 + number, "")
+        assert "stopped at" not in out
+        t = trainer()
+        t.load(tmp_path / "run" / "last.safetensors")
+        again, whole = trainer(), trainer()
+        again.fit(data(), t.epoch + 1, batch_size=8, out=tmp_path / "run", resume=True)
+        whole.fit(data(), t.epoch + 1, batch_size=8)
+        assert_equal(weights(again), weights(whole))
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM that a process may handle")
+    def test_a_handler_that_the_program_has_stays(self):
+        came = []
+        before = signal.signal(signal.SIGTERM, lambda *_: came.append("SIGTERM"))
+        try:
+            t = trainer()
+            rows = t.fit(data(), 1, callbacks=[lambda *_: signal.raise_signal(signal.SIGTERM)], verbose=False)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        assert came == ["SIGTERM"] and len(rows) == 1
+
+    def test_a_run_that_waits_for_data_ends_too(self, tmp_path):
+        """The third batch does not come; the run that goes on takes it"""
+        rest = threading.Event()
+
+        def batches(hangs):
+            for number in range(4):
+                if hangs and number == 2:
+                    rest.wait(60)
+                yield {name: array[8 * number : 8 * number + 8] for name, array in data().items()}
+
+        class Interrupting(Callback):
+            def on_step(self, t, row):
+                if t.step_number == 2:
+                    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+        stopped, again, whole = trainer(), trainer(), trainer()
+        stopped.fit(lambda epoch: batches(True), 1, out=tmp_path, verbose=False, callbacks=[Interrupting()])
+        rest.set()
+        assert (stopped.step_number, stopped.epoch) == (2, 0)
+        again.fit(lambda epoch: batches(False), 1, out=tmp_path, resume=True, verbose=False)
+        whole.fit(lambda epoch: batches(False), 1, verbose=False)
+        assert_equal(weights(again), weights(whole))
+
+    @pytest.mark.process
+    @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM that a process may handle")
+    def test_a_second_signal_ends_at_once(self, tmp_path):
+        """While a callback goes on for ever"""
+        script = "import sys, time\nfrom onnxgrad.training.run import plan\nplan._TOGETHER = 0.0\n" + SCRIPT.replace(
+            'print("epoch", flush=True)', 'print("epoch", flush=True); [time.sleep(0.02) for _ in range(10**6)]'
+        )
+        process = running(tmp_path, script, epochs=1)
+        for _ in range(2):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+        process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGTERM
 
     @pytest.mark.one_in(3)
     @pytest.mark.process

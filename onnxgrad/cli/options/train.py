@@ -1,6 +1,6 @@
 """Train a model on arrays, tables, images or text, and write checkpoints and history to a folder.
 
-Arrays and columns are named after the inputs of the model, and the target. Ctrl-C writes a checkpoint and ends the run.
+Arrays and columns are named after the inputs of the model, and the target. Ctrl-C or SIGTERM writes a checkpoint and ends the run.
 
 examples:
   onnxgrad train m.onnx --data train.npz --target y --loss cross_entropy --out run/

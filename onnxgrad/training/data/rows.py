@@ -419,8 +419,18 @@ class _End:
         self.error = error
 
 
-def prefetched(batches: Iterator[Batch], ahead: int = 2) -> Iterator[Batch]:
-    """The same batches, prepared by a background thread; an error comes out where its batch would have."""
+_PATIENCE = 0.2
+"""Seconds after which it is seen whether a batch that does not come is still waited for."""
+
+
+def prefetched(batches: Iterator[Batch], ahead: int = 2, stops: Callable[[], bool] = lambda: False) -> Iterator[Batch]:
+    """The same batches, prepared by a background thread; an error comes out where its batch would have.
+
+    Args:
+        batches: to prepare.
+        ahead: how many are prepared before they are asked for; 0 for none, and no thread.
+        stops: says whether no more are wanted; asked while one is waited for.
+    """
     if ahead < 0:
         raise ArgumentError(f"the number of batches to prepare ahead is at least 0, not {ahead}.")
     if ahead == 0:
@@ -432,7 +442,12 @@ def prefetched(batches: Iterator[Batch], ahead: int = 2) -> Iterator[Batch]:
     thread.start()
     try:
         while True:
-            item = ready.get()
+            try:
+                item = ready.get(timeout=_PATIENCE)
+            except queue.Empty:
+                if stops():
+                    return
+                continue
             if isinstance(item, _End):
                 if item.error is not None:
                     raise item.error

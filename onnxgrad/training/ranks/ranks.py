@@ -304,9 +304,9 @@ class Ranks:
             return row, weights if loss_weight is None else {**weights, "loss": loss_weight}
         counts = self.part is None or self.part.counts
         sums = [[np.sum(array, dtype=np.float64), array.size] if counts else [0.0, 0] for array in arrays.values()]
-        table = np.array([*sums, [interrupt.requested, 0.0]], np.float64)
+        table = np.array([*sums, [interrupt.requested, interrupt.by_scheduler]], np.float64)
         self.transport.all_reduce_(table.reshape(-1))
-        interrupt.agreed = bool(table[-1, 0])
+        interrupt.agreed = (bool(table[-1, 0]), bool(table[-1, 1]))
         weights = {name: float(count) for name, (_, count) in zip(arrays, table, strict=False)}
         row = {name: float(total / count) if count else 0.0 for name, (total, count) in zip(arrays, table, strict=False)}
         exchange = self.step.exchange

@@ -47,7 +47,11 @@ class TrainingLoop:
         self.callbacks = Callbacks(plan.callbacks if trainer.ranks.is_first else ())
 
     def run(self) -> None:
-        """Run epochs until the plan is done, patience ends, a callback returns True or Ctrl-C is pressed."""
+        """Run epochs until the plan is done, patience ends, a callback returns True or Ctrl-C is pressed.
+
+        Raises:
+            SystemExit: after a checkpoint, where SIGTERM or SIGUSR1 has asked for the end of the process.
+        """
         out = None if self.folder is None else self.folder.path
         run_options = {
             "epochs": self.plan.epochs,
@@ -68,6 +72,9 @@ class TrainingLoop:
             self._end(error)
             raise
         self._end(None)
+        if self.trainer.interrupt.exits:
+            self.trainer.ranks.any(False)  # none leaves before the first has written
+            self.trainer.interrupt.exit()
 
     def _epochs(self) -> None:
         trainer, plan = self.trainer, self.plan
@@ -102,7 +109,8 @@ class TrainingLoop:
         later = None if examples is None else examples * (plan.epochs - trainer.state.epoch - 1)
         shown = trainer.ranks.is_first and plan.verbose
         with Progress(title, examples, trainer.state.means.count, shown, note, later) as progress:
-            if not self._train_on(trainer.ranks.while_all_have(self.source, prefetched(rest, plan.prefetch)), progress):
+            batches = prefetched(rest, plan.prefetch, lambda: trainer.interrupt.stops)
+            if not self._train_on(trainer.ranks.while_all_have(self.source, batches), progress):
                 return False
             progress.say("evaluating")
             row = self._row()
@@ -150,6 +158,8 @@ class TrainingLoop:
             if self.folder is not None and every is not None and trainer.state.step % every == 0:
                 progress.say("writing a checkpoint")
                 self._write(self.folder)
+        if trainer.interrupt.stops:  # told to while a batch was waited for
+            return False
         if trainer.state.means.count == 0:
             raise DataError("the data has no batch in this epoch. Is the iterable used up? Give a list or a function.")
         return True

@@ -1,4 +1,4 @@
-"""Small parts of a run: its plan, means over examples, and what Ctrl-C does.
+"""Small parts of a run: its plan, means over examples, and what Ctrl-C and SIGTERM do.
 
 Tests: tests/training/run/test_plan.py, tests/training/test_trainer.py.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import signal
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -126,33 +127,66 @@ class Means:
         return {name: total / weights[name] if weights[name] else math.nan for name, total in self.totals.items()}
 
 
+_TOGETHER = 1.0
+"""Seconds within which signals of one kind are one: a scheduler and the program that starts ranks may both send it."""
+
+
 class Interrupt:
     """While it is active, Ctrl-C sets ``requested``, for the run to end after the present step; a second one ends it at once.
 
+    SIGTERM, by which schedulers take a machine back, and SIGUSR1, by which Slurm warns (``--signal``), do the same, and then the
+    process exits with 128 and the number of the signal, as ``exit`` does. A handler that the program has for them stays.
+
     Attributes:
-        agreed: with ``shared``, what all ranks know of each other's requests.
+        requested: whether this process was told to end.
+        by_scheduler: whether by another signal than Ctrl-C.
+        agreed: with ``shared``, both of any rank, as all know them since the present step.
     """
 
     def __init__(self, shared: bool = False) -> None:
-        self.requested, self.shared, self.agreed = False, shared, False
+        self.shared = shared
+        self.requested, self.by_scheduler, self.agreed = False, False, (False, False)
+        self._number, self._came = 0, 0.0
+        self._previous: dict[int, Any] = {}
 
     @property
     def stops(self) -> bool:
         """Whether the run ends here."""
-        return self.agreed if self.shared else self.requested
+        return self.agreed[0] if self.shared else self.requested
+
+    @property
+    def exits(self) -> bool:
+        """Whether the process ends with the run."""
+        return self.agreed[1] if self.shared else self.by_scheduler
 
     def __enter__(self) -> Interrupt:
-        self.requested = self.agreed = False
-        self.active = threading.current_thread() is threading.main_thread()
-        if self.active:
-            self.previous = signal.signal(signal.SIGINT, self._stop)
+        self.requested, self.by_scheduler, self.agreed = False, False, (False, False)
+        self._number, self._previous = 0, {}
+        if threading.current_thread() is threading.main_thread():
+            for name in ("SIGINT", "SIGTERM", "SIGUSR1"):
+                number = getattr(signal, name, None)
+                if number is not None and (name == "SIGINT" or signal.getsignal(number) == signal.SIG_DFL):
+                    self._previous[number] = signal.signal(number, self._stop)
         return self
 
     def _stop(self, number: int, frame: Any) -> None:
-        if self.requested:
+        if not self.requested:
+            self.requested, self._number, self._came = True, number, time.monotonic()
+            self.by_scheduler = number != signal.SIGINT
+        elif number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.requested = True
+        elif number != self._number or time.monotonic() - self._came > _TOGETHER:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
 
     def __exit__(self, *error: Any) -> None:
-        if self.active:
-            signal.signal(signal.SIGINT, self.previous)
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)
+
+    def exit(self) -> None:
+        """End the process, as a signal has asked.
+
+        Raises:
+            SystemExit: with the exit code of that signal, or of SIGTERM where another rank was told.
+        """
+        raise SystemExit(128 + (self._number if self.by_scheduler else signal.SIGTERM))
