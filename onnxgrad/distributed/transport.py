@@ -23,7 +23,11 @@ __all__ = [
     "ReduceOp",
     "Transport",
     "add_up_on",
+    "all_gather_by_pairs",
+    "all_to_all_by_pairs",
     "hosts",
+    "own_range",
+    "reduce_scatter_by_pairs",
     "reused_buffer",
     "run_local",
     "sent_to",
@@ -63,6 +67,32 @@ class Transport(Protocol):
 
         Args:
             buffer: flat and contiguous; of one length and dtype on all ranks.
+        """
+
+    def reduce_scatter_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Replace this rank's range of a buffer, in place, by its sum over all ranks; the other ranges hold anything afterwards.
+
+        A rank sends (n - 1)/n of the bytes of the buffer, for n ranks.
+
+        Args:
+            buffer: flat and contiguous; of one length and dtype on all ranks, whose length is a multiple of the number of ranks
+                (``own_range``).
+        """
+
+    def all_gather_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Replace each range of a buffer, in place, by that of the rank whose it is; a rank sends (n - 1)/n of its bytes.
+
+        Args:
+            buffer: as for ``reduce_scatter_``.
+        """
+
+    def all_to_all_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Send each range of a buffer to the rank whose it is, and replace it by this rank's range there, in place.
+
+        A rank sends (n - 1)/n of the bytes of the buffer.
+
+        Args:
+            buffer: as for ``reduce_scatter_``.
         """
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
@@ -107,6 +137,58 @@ def writable_buffer(buffer: np.ndarray[Any, Any], op: Operation = "sum") -> np.n
     if buffer.ndim != 1 or not buffer.flags.c_contiguous or not buffer.flags.writeable:
         raise ArgumentError("a transport works in place: give a flat, contiguous array that may be written to.")
     return buffer
+
+
+def own_range(transport: Any, buffer: np.ndarray[Any, Any], rank: int | None = None) -> np.ndarray[Any, Any]:
+    """The range of a buffer that belongs to a rank: the n-th part of it, for n ranks.
+
+    Args:
+        transport: says how many ranks there are, and which this is.
+        buffer: flat.
+        rank: whose range; None for this one's.
+
+    Raises:
+        ArgumentError: if the length of the buffer is no multiple of the number of ranks.
+    """
+    length, rest = divmod(buffer.size, transport.world_size)
+    if rest:
+        raise ArgumentError(f"{buffer.size} elements are no equal ranges of {transport.world_size} ranks. Fill the buffer up.")
+    first = (transport.rank if rank is None else rank) * length
+    return buffer[first : first + length]
+
+
+def reduce_scatter_by_pairs(transport: Any, buffer: np.ndarray[Any, Any]) -> None:
+    """``Transport.reduce_scatter_`` of a transport that can send, in the order of ranks; what an engine without one calls."""
+    own = own_range(transport, writable_buffer(buffer))
+    others = [rank for rank in range(transport.world_size) if rank != transport.rank]
+    for rank in others:
+        transport.send(own_range(transport, buffer, rank), rank)
+    mine, part = own.copy(), np.empty_like(own)
+    for rank in range(transport.world_size):
+        received = mine
+        if rank != transport.rank:
+            transport.receive_(part, rank)
+            received = part
+        np.copyto(own, received) if rank == 0 else np.add(own, received, out=own)
+
+
+def all_gather_by_pairs(transport: Any, buffer: np.ndarray[Any, Any]) -> None:
+    """``Transport.all_gather_`` of a transport that can send."""
+    own = own_range(transport, writable_buffer(buffer))
+    others = [rank for rank in range(transport.world_size) if rank != transport.rank]
+    for rank in others:
+        transport.send(own, rank)
+    for rank in others:
+        transport.receive_(own_range(transport, buffer, rank), rank)
+
+
+def all_to_all_by_pairs(transport: Any, buffer: np.ndarray[Any, Any]) -> None:
+    """``Transport.all_to_all_`` of a transport that can send."""
+    others = [rank for rank in range(transport.world_size) if rank != transport.rank]
+    for rank in others:
+        transport.send(own_range(transport, writable_buffer(buffer), rank), rank)
+    for rank in others:
+        transport.receive_(own_range(transport, buffer, rank), rank)
 
 
 def hosts(transport: Transport) -> np.ndarray[Any, Any]:
@@ -170,6 +252,27 @@ class Alone:
         Args: as for ``Transport.all_reduce_``.
         """
         writable_buffer(buffer, op)
+
+    def reduce_scatter_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Replace this rank's range, which is the whole buffer, by its sum over all ranks.
+
+        Args: as for ``Transport.reduce_scatter_``.
+        """
+        writable_buffer(buffer)
+
+    def all_gather_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Replace each range of a buffer by that of the rank whose it is.
+
+        Args: as for ``Transport.all_gather_``.
+        """
+        writable_buffer(buffer)
+
+    def all_to_all_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Send each range of a buffer to the rank whose it is.
+
+        Args: as for ``Transport.all_to_all_``.
+        """
+        writable_buffer(buffer)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
         """Replace a buffer, in place, by that of one rank.
@@ -253,16 +356,57 @@ class LocalTransport:
         Args: as for ``Transport.all_reduce_``.
         """
         operation = OPERATIONS.get(op, np.add)
-        self._group.buffers[self.rank] = writable_buffer(buffer, op)
-        self._group.meet()
-        total = self._group.buffers[0].copy()
-        for other in self._group.buffers[1:]:
-            if other.shape != total.shape or other.dtype != total.dtype:
-                self._group.barrier.abort()
-                raise ArgumentError(f"ranks reduce {total.dtype}{list(total.shape)} and {other.dtype}{list(other.shape)}.")
+        buffers = self._shown(writable_buffer(buffer, op))
+        total = buffers[0].copy()
+        for other in buffers[1:]:
             operation(total, other, out=total)
         self._group.meet()
         buffer[...] = total
+
+    def _shown(self, buffer: np.ndarray[Any, Any]) -> list[Any]:
+        """The buffers of all ranks, which show them to each other, and do not write to them until they meet again"""
+        self._group.buffers[self.rank] = buffer
+        self._group.meet()
+        first, *others = self._group.buffers
+        for other in others:
+            if other.shape != first.shape or other.dtype != first.dtype:
+                self._group.barrier.abort()
+                raise ArgumentError(f"ranks reduce {first.dtype}{list(first.shape)} and {other.dtype}{list(other.shape)}.")
+        return [first, *others]
+
+    def reduce_scatter_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Replace this rank's range of a buffer, in place, by its sum over all ranks, in the order of ranks.
+
+        Args: as for ``Transport.reduce_scatter_``.
+        """
+        own = own_range(self, writable_buffer(buffer))
+        first, *others = [own_range(self, other) for other in self._shown(buffer)]
+        total = first.copy()
+        for other in others:
+            np.add(total, other, out=total)
+        self._group.meet()
+        own[...] = total
+
+    def all_gather_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Replace each range of a buffer, in place, by that of the rank whose it is.
+
+        Args: as for ``Transport.all_gather_``.
+        """
+        own_range(self, writable_buffer(buffer))
+        for rank, other in enumerate(self._shown(buffer)):
+            if rank != self.rank:
+                own_range(self, buffer, rank)[...] = own_range(self, other, rank)
+        self._group.meet()
+
+    def all_to_all_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Send each range of a buffer to the rank whose it is, and replace it by this rank's range there, in place.
+
+        Args: as for ``Transport.all_to_all_``.
+        """
+        own_range(self, writable_buffer(buffer))
+        received = np.concatenate([own_range(self, other) for other in self._shown(buffer)])
+        self._group.meet()
+        buffer[...] = received
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
         """Replace a buffer, in place, by that of one rank.

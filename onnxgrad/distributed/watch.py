@@ -156,6 +156,21 @@ class WatchedTransport:
         self.transport.all_reduce_(buffer, op)
         self.watch.exit()
 
+    def reduce_scatter_(self, buffer: np.ndarray[Any, Any]) -> None:
+        self.watch.enter()
+        self.transport.reduce_scatter_(buffer)
+        self.watch.exit()
+
+    def all_gather_(self, buffer: np.ndarray[Any, Any]) -> None:
+        self.watch.enter()
+        self.transport.all_gather_(buffer)
+        self.watch.exit()
+
+    def all_to_all_(self, buffer: np.ndarray[Any, Any]) -> None:
+        self.watch.enter()
+        self.transport.all_to_all_(buffer)
+        self.watch.exit()
+
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
         self.watch.enter()
         self.transport.broadcast_(buffer, root)
