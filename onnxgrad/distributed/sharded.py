@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.named import as_variables
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import CPUPlace, Place
-from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, copy_state
 from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import is_applied
@@ -23,6 +23,7 @@ from onnxgrad.core.step.shards import Shards
 from onnxgrad.core.step.split import Fetch, Statistics
 from onnxgrad.core.step.step import Step
 from onnxgrad.distributed.exchange import GradientExchange, StateExchange, distribute
+from onnxgrad.distributed.shared_state import FollowedRates, SharedState, copy_state
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
@@ -160,10 +161,9 @@ class ShardedStep:
         plan = self.program.plan
         sums = [] if plan.accumulation is None else plan.accumulation.sums
         updated = {v for v in plan.updates(self.program.updates, "apply" if sums else "whole") if not isinstance(v, Parameter)}
-        if self.shards is not None:
-            others = [rank for rank in range(self.transport.world_size) if rank != self.transport.rank]
-            updated -= {v for rank in others for v in self.shards.held(rank)}
-        return sum(bytes_of(v) for v in updated.difference(sums))
+        held = [] if self.shards is None else self.shards.held()
+        own = sum(bytes_needed(v.dtype, (stop - start,)) for v in held for start, stop in [self.shards.own(v)])  # type: ignore[union-attr]
+        return own + sum(bytes_of(v) for v in updated.difference(sums, held))
 
     def forget(self) -> None:
         """Let go of what other ranks hold, after a checkpoint was read into the scope or written from it."""

@@ -33,7 +33,8 @@ _REFUSED = {
     ("pipeline", "memory_budget"): _RECOMPUTES,
     ("pipeline", "frozen"): "each stage differentiates its own layers as they are. Leave frozen out",
     ("overlap", "one thread"): "this MPI takes calls of its first thread alone. Start it with threads, or say overlap=1",
-    ("sharding=2", "no send"): "this transport cannot send from one rank to another. Use sharding=1, or MPI",
+    ("sharding", "no ranges"): "this transport does not add up ranges of a buffer. Leave sharding out, or use MPI",
+    ("compress", "no ranges"): "this transport does not exchange ranges of a buffer. Leave compress out, or use MPI",
 }
 """What does not work together, and why. All else does."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -22,7 +22,6 @@ __all__ = [
     "PointToPoint",
     "ReduceOp",
     "Transport",
-    "add_up_on",
     "all_gather_by_pairs",
     "all_to_all_by_pairs",
     "hosts",
@@ -30,7 +29,6 @@ __all__ = [
     "reduce_scatter_by_pairs",
     "reused_buffer",
     "run_local",
-    "sent_to",
     "writable_buffer",
 ]
 
@@ -200,45 +198,17 @@ def hosts(transport: Transport) -> np.ndarray[Any, Any]:
     return names
 
 
-def sent_to(owner: int, transport: Any, buffer: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """Give one rank the buffers of all, in the order of ranks, each until the next one is asked for; the others send theirs.
-
-    Args:
-        owner: the rank that gets them.
-        transport: a ``PointToPoint``; one that cannot send does where there is one rank.
-        buffer: flat and contiguous; of one length and dtype on all ranks.
-    """
-    if transport.rank != owner:
-        transport.send(buffer, owner)
-        return
-    other = reused_buffer(buffer, "received")
-    for rank in range(transport.world_size):
-        if rank == owner:
-            yield buffer
-        else:
-            transport.receive_(other, rank)
-            yield other
-
-
 _ROOMS = threading.local()
-"""Where a thread receives what others send, from one step to the next: memory that is new takes as long as what is sent."""
+"""Where a thread puts together what it sends, from one step to the next: memory that is new takes as long as what is sent."""
 
 
-def reused_buffer(buffer: np.ndarray[Any, Any], purpose: str) -> np.ndarray[Any, Any]:
-    """Memory of this thread for an array like another one; the next one for the same purpose is written to it as well."""
+def reused_buffer(length: int, dtype: Any) -> np.ndarray[Any, Any]:
+    """Memory of this thread for an array; the next one of its element type is written to it as well."""
     buffers: dict[str, np.ndarray[Any, Any]] = _ROOMS.__dict__
-    if purpose not in buffers or buffers[purpose].nbytes < buffer.nbytes:
-        buffers[purpose] = np.empty(buffer.nbytes, np.uint8)
-    return buffers[purpose][: buffer.nbytes].view(buffer.dtype)
-
-
-def add_up_on(owner: int, transport: Any, buffer: np.ndarray[Any, Any], total: np.ndarray[Any, Any]) -> None:
-    """Let one rank add up the buffers of all, in the order of ranks and in the type of ``total``, which the sum is written to."""
-    for number, part in enumerate(sent_to(owner, transport, buffer)):
-        if number == 0:
-            np.copyto(total, part)
-        else:
-            np.add(total, part, out=total, dtype=total.dtype)
+    name = np.dtype(dtype).name
+    if name not in buffers or buffers[name].size < length:
+        buffers[name] = np.empty(length, dtype)
+    return buffers[name][:length]
 
 
 class Alone:
