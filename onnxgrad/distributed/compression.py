@@ -172,7 +172,7 @@ def put_together(
 
 def is_compressed(dtype: Any) -> bool:
     """Whether compression makes arrays of an element type smaller, as they hold numbers of more than 16 bits."""
-    return np.dtype(dtype).kind != "b" and np.dtype(dtype).itemsize > 2
+    return bool(np.dtype(dtype).kind != "b" and np.dtype(dtype).itemsize > 2)
 
 
 class Keeps:

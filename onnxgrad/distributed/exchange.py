@@ -114,7 +114,7 @@ class _Sharing(Keeps):
     sharding: int
     traffic: Traffic
     shared: SharedState | None = None
-    _weights: FlatWeights | None = None
+    _flat_weights: FlatWeights | None = None
 
     def __init__(self) -> None:
         self._begun: WeakSet[Scope] = WeakSet()
@@ -152,8 +152,8 @@ class _Sharing(Keeps):
             (dtype, buckets.sizes[number][1], {v: slot for at, v, slot in slots if (at, v.dtype.numpy) == (number, dtype)})
             for number, dtype in dtypes
         ]
-        if self._weights is None:
-            self._weights = FlatWeights(self.transport, weights)
+        if self._flat_weights is None:
+            self._flat_weights = FlatWeights(self.transport, weights)
         return shards
 
     def _buckets_of_ranges(self, cut: Cut) -> Buckets:
@@ -168,13 +168,13 @@ class _Sharing(Keeps):
 
     def settled(self, scope: Scope) -> Mapping[str, Buffer]:
         """Move the weights that are updated by ranges to flat memory; they travel from there."""
-        return {} if self._weights is None else self._weights.settle(scope)
+        return {} if self._flat_weights is None else self._flat_weights.settle(scope)
 
     def _spread(self, scope: Scope) -> None:
         """Give all ranks the weights that each has updated"""
-        if self._weights is not None:
-            self._weights.spread(scope)
-            self.traffic.weights += _part_sent(self.transport, self._weights.bytes)
+        if self._flat_weights is not None:
+            self._flat_weights.spread(scope)
+            self.traffic.weights += _part_sent(self.transport, self._flat_weights.bytes)
 
     def forget(self, scope: Scope) -> None:
         """Let go of what other ranks hold, once this rank has what it needs of it."""
@@ -622,7 +622,7 @@ class StateExchange(_Sharing):
         self.sharding = strategy.sharding
         self.traffic = Traffic()
         self._compression = compression_of(strategy)
-        self._buckets: Buckets | None = None
+        self._buckets = Buckets([], 1)
         self._overlaps = False
         self._travelling: _Travelling | None = None
         self._of_ranks: list[dict[str, Array]] = []
@@ -692,7 +692,7 @@ class StateExchange(_Sharing):
     def _parcels(self, scope: Scope) -> list[_Parcel]:
         """Group the sums that travel together: a large one that all get where it lies, the others in a buffer"""
         self.forget_rests()
-        if self._buckets is None:
+        if not self._buckets.sizes:
             self._allot()
         self._resume({number: size for number, size in enumerate(self._buckets.sizes) if is_compressed(size[0])})
         parcels = [_Parcel(tuple(v.name for v in self._divisors), partial(self._send_divisors, scope))] if self._divisors else []

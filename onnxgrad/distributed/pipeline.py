@@ -19,6 +19,7 @@ from onnxgrad.core.runtime.executor import set_rates
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.runner import OpenPhase
 from onnxgrad.core.runtime.scope_state import ScopeState
+from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
@@ -32,6 +33,7 @@ from onnxgrad.core.step.synchronise import Synchronised
 from onnxgrad.distributed.agreement import StepCheck, check_step
 from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.groups import grid_of
+from onnxgrad.distributed.shared_state import FollowedRates, SharedState, own_array
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked

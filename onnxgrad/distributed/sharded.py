@@ -161,9 +161,10 @@ class ShardedStep:
         plan = self.program.plan
         sums = [] if plan.accumulation is None else plan.accumulation.sums
         updated = {v for v in plan.updates(self.program.updates, "apply" if sums else "whole") if not isinstance(v, Parameter)}
-        held = [] if self.shards is None else self.shards.held()
-        own = sum(bytes_needed(v.dtype, (stop - start,)) for v in held for start, stop in [self.shards.own(v)])  # type: ignore[union-attr]
-        return own + sum(bytes_of(v) for v in updated.difference(sums, held))
+        shards = self.shards
+        held = {} if shards is None else {v: shards.own(v) for v in shards.held()}
+        own = sum(bytes_needed(v.dtype, (stop - start,)) for v, (start, stop) in held.items())
+        return own + sum(map(bytes_of, updated.difference(sums, held)))
 
     def forget(self) -> None:
         """Let go of what other ranks hold, after a checkpoint was read into the scope or written from it."""

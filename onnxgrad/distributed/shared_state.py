@@ -123,7 +123,7 @@ class FlatWeights:
         return sum(np.dtype(dtype).itemsize * length for dtype, length, _ in self._buckets)
 
     def settle(self, scope: Scope) -> dict[str, Buffer]:
-        """Move the weights of a scope to the arrays, where they are not there, or somebody else has a handle on what is; by name."""
+        """Move the weights of a scope to the arrays, where they are not there or somebody else has a handle on them; by name."""
         flats = self._flats.setdefault(scope, [_Flat(np.zeros(0), {}) for _ in self._buckets])
         for number, (dtype, length, slots) in enumerate(self._buckets):
             buffers = flats[number].buffers

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -121,7 +121,8 @@ class OpenApplying:
             self._run(prepared, takes, values, scope, others, bindings)
         buffers = {v.name: on_device(scope, v, self.place) for v in self._state}
         apply_buffers = self._apply_buffers.setdefault(scope, ApplyBuffers(self._threads))
-        settled, applied = dict, None
+        settled: Callable[[], Mapping[str, Buffer]] = dict
+        applied = None
         if self.exchange is not None:
             settled, applied = partial(self.exchange.settled, scope), partial(self.exchange.applied, scope)
         application = Application(self.parts, buffers, values, others, scope, apply_buffers, self._wait, settled, applied)

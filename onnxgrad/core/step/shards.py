@@ -1,7 +1,7 @@
-"""The application of gradients shared out over ranks: each updates a range of the elements, and holds the optimizer's state of these.
+"""Share out the application of gradients over ranks: each updates a range of elements, and holds the optimizer's state of these.
 
-A tensor is shared out where its update is one of its elements, each for itself, and of norms of whole tensors: a rank computes these
-of its range, and ranks add them up. What is updated otherwise (rows and columns of Adafactor) every rank updates whole.
+A tensor is shared out where each element is updated for itself, and by norms of whole tensors: a rank computes these of its range, and
+ranks add them up. What is updated otherwise (rows and columns of Adafactor) every rank updates whole.
 
 Rajbhandari et al., "ZeRO: Memory optimizations toward training trillion parameter models", 2020, stages 1 and 2.
 
@@ -106,8 +106,9 @@ def range_parts(program: Program, cut: Cut) -> list[RangePart]:
         if len(shapes) != 1 or len(gradients) != 1 or len(large) != 1 or None in shapes:
             continue
         shape = next(iter(shapes))
-        norms = [op.outputs[0] for op in operators if _is_norm(op, shape)]
-        norms = [v for v in norms if v is not None and v not in set(cut.shared)]
+        shared = set(cut.shared)
+        results = [op.outputs[0] for op in operators if _is_norm(op, shape)]
+        norms = [v for v in results if v is not None and v not in shared]
         outputs, inputs = [cut.updates[v] for v in states], [*cut.gradients, *cut.shared, *norms]
         graph = compile(program, outputs, inputs=inputs, state_as_inputs=True, updates=False, ordered=True)
         if size_of_pieces(graph) is not None:
@@ -216,8 +217,8 @@ def shares_of_stages(program: Program, cut: Cut, rank: int, rank_of: Mapping[str
         shares.update((v, [Share(owner, 0, prod(v.static_shape or ()))]) for v in [*states, *gradients])
         parts += [RangePart(states, v, []) for v in gradients if readers[v] == 1]
     mixed = _read_otherwise(plan, cut, parts)
-    gradients = {part.gradient: shares[part.gradient] for part in parts if part.gradient not in mixed}
-    return Shards(program, cut, rank, {v: shares[v] for states in cut.parts for v in states}, gradients, [], apart=True)
+    read = {part.gradient: shares[part.gradient] for part in parts if part.gradient not in mixed}
+    return Shards(program, cut, rank, {v: shares[v] for states in cut.parts for v in states}, read, [], apart=True)
 
 
 def _stage_of(part: Sequence[Variable], rank_of: Mapping[str, int]) -> int:
@@ -261,16 +262,15 @@ def _add_up(graph: Graph, own: Mapping[Variable, tuple[int, int]], whole: Collec
     name_results(graph, first.stage or [], first.key)
     done = list(first.stage or [])
     for op in graph.operators:
-        length = next((lengths[v] for v in op.operands() if v is not None and v in lengths), None)
-        y = op.outputs[0]
+        length, y = next((lengths[v] for v in op.operands() if v is not None and v in lengths), None), op.outputs[0]
         if length is None or y is None:
             done.append(op)
         elif op.type not in _NORMS:
             done.append(op)
-            for v in op.outputs:
-                if v is not None and not is_single(v):
-                    v.type, v.declared = TensorType(v.dtype, (length,)), None
-                    lengths[v] = length
+            for result in op.outputs:
+                if result is not None and not is_single(result):
+                    result.type, result.declared = TensorType(result.dtype, (length,)), None
+                    lengths[result] = length
         else:
             build = stage_builder(graph, op)
             # Of nothing it is 0, also where there is nothing that this could be computed of.
