@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import prod
+from mmap import mmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,8 +124,7 @@ def _rounded_up(number: int, multiple: int) -> int:
 
 
 def aligned_zeros(size: int, dtype: Any) -> Array:
-    """A flat array of zeros that begins at a multiple of ``ALIGNMENT``."""
+    """A flat array of zeros that begins at a page of the system's, which has all of its memory back when the array is let go."""
     dtype = np.dtype(dtype)
-    memory = np.zeros(size * dtype.itemsize + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + size * dtype.itemsize].view(dtype)
+    memory = mmap(-1, max(size * dtype.itemsize, 1))
+    return np.frombuffer(memory, np.uint8, size * dtype.itemsize).view(dtype)

@@ -31,7 +31,7 @@ from onnxgrad.core.runtime.staged import BetweenError
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import view_of
-from onnxgrad.core.step.cut import Cut
+from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.core.step.gather import ROWS
 from onnxgrad.core.step.loss_terms import only_term
 from onnxgrad.core.step.shards import RangePart, Shards, Share, range_parts
@@ -481,7 +481,7 @@ class GradientExchange(_Sharing):
             np.multiply(bucket, bucket.dtype.type(factor), out=bucket)
         if not self.sends:
             return
-        compresses = self._compression is not None and is_compressed(bucket)
+        compresses = self._compression is not None and is_compressed(bucket.dtype)
         self.traffic.bytes += put_together(self.transport, self._compression, number, bucket, number in self._in_ranges)
         self.traffic.copied += bucket.nbytes if compresses else 0
 
@@ -683,10 +683,10 @@ class StateExchange(_Sharing):
         return self._buckets
 
     def _allot(self) -> None:
-        """Buckets of the sums: what is added up by range apart"""
+        """Buckets of the sums: the small ones first, which all parts wait for, and what is added up by range apart"""
         sums = [v for v in self.sums if v not in self._divisors]
-        kinds = sorted({self._kind(v) for v in sums})
-        rows = [[v for v in sums if self._kind(v) == kind] for kind in kinds]
+        kinds = {v: (not is_small(v), *self._kind(v)) for v in sums}
+        rows = [[v for v in sums if kinds[v] == kind] for kind in sorted(set(kinds.values()))]
         self._buckets = Buckets(rows, int(self.strategy.bucket_megabytes * 1e6), self.transport.world_size)
 
     def _parcels(self, scope: Scope) -> list[_Parcel]:
@@ -719,6 +719,7 @@ class StateExchange(_Sharing):
             (flat,) = arrays.values()
         else:
             flat = reused_buffer(length, dtype)
+            flat.fill(0)  # what lies between tensors is added up with them
             for v, array in arrays.items():
                 np.copyto(self._slot(v, flat), array)
             self.traffic.copied += 2 * flat.nbytes

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import NamedTuple, Protocol, TypeAlias
 
 from onnxgrad.core.compile import Graph, compile
@@ -419,7 +420,8 @@ def _make_shared(program: Program, cut: Cut, target: StepTarget, shards: Shards 
         assert shards is not None
         inputs, held = set(graph.inputs), set(shards.held())
         read = [v for v in [*shards.gradients, *shards.states] if graph.of(v) in inputs]
-        whole = [graph.of(v) for v in read if v.persistable and v not in held]
+        # A rank that has all of a state has it in its own shape.
+        whole = [graph.of(v) for v in read if v.persistable and (v not in held or shards.own(v) == (0, prod(v.static_shape or ())))]
         run_passes(graph, [sums_over_shares({graph.of(v): shards.own(v) for v in read}, whole)], Target())
         phases = make_stages(graph, [v for _, v in graph.outputs], target.provider, "shared")
     else:

@@ -1,7 +1,7 @@
 """Share out the application of gradients over ranks: each updates a range of elements, and holds the optimizer's state of these.
 
-A tensor is shared out where each element is updated for itself, and by norms of whole tensors: a rank computes these of its range, and
-ranks add them up. What is updated otherwise (rows and columns of Adafactor) every rank updates whole.
+A tensor is shared out where each element is updated for itself, and by norms of whole tensors: a rank computes these of its range,
+and ranks add them up. What is updated otherwise (rows and columns of Adafactor) every rank updates whole.
 
 Rajbhandari et al., "ZeRO: Memory optimizations toward training trillion parameter models", 2020, stages 1 and 2.
 
@@ -161,7 +161,7 @@ def _read_otherwise(plan: Plan, cut: Cut, parts: Sequence[RangePart]) -> set[Var
     """The gradients and states of some parts of which something is computed that is no norm of a whole tensor"""
     sources: dict[Variable, set[Variable]] = {v: {v} for part in parts for v in [*part.states, part.gradient]}
     results = [*cut.shared, *cut.small, *(v for part in parts for v in part.norms)]
-    needed = set(_operators_of(plan, results, cut.gradients))
+    needed = set(_operators_of(plan, results, set(cut.gradients)))
     mixed: set[Variable] = set()
     for op in plan.operators:
         operands = [plan.resolve(v) for v in op.operands() if v is not None]
