@@ -179,7 +179,7 @@ def _number(value: Any) -> float:
 class Shares(Protocol):
     """What says which elements of a state a rank keeps: ``SharedState``."""
 
-    def own_part(self, v: Variable, whole: Any) -> Any: ...
+    def keep_own(self, v: Variable, whole: Any, scope: Scope) -> bool: ...
 
     def is_own_part(self, v: Variable, scope: Scope) -> bool: ...
 
@@ -201,10 +201,9 @@ def broadcast_state(transport: Transport, state: Iterable[Variable], scope: Scop
         words = value.reshape(-1).view(np.uint8)
         before = _hashed_bytes(words)
         transport.broadcast_(words)
-        part = None if shared is None else shared.own_part(v, value)
-        if part is not None:
-            scope.put(v.name, part)
-        elif transport.rank and before != _hashed_bytes(words):
+        if shared is not None and shared.keep_own(v, value, scope):
+            continue
+        if transport.rank and before != _hashed_bytes(words):
             values[v.name] = value
     scope.put_all(values)
 

@@ -5,6 +5,8 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_overlap.py.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import prod
@@ -17,7 +19,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.state.values import value_on
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["ALIGNMENT", "Buckets", "Slot", "aligned_zeros"]
+__all__ = ["ALIGNMENT", "Buckets", "Slot", "aligned_zeros", "give_back"]
 
 ALIGNMENT = 64
 """Bytes of a line of the cache, and of the widest vector of a processor. Tensors and ranges of ranks begin at a multiple of as many
@@ -128,3 +130,10 @@ def aligned_zeros(size: int, dtype: Any) -> Array:
     dtype = np.dtype(dtype)
     memory = mmap(-1, max(size * dtype.itemsize, 1))
     return np.frombuffer(memory, np.uint8, size * dtype.itemsize).view(dtype)
+
+
+def give_back() -> None:
+    """Let the system have the memory back that was freed and that the C library keeps for later, as glibc does of arrays below 32 MB."""
+    trim = None if sys.platform == "win32" else getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -38,7 +38,7 @@ from onnxgrad.core.step.shards import RangePart, Shards, Share, range_parts
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
 from onnxgrad.distributed.agreement import MARKS, StepCheck, Subject, broadcast_state, check_equal, fingerprint, versions
-from onnxgrad.distributed.buckets import Buckets
+from onnxgrad.distributed.buckets import Buckets, give_back
 from onnxgrad.distributed.compression import Keeps, compression_of, is_compressed, put_together
 from onnxgrad.distributed.part_weights import PartWeights
 from onnxgrad.distributed.shared_state import FlatWeights, SharedState, own_array
@@ -312,7 +312,9 @@ class GradientExchange(_Sharing):
             broadcast_state(self.transport, state, scope, self.shared)
             self._begun.add(scope)
             self.forget(scope)
-            self.settled(scope)
+            if self.shared is not None:
+                self.settled(scope)
+                give_back()
         self.step.begin(program, scope, 0 if self.part is None else self.part.rows)
 
     def wait(self, names: Collection[str] | None) -> None:

@@ -41,13 +41,21 @@ class SharedState:
         self._held = {v: shards.states[v] for v in shards.held()}
         self._held |= {v: [Share(rank, 0, prod(v.static_shape or ()))] for v, rank in (others or {}).items()}
 
-    def own_part(self, v: Variable, whole: Array) -> Array | None:
-        """A copy of this rank's share of a state; None where it holds all of it."""
+    def keep_own(self, v: Variable, whole: Array, scope: Scope) -> bool:
+        """Keep this rank's share of a state in a scope; False where it holds all of it, which is left to the caller."""
         shares = self._held.get(v)
         if shares is None:
-            return None
+            return False
         start, stop = next(((a, b) for rank, a, b in shares if rank == self.transport.rank), (0, 0))
-        return None if stop - start == whole.size else whole.reshape(-1)[start:stop].copy()
+        if stop - start == whole.size:
+            return False
+        scope.drop_spare(v.name)
+        if self.shards.apart:
+            scope.put(v.name, np.broadcast_to(np.zeros((), v.dtype.numpy), v.static_shape or ()))
+        else:
+            own = whole.reshape(-1)[start:stop].copy()
+            scope.put(v.name, Buffer(value_on(own)) if own.size else own)
+        return True
 
     def is_own_part(self, v: Variable, scope: Scope) -> bool:
         """Whether a scope has this rank's share of a state already."""
@@ -89,11 +97,7 @@ class SharedState:
             if v.name in kept or is_small(v) or self.is_own_part(v, scope):
                 continue
             held = scope.present(v.name)
-            own = self.own_part(v, view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v))
-            if own is not None:
-                scope.drop_spare(v.name)
-                zeros = np.broadcast_to(np.zeros((), v.dtype.numpy), v.static_shape or ())
-                scope.put(v.name, zeros if self.shards.apart else own)
+            self.keep_own(v, view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v), scope)
 
 
 class _Flat(NamedTuple):
