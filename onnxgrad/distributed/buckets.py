@@ -133,7 +133,7 @@ def aligned_zeros(size: int, dtype: Any) -> Array:
 
 
 def give_back() -> None:
-    """Let the system have the memory back that was freed and that the C library keeps for later, as glibc does of arrays below 32 MB."""
+    """Let the system have the memory back that was freed, and that the C library keeps, as glibc does with arrays below 32 MB."""
     trim = None if sys.platform == "win32" else getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -24,7 +24,6 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.plan import Accumulation, LossTerm
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.staged import BetweenError
@@ -341,7 +340,7 @@ class GradientExchange(_Sharing):
             numbers = [v for v in numbers if not _is_statistic(v)]
         limit = int(self.strategy.bucket_megabytes * 1e6)
         sent = [v for v in numbers if not _is_statistic(v)]
-        count = stages_of(self.strategy, self.transport, sum(map(bytes_of, sent))) if self.sends else 1
+        count = stages_of(self.strategy, self.transport) if self.sends else 1
         self._groups = _in_groups(sent, count)
         self._allot_buckets(limit)
         self._statistics = Buckets([[v for v in numbers if _is_statistic(v)]], limit)
@@ -634,8 +633,7 @@ class StateExchange(_Sharing):
         if scope not in self._begun:
             check_equal(self.transport, fingerprint(program, self.sums, self.strategy))
             # What compression finds too large is told before anything is applied.
-            stages = stages_of(self.strategy, self.transport, sum(map(bytes_of, self.sums)))
-            self._overlaps = stages > 1 and self._compression is None
+            self._overlaps = stages_of(self.strategy, self.transport) > 1 and self._compression is None
             self._begun.add(scope)
             self.forget(scope)
 

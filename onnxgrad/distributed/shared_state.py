@@ -131,7 +131,7 @@ class FlatWeights:
         flats = self._flats.setdefault(scope, [_Flat(np.zeros(0), {}) for _ in self._buckets])
         for number, (dtype, length, slots) in enumerate(self._buckets):
             buffers = flats[number].buffers
-            if all(scope.stored(v.name) is buffers.get(v.name) and buffers[v.name].is_held_by(1) for v in slots):
+            if buffers and all(scope.stored(name) is buffer and buffer.is_held_by(1) for name, buffer in buffers.items()):
                 continue
             array = aligned_zeros(length, dtype)
             for v, slot in slots.items():

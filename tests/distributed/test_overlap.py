@@ -219,26 +219,15 @@ def test_a_nan_on_one_rank_undoes_the_step_on_all():
     assert_equal(*on_ranks(2, work))
 
 
-def test_none_overlaps_where_ranks_are_on_several_machines(monkeypatch):
-    def found(transport):
-        return distributed.strategy.stages_of(Strategy(), transport, 4_000_000)
-
-    assert run_local(2, found) == [1, 1]
-    monkeypatch.setattr("socket.gethostname", lambda: threading.current_thread().name)
-    assert run_local(2, found) == [4, 4]
-    assert run_local(2, lambda transport: distributed.strategy.stages_of(Strategy(), transport, 3_999_999)) == [1, 1]
-
-
-def test_an_engine_of_one_thread_does_not_overlap():
+def test_nothing_overlaps_unless_it_is_asked_for_and_an_engine_of_one_thread_does_not():
     class OneThread(distributed.Alone):
         world_size, any_thread = 2, False
 
-        def all_reduce_(self, buffer, op="sum"):
-            buffer[64:] = 1
-
-    assert distributed.strategy.stages_of(Strategy(), OneThread(), 10**9) == 1
+    assert distributed.strategy.stages_of(Strategy(), distributed.Alone()) == 1
+    assert distributed.strategy.stages_of(Strategy(overlap=3), distributed.Alone()) == 3
+    assert distributed.strategy.stages_of(Strategy(), OneThread()) == 1
     with pytest.raises(ArgumentError, match="takes calls of its first thread alone"):
-        distributed.strategy.stages_of(Strategy(overlap=2), OneThread(), 10**9)
+        distributed.strategy.stages_of(Strategy(overlap=2), OneThread())
 
 
 @pytest.mark.parametrize("overlap", [0, -1, True])
