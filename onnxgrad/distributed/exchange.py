@@ -211,6 +211,7 @@ class GradientExchange(_Sharing):
         own: names of state that each rank has values of its own of.
         weight: what the loss of the last step counted, on all ranks together.
         sends: whether the gradients of a run are put together in it.
+        shares: the exchange after which ranks hold shares of the state: this one, or that of sums over micro-batches.
         synchronises: see ``core.runtime.exchange``.
     """
 
@@ -228,6 +229,7 @@ class GradientExchange(_Sharing):
     ) -> None:
         super().__init__()
         self._part_weights = part_weights
+        self.shares: _Sharing = self
         self.transport, self.strategy, self.rank = transport, strategy, transport.rank
         self.synchronises = Synchronised(loss, terms[0]) if synchronises else None
         self.sharding = strategy.sharding if sends else 0
@@ -308,7 +310,7 @@ class GradientExchange(_Sharing):
         if scope not in self._begun:
             check_equal(self.transport, {**versions(), **fingerprint(program, gradients, self.strategy, self.sends)})
             state = [v for v in program.list_vars() if v.persistable and v.name not in self.own]
-            broadcast_state(self.transport, state, scope, self.shared)
+            broadcast_state(self.transport, state, scope, self.shares.shared)
             self._begun.add(scope)
             self.forget(scope)
             if self.shared is not None:
@@ -836,6 +838,6 @@ def distribute(
     program.plan.exchange = exchange
     if accumulation is not None:
         exchange.own = {v.name for v in accumulation.sums}
-        accumulation.exchange = StateExchange(transport, accumulation, strategy)
+        accumulation.exchange = exchange.shares = StateExchange(transport, accumulation, strategy)
     program.version += 1
     return exchange

@@ -5,7 +5,7 @@ Tests: tests/distributed/test_sharded.py, tests/distributed/test_trainer_shares.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -43,19 +43,47 @@ class SharedState:
 
     def keep_own(self, v: Variable, whole: Array, scope: Scope) -> bool:
         """Keep this rank's share of a state in a scope; False where it holds all of it, which is left to the caller."""
-        shares = self._held.get(v)
-        if shares is None:
+        if v not in self._held or self._own(v) == (0, whole.size):
             return False
-        start, stop = next(((a, b) for rank, a, b in shares if rank == self.transport.rank), (0, 0))
-        if stop - start == whole.size:
-            return False
-        scope.drop_spare(v.name)
+        start, stop = self._own(v)
         if self.shards.apart:
+            scope.drop_spare(v.name)
             scope.put(v.name, np.broadcast_to(np.zeros((), v.dtype.numpy), v.static_shape or ()))
         else:
-            own = whole.reshape(-1)[start:stop].copy()
-            scope.put(v.name, Buffer(value_on(own)) if own.size else own)
+            self._keep(v, whole.reshape(-1)[start:stop].copy(), scope)
         return True
+
+    def shared_out(self) -> list[Variable]:
+        """The state that ranks hold shares of."""
+        return list(self._held)
+
+    def own_rows(self, scope: Scope) -> dict[Variable, tuple[int, Array]]:
+        """This rank's shares of a scope, as rows, and how many elements of the whole lie before each."""
+        rows: dict[Variable, tuple[int, Array]] = {}
+        for v in self._held:
+            start, stop = self._own(v)
+            flat = present_value(scope, v).reshape(-1)
+            if stop > start:
+                rows[v] = start, flat if flat.size == stop - start else flat[start:stop]
+        return rows
+
+    def put_range(self, v: Variable, read: Callable[[int, int], Array], scope: Scope) -> bool:
+        """Keep this rank's share of a state that is read in a scope; False where it holds all of it, which is left to the caller.
+
+        Args:
+            read: gives the elements from one number to before another.
+        """
+        if v not in self._held or self.shards.apart or self._own(v) == (0, prod(v.static_shape or ())):
+            return False
+        self._keep(v, read(*self._own(v)), scope)
+        return True
+
+    def _own(self, v: Variable) -> tuple[int, int]:
+        return next(((start, stop) for rank, start, stop in self._held[v] if rank == self.transport.rank), (0, 0))
+
+    def _keep(self, v: Variable, own: Array, scope: Scope) -> None:
+        scope.drop_spare(v.name)
+        scope.put(v.name, Buffer(value_on(own)) if own.size else own)
 
     def is_own_part(self, v: Variable, scope: Scope) -> bool:
         """Whether a scope has this rank's share of a state already."""

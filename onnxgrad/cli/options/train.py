@@ -326,7 +326,7 @@ def _add_ranks(group: Any) -> None:
         type=int,
         choices=(0, 1, 2),
         default=0,
-        help="ZeRO: each rank updates a range of the weights, holds the optimizer's state of it, and is sent its gradients (1 and 2 alike)",
+        help="ZeRO: each rank updates a range of the weights, and holds the optimizer's state of it alone (1 and 2 are the same)",
     )
     group.add_argument(
         "--overlap",

@@ -51,7 +51,7 @@ class OpenApplying:
 
     def __init__(self, program: Program, applying: Applying, place: Place, threads: int | None) -> None:
         shards = applying.shards
-        if shards is not None and not shards.apart:
+        if shards is not None and not shards.apart and place.lowering != "cpu":
             place = CPUPlace()  # ranges are updated where they travel
         self.applying, self.cut, self.place = applying, applying.cut, place
         self.exchange: Exchange | None = applying.exchange  # type: ignore[assignment]
