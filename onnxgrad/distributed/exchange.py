@@ -313,9 +313,8 @@ class GradientExchange(_Sharing):
             broadcast_state(self.transport, state, scope, self.shares.shared)
             self._begun.add(scope)
             self.forget(scope)
-            if self.shared is not None:
-                self.settled(scope)
-                give_back()
+            self.settled(scope)
+            give_back()
         self.step.begin(program, scope, 0 if self.part is None else self.part.rows)
 
     def wait(self, names: Collection[str] | None) -> None:

@@ -21,6 +21,7 @@ from onnxgrad.core.step.cut import is_small
 from onnxgrad.core.step.shards import Shards, Share
 from onnxgrad.distributed.buckets import Slot, aligned_zeros
 from onnxgrad.distributed.transport import Transport
+from onnxgrad.errors import TrainingError
 
 __all__ = ["FlatWeights", "FollowedRates", "SharedState", "copy_state", "own_array"]
 
@@ -86,10 +87,21 @@ class SharedState:
         scope.put(v.name, Buffer(value_on(own)) if own.size else own)
 
     def is_own_part(self, v: Variable, scope: Scope) -> bool:
-        """Whether a scope has this rank's share of a state already."""
+        """Whether a scope has this rank's share of a state already.
+
+        Raises:
+            TrainingError: if it has another share.
+        """
         value = scope.present(v.name)
         array = view_of(value.value) if isinstance(value, Buffer) else value
-        return v in self._held and array is not None and array.shape != v.static_shape
+        if v not in self._held or array is None or array.shape == v.static_shape:
+            return False
+        start, stop = self._own(v)
+        if array.size != stop - start:
+            raise TrainingError(
+                f"this rank has another range of {v.name} than it is to update. Gather all state before, or load it."
+            )
+        return True
 
     def gather(self, scope: Scope, into: Scope | None, only: Collection[str] | None = None) -> None:
         """Write what ranks hold alone to a scope on each; to another one than the rank's own, all other state too.

@@ -118,3 +118,21 @@ def test_weights_are_whole_in_the_file_that_names_the_others(tmp_path):
     arrays = read_tensors(path).arrays
     assert all(isinstance(arrays[p.name], np.ndarray) for p in t.program.parameters if isinstance(p, Parameter))
     assert tensor_file.read_metadata(path)["shards"] and Path(path).exists()
+
+
+def test_a_rank_that_has_its_range_alone_writes_no_checkpoint_of_all(tmp_path):
+    """Nor does it go on with the ranges of another number of ranks"""
+
+    def work(transport):
+        t = trainer(distributed=Strategy(sharding=1), optimizer="adam")
+        t.step(BATCHES[0])
+        with pytest.raises(TrainingError, match=r"has its range of .*moment.* alone\. Let all ranks call Trainer\.save"):
+            checkpoint.save_checkpoint(t.program, tmp_path / f"{transport.rank}.safetensors")
+        shared, scope = t.ranks.step.exchange.shared, t.program.active_scope()
+        v = next(v for v in shared.shared_out() if shared.is_own_part(v, scope))
+        scope.put(v.name, np.zeros(1 + np.prod(v.shape), np.float32))
+        with pytest.raises(TrainingError, match=r"another range of .*moment.* than it is to update\. Gather all state before"):
+            shared.is_own_part(v, scope)
+
+    on_ranks(2, work)
+    assert not list(tmp_path.iterdir())

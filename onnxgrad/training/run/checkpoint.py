@@ -20,7 +20,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import view_of
-from onnxgrad.errors import UnknownName
+from onnxgrad.errors import TrainingError, UnknownName
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.tensor_file import SHARDS, ShardedTensor, TensorFile, read_tensors, shard_files, write_ranges, write_tensors
 from onnxgrad.training.surgery.lora_targets import KEY
@@ -153,7 +153,10 @@ class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
             return np.asarray(self._rests[name])
         if name in self._sums:
             return np.asarray(self._sums[name])
-        return np.asarray(self._state[name].get_value(self._now))
+        value = np.asarray(self._state[name].get_value(self._now))
+        if self._state[name].static_shape not in (None, value.shape):
+            raise TrainingError(f"this rank has its range of {name} alone. Let all ranks call Trainer.save, or gather before.")
+        return value
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._state, *self._rests, *self._sums])
