@@ -54,6 +54,7 @@ __all__ = [
     "make_applying",
     "make_exchanged",
     "make_step",
+    "share_out",
     "step_of",
 ]
 
@@ -377,6 +378,11 @@ def make_exchanged(program: Program, turn: Turn, target: StepTarget, exchange: T
         ArgumentError: if the program has no optimizer, or one that reads what is fed.
     """
     return make_applying(program, cut_exchanged(program, turn), target, exchange)
+
+
+def share_out(program: Program, turn: Turn, exchange: Travels) -> Shards | None:
+    """Let an exchange find out which state each rank updates, before the step of a program is made."""
+    return exchange.share_out(program, cut_exchanged(program, turn))
 
 
 def make_applying(program: Program, cut: Cut, target: StepTarget, exchange: Travels | None = None) -> Applying:

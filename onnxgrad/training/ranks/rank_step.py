@@ -12,7 +12,7 @@ from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor, step_schedules
-from onnxgrad.core.step.cut import cut_exchanged
+from onnxgrad.core.step.make import share_out
 from onnxgrad.distributed.agreement import broadcast_state, check_equal, fingerprint, versions
 from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute
 from onnxgrad.distributed.pipeline import PipelineStep
@@ -120,10 +120,10 @@ class RankStep:
 
     def share_out(self) -> None:
         """Find out, before a checkpoint is read, which ranges of the state this rank is to hold."""
-        turns: list[tuple[GradientExchange | StateExchange | None, Turn]] = [(self.exchange, "whole"), (self.sums, "apply")]
+        turns: list[tuple[Any, Turn]] = [(self.exchange, "whole"), (self.sums, "apply")]
         for one, turn in turns:
             if one is not None and one.sharding and one.shared is None:
-                one.share_out(self.program, cut_exchanged(self.program, turn))
+                share_out(self.program, turn, one)
 
     def _gather(self, is_kept: bool, only: Sequence[str] | None) -> None:
         """Collect what ranks hold alone, or of it what is named, where it is to be kept"""
