@@ -84,7 +84,7 @@ def write_shares(program: Program, path: str | Path, token: int) -> list[str]:
     shared, path = shared_of(program), Path(path)
     assert shared is not None
     rank, count = shared.transport.rank, shared.transport.world_size
-    names = [f"{path.stem}.{token:08x}-{number}-of-{count}{_SHARD}" for number in range(count)]
+    names = [f"{path.name}.{token:08x}-{number}-of-{count}{_SHARD}" for number in range(count)]
     rows = {v.name: own for v, own in shared.own_rows(program.active_scope()).items()}
     starts = {name: start for name, (start, _) in rows.items()}
     write_ranges(path.with_name(names[rank]), {name: row for name, (_, row) in rows.items()}, starts)
@@ -111,12 +111,12 @@ def write_manifest(program: Program, path: str | Path, files: Sequence[str], met
     entry = json.dumps({"files": list(files), "tensors": held})
     values = _Values(program, None)
     write_tensors(path, values.without(held), {**metadata, SHARDS: entry})
-    drop_shares(path.parent, f"{path.stem}.")
+    drop_shares(path.parent, f"{path.name}.", files)
 
 
-def drop_shares(folder: Path, prefix: str) -> None:
-    """Delete the files with ranges whose names begin so, and that no checkpoint of a folder names."""
-    named = {name for path in folder.glob("*.safetensors") for name in shard_files(path)}
+def drop_shares(folder: Path, prefix: str, kept: Collection[str] = ()) -> None:
+    """Delete the files with ranges whose names begin so, but those of some names and what a checkpoint of a folder names."""
+    named = {*kept} | {name for path in folder.glob("*.safetensors") for name in shard_files(path)}
     for path in folder.glob(f"*{_SHARD}"):
         if path.name.startswith(prefix) and path.name not in named:
             path.unlink(missing_ok=True)
