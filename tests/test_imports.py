@@ -258,7 +258,7 @@ def test_steps_are_cut_and_state_is_gathered_in_the_engine_alone():
     """Ranks, micro-batches, exports and workers take what they need from a step"""
     inner = ("core/step/", "core/runtime/")
     cutters = re.compile(
-        r"\b(cut_step|cut_exchanged|make_stages|in_steps|make_pipeline|make_step|sums_over_ranks|synchronised_graph)\("
+        r"\b(cut_step|cut_exchanged|make_stages|in_steps|make_pipeline|make_step|sums_over_shares|synchronised_graph)\("
     )
     found = []
     for path in sorted((ROOT / "onnxgrad").rglob("*.py")):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import onnx
@@ -176,16 +176,50 @@ def _number(value: Any) -> float:
     return float(np.asarray(value).reshape(-1)[0])
 
 
-def broadcast_state(transport: Transport, state: Iterable[Variable], scope: Scope) -> None:
-    """Give all ranks the values that rank 0 has: a rank has all of them, or goes on with its own."""
+class Shares(Protocol):
+    """What says which elements of a state a rank keeps: ``SharedState``."""
+
+    def keep_own(self, v: Variable, whole: Any, scope: Scope) -> bool: ...
+
+    def is_own_part(self, v: Variable, scope: Scope) -> bool: ...
+
+
+def broadcast_state(transport: Transport, state: Iterable[Variable], scope: Scope, shared: Shares | None = None) -> None:
+    """Give all ranks the values that rank 0 has: a rank has all of them, or goes on with its own.
+
+    What no rank has set, and begins alike on all, is not made.
+
+    Args:
+        shared: which elements of what ranks share out each keeps; None where all keep all.
+    """
+    variables = list(state)
     values: dict[str, np.ndarray[Any, Any]] = {}
-    for v in state:
-        value = np.array(v.get_value(scope), order="C")
-        before = value.copy() if transport.rank else value
-        flat = value.reshape(-1).view(np.uint8) if value.dtype.kind not in "SUO" else None
-        if flat is None:
+    for v, is_alike in zip(variables, _are_alike(transport, variables, scope, shared), strict=True):
+        value = np.zeros(0) if is_alike else np.array(v.get_value(scope), order="C")
+        if is_alike or value.dtype.kind in "SUO":
             continue
-        transport.broadcast_(flat)
-        if transport.rank and before.tobytes() != value.tobytes():
+        words = value.reshape(-1).view(np.uint8)
+        before = _hashed_bytes(words)
+        transport.broadcast_(words)
+        if shared is not None and shared.keep_own(v, value, scope):
+            continue
+        if transport.rank and before != _hashed_bytes(words):
             values[v.name] = value
     scope.put_all(values)
+
+
+def _are_alike(transport: Transport, state: Sequence[Variable], scope: Scope, shared: Shares | None) -> list[bool]:
+    """For each state whether ranks have nothing to give each other: none has set it and all begin alike, or each has its share"""
+    table = np.zeros((transport.world_size, len(state)), np.int64)
+    for number, v in enumerate(state):
+        if shared is not None and shared.is_own_part(v, scope):
+            table[transport.rank, number] = -1
+        elif scope.present(v.name) is None and v.value is not None and v.dtype.name != "string":
+            table[transport.rank, number] = _hashed_bytes(np.ascontiguousarray(v.value.numpy()).reshape(-1).view(np.uint8))
+    transport.all_reduce_(table.reshape(-1))
+    return [bool((column < 0).any() or (column[0] and (column == column[0]).all())) for column in table.T]
+
+
+def _hashed_bytes(words: np.ndarray[Any, Any]) -> int:
+    """A hash of some bytes, above 0"""
+    return 1 + int.from_bytes(hashlib.blake2b(words.data, digest_size=7).digest(), "little")

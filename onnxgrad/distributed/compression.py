@@ -15,10 +15,10 @@ import numpy as np
 
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.distributed.transport import Transport, add_up_on, reused_buffer, sent_to
+from onnxgrad.distributed.transport import Transport, own_range, reused_buffer
 from onnxgrad.errors import TrainingError
 
-__all__ = ["Keeps", "Narrow", "TopK", "check_sent", "compression_of", "is_compressed", "put_together"]
+__all__ = ["Keeps", "Narrow", "TopK", "compression_of", "is_compressed", "put_together"]
 
 Array = np.ndarray[Any, Any]
 
@@ -41,63 +41,62 @@ class _Rests:
 
 
 class Narrow(_Rests):
-    """A bucket as 16-bit numbers."""
+    """A bucket as 16-bit numbers, which are added up in the type of the bucket: each rank adds up its range."""
 
     def __init__(self, dtype: Any) -> None:
         super().__init__()
         self.dtype = np.dtype(dtype)
         self._infinite = np.zeros(2, np.uint8)
-        """Of what ``reduce_on`` has sent in this step: whether gradients were not finite, and whether what was sent is not."""
+        """Of this step: whether gradients were not finite, and whether what was sent is not."""
 
-    def reduce(self, transport: Transport, number: int, bucket: Array) -> int:
-        """Replace a bucket by its sum over ranks; gives the bytes that were sent.
+    def reduce(self, transport: Transport, number: int, bucket: Array, in_ranges: bool) -> int:
+        """Replace a bucket, or this rank's range of it, by its sum over ranks; gives the bytes that this rank sent.
 
-        Raises:
-            TrainingError: if a sum of finite numbers is larger than the type holds; on all ranks alike.
+        Where all get the sum of all of it, the sum travels in 16 bits too; what that rounds off is kept by the rank that has
+        added it up.
         """
-        sent = self._narrowed(number, bucket)
-        infinite = np.array([not np.isfinite(bucket).all()], np.uint8)
-        with np.errstate(over="ignore", invalid="ignore"):
-            transport.all_reduce_(sent)
-        np.copyto(bucket, sent.astype(bucket.dtype))
-        if not np.isfinite(bucket).all():
-            transport.all_reduce_(infinite, "max")
-            if not infinite[0]:
-                raise self._too_large()
-        return sent.nbytes
+        self._infinite[0] |= not np.isfinite(bucket).all()
+        sent = reused_buffer(bucket.size, self.dtype)
+        self._narrow(bucket, sent, self._with_rest(number, bucket))
+        transport.all_to_all_(sent)
+        total = own_range(transport, bucket)
+        for rank in range(transport.world_size):
+            part = own_range(transport, sent, rank)
+            np.copyto(total, part) if rank == 0 else np.add(total, part.astype(total.dtype), out=total)
+        size = sent.nbytes * (transport.world_size - 1) // transport.world_size
+        if in_ranges:
+            return size
+        lost = np.empty_like(total)
+        self._narrow(total, own_range(transport, sent), lost)
+        rest = own_range(transport, self.rest[number])
+        np.add(rest, lost, out=rest)
+        transport.all_gather_(sent)
+        np.copyto(bucket, sent)
+        return 2 * size
 
-    def reduce_on(self, owner: int, transport: Any, number: int, bucket: Array) -> int:
-        """Replace a bucket on one rank by its sum over ranks, added up in the type of the bucket; gives the bytes sent."""
-        sent = self._narrowed(number, bucket)
-        self._infinite |= np.array([not np.isfinite(bucket).all(), not np.isfinite(sent).all()], np.uint8)
-        add_up_on(owner, transport, sent, bucket)
-        return 0 if transport.rank == owner else sent.nbytes
+    def _narrow(self, numbers: Array, narrow: Array, rest: Array) -> None:
+        """Round numbers to 16 bits, and note what that loses; of what is not finite nothing is kept"""
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.copyto(narrow, numbers, casting="unsafe")
+            np.subtract(numbers, narrow.astype(numbers.dtype), out=rest)
+        is_finite = np.isfinite(rest)
+        if not is_finite.all():
+            self._infinite[1] = 1
+            rest[~is_finite] = 0
 
     def check(self, transport: Transport) -> None:
-        """After the buckets of a step, which ``reduce_on`` has sent to one rank each.
+        """After the buckets of a step.
 
         Raises:
-            TrainingError: if gradients that are finite are larger than the type holds; on all ranks alike.
+            TrainingError: if gradients that are finite, or a sum of them, are larger than the type holds; on all ranks alike.
         """
         transport.all_reduce_(self._infinite, "max")
         were_infinite, are_infinite = self._infinite.tolist()
         self._infinite.fill(0)
         if are_infinite and not were_infinite:
-            raise self._too_large()
-
-    def _narrowed(self, number: int, bucket: Array) -> Array:
-        """Compress a bucket for sending: the residual is added first, and the rounding error becomes the new residual."""
-        rest = self._with_rest(number, bucket)
-        with np.errstate(over="ignore", invalid="ignore"):
-            sent = bucket.astype(self.dtype)
-            np.subtract(bucket, sent.astype(bucket.dtype), out=rest)
-        np.nan_to_num(rest, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
-        return sent
-
-    def _too_large(self) -> TrainingError:
-        return TrainingError(
-            f"a gradient, or a sum of gradients, is larger than {self.dtype} holds. Use compress='bfloat16', or none."
-        )
+            raise TrainingError(
+                f"a gradient, or a sum of gradients, is larger than {self.dtype} holds. Use compress='bfloat16', or none."
+            )
 
 
 class TopK(_Rests):
@@ -111,45 +110,35 @@ class TopK(_Rests):
         super().__init__()
         self.share = share
 
-    def reduce(self, transport: Transport, number: int, bucket: Array) -> int:
-        """Replace a bucket by the sum of what ranks send of theirs; gives the bytes that were sent."""
-        chosen, largest = self._largest(number, bucket)
-        positions = np.zeros((transport.world_size, chosen.size), np.int64)
-        values = np.zeros((transport.world_size, chosen.size), bucket.dtype)
-        positions[transport.rank], values[transport.rank] = chosen, largest
-        transport.all_reduce_(positions.reshape(-1))
-        transport.all_reduce_(values.reshape(-1))
-        bucket[:] = 0
-        for own, received in zip(positions, values, strict=True):
-            bucket[own] += received
-        return positions.nbytes + values.nbytes
+    def reduce(self, transport: Transport, number: int, bucket: Array, in_ranges: bool) -> int:
+        """Replace a bucket by the sum of what ranks send of theirs: positions, then numbers, of as many elements from each.
 
-    def reduce_on(self, owner: int, transport: Any, number: int, bucket: Array) -> int:
-        """Replace a bucket on one rank by the sum of what ranks send of theirs, positions and then numbers in one message."""
-        chosen, largest = self._largest(number, bucket)
-        message = np.concatenate([chosen.view(np.uint8), largest.view(np.uint8)])
-        bucket[:] = 0
-        for part in sent_to(owner, transport, message):
-            own, received = part[: chosen.nbytes].view(np.int64), part[chosen.nbytes :].view(bucket.dtype)
-            bucket[own] += received
-        return 0 if transport.rank == owner else message.nbytes
-
-    def check(self, transport: Transport) -> None:
-        """Numbers are sent as they are: none is too large."""
-
-    def _largest(self, number: int, bucket: Array) -> tuple[Array, Array]:
-        """Positions and numbers that are sent of a bucket, to which what was kept before is added; the others are kept."""
+        Every rank gets what all send, so that it sends as much whether it needs the sum of its range alone or of all.
+        """
         rest = self._with_rest(number, bucket)
         count = max(1, int(bucket.size * self.share))
         # What is not finite is largest, so that all ranks get it.
         size = np.nan_to_num(np.abs(bucket), nan=np.inf)
-        chosen = np.sort(np.argpartition(size, bucket.size - count)[bucket.size - count :])
-        largest = bucket[chosen]
+        chosen = np.sort(np.argpartition(size, bucket.size - count)[bucket.size - count :]).astype(_position_type(bucket.size))
+        messages = np.empty((transport.world_size, count * (chosen.itemsize + bucket.itemsize)), np.uint8)
+        messages[transport.rank] = np.concatenate([chosen.view(np.uint8), bucket[chosen].view(np.uint8)])
         np.copyto(rest, bucket)
         rest[chosen] = 0
         # The step is lost by what was sent; those to come need not be.
         np.nan_to_num(rest, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
-        return chosen, largest
+        transport.all_gather_(messages.reshape(-1))
+        bucket[:] = 0
+        for message in messages:
+            positions = message[: count * chosen.itemsize].view(chosen.dtype)
+            bucket[positions] += message[count * chosen.itemsize :].view(bucket.dtype)
+        return messages.nbytes * (transport.world_size - 1) // transport.world_size
+
+    def check(self, transport: Transport) -> None:
+        """Numbers are sent as they are: none is too large."""
+
+
+def _position_type(size: int) -> Any:
+    return np.int32 if size <= np.iinfo(np.int32).max else np.int64
 
 
 def compression_of(strategy: Strategy) -> Narrow | TopK | None:
@@ -161,45 +150,29 @@ def compression_of(strategy: Strategy) -> Narrow | TopK | None:
     return Narrow(np.float16 if strategy.compress == "float16" else ml_dtypes.bfloat16)
 
 
-def put_together(transport: Any, compression: Narrow | TopK | None, number: int, bucket: Array, owner: int | None = None) -> int:
+def put_together(
+    transport: Transport, compression: Narrow | TopK | None, number: int, bucket: Array, in_ranges: bool = False
+) -> int:
     """Replace a bucket of gradients by its sum over ranks; gives the bytes that this rank sent.
 
     Args:
-        transport: a ``PointToPoint``, where there are owners.
         compression: None to send it as it is, as are buckets of 16-bit numbers.
         number: of the bucket, for what compression keeps.
-        owner: the rank that reads the sum alone: what the bucket holds on others is of no use then; None for all.
+        in_ranges: whether each rank needs the sum of its range alone: the others hold anything afterwards.
     """
-    if compression is not None and is_compressed(bucket):
-        if owner is None:
-            return compression.reduce(transport, number, bucket)
-        return compression.reduce_on(owner, transport, number, bucket)
-    if owner is None:
-        transport.all_reduce_(bucket)
-        return bucket.nbytes
-    mine = bucket
-    if transport.rank == owner:
-        mine = reused_buffer(bucket, "own")
-        np.copyto(mine, bucket)
-    add_up_on(owner, transport, mine, bucket)
-    return 0 if transport.rank == owner else bucket.nbytes
+    if compression is not None and is_compressed(bucket.dtype):
+        return compression.reduce(transport, number, bucket, in_ranges)
+    size = bucket.nbytes * (transport.world_size - 1) // transport.world_size
+    if in_ranges:
+        transport.reduce_scatter_(bucket)
+        return size
+    transport.all_reduce_(bucket)
+    return 2 * size
 
 
-def check_sent(transport: Transport, compression: Narrow | TopK | None) -> None:
-    """After the buckets of a step that have owners: see to it that they arrive, and that none was larger than its type holds.
-
-    Raises:
-        TrainingError: on all ranks alike.
-    """
-    if compression is not None:
-        compression.check(transport)
-    # MPI sends large buffers while it is called, and the receiver waits until then.
-    transport.barrier()
-
-
-def is_compressed(flat: Array) -> bool:
-    """Whether compression makes an array of gradients smaller, as it holds numbers of more than 16 bits."""
-    return flat.dtype.kind != "b" and flat.itemsize > 2 and flat.size > 0
+def is_compressed(dtype: Any) -> bool:
+    """Whether compression makes arrays of an element type smaller, as they hold numbers of more than 16 bits."""
+    return bool(np.dtype(dtype).kind != "b" and np.dtype(dtype).itemsize > 2)
 
 
 class Keeps:
@@ -264,13 +237,13 @@ class Keeps:
             return {}
         return self._views(self._compression.rest) if self._resumed is None else dict(self._resumed)
 
-    def _resume(self, flat: Mapping[int, Array]) -> None:
-        """Take what ``set_rests`` was given, now that it is known which buckets there are."""
+    def _resume(self, sizes: Mapping[int, tuple[Any, int]]) -> None:
+        """Take what ``set_rests`` was given, now that it is known which buckets there are: their element types and lengths."""
         self.forget_rests()
         if self._compression is None or self._resumed is None:
             return
         rests, self._resumed = self._resumed, None
-        rest = {number: np.zeros_like(bucket) for number, bucket in flat.items()}
+        rest = {number: np.zeros(length, dtype) for number, (dtype, length) in sizes.items()}
         views = self._views(rest)
         for name, value in rests.items():
             if name not in views or views[name].shape != value.shape:

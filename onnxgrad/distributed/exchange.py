@@ -24,10 +24,8 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.plan import Accumulation, LossTerm
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.sizes import bytes_of
-from onnxgrad.core.ir.variable import Variable, set_values
+from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.core.passes.modes import PART
-from onnxgrad.core.runtime.shared_state import SharedState, own_array
 from onnxgrad.core.runtime.staged import BetweenError
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
@@ -35,15 +33,16 @@ from onnxgrad.core.state.values import view_of
 from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.core.step.gather import ROWS
 from onnxgrad.core.step.loss_terms import only_term
-from onnxgrad.core.step.shards import Shards, make_shards
+from onnxgrad.core.step.shards import RangePart, Shards, Share, range_parts
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
 from onnxgrad.distributed.agreement import MARKS, StepCheck, Subject, broadcast_state, check_equal, fingerprint, versions
-from onnxgrad.distributed.buckets import Buckets
-from onnxgrad.distributed.compression import Keeps, check_sent, compression_of, is_compressed, put_together
+from onnxgrad.distributed.buckets import Buckets, give_back
+from onnxgrad.distributed.compression import Keeps, compression_of, is_compressed, put_together
 from onnxgrad.distributed.part_weights import PartWeights
+from onnxgrad.distributed.shared_state import FlatWeights, SharedState, own_array
 from onnxgrad.distributed.strategy import Strategy, refuse, stages_of
-from onnxgrad.distributed.transport import Transport
+from onnxgrad.distributed.transport import Transport, reused_buffer
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
 from onnxgrad.internal.arguments import checked
 
@@ -87,52 +86,109 @@ def gathered_sizes(transport: Transport, count: int) -> Array:
 
 @dataclass
 class Traffic:
-    """Counts the bytes of an exchange.
+    """Counts the bytes of an exchange, as this rank sends them where each rank passes on what it must: (n - 1) / n of a buffer when
+    ranges of it are added up, gathered or exchanged between n ranks, and twice that when all get the sum of all of it.
 
     Attributes:
         steps: exchanges of gradients.
-        bytes: of the buffers given to the transport for gradients.
+        bytes: of gradients.
+        weights: bytes of weights, which ranks give each other where each updates its range of them.
         copied: bytes of gradients that were copied on the way.
     """
 
     steps: int = 0
     bytes: int = 0
+    weights: int = 0
     copied: int = 0
 
 
 class _Sharing(Keeps):
-    """An exchange after which each rank may hold a shard of the optimizer's state.
+    """An exchange after which each rank may hold a share of the optimizer's state.
 
     Attributes:
         sharding: see ``core.runtime.exchange``.
-        shared: the state of which each rank holds a shard; None where all hold all, and before the first run.
+        shared: the state of which each rank holds a share; None where all hold all, and before the first run.
     """
 
     sharding: int
+    traffic: Traffic
     shared: SharedState | None = None
+    _flat_weights: FlatWeights | None = None
 
     def __init__(self) -> None:
         self._begun: WeakSet[Scope] = WeakSet()
+        self._parts: dict[Variable, RangePart] = {}
+        """What is updated by ranges, by the gradient that this reads."""
 
     def has_met(self, scope: Scope) -> bool:
         """Return whether ranks have come to an agreement about what they train in this scope."""
         return scope in self._begun
 
     def share_out(self, program: Program, cut: Cut) -> Shards | None:
-        """Assign state to the ranks that update it, where each rank holds a shard of the optimizer's state."""
+        """Assign ranges of the state to the ranks that update it, where each rank holds a share of the optimizer's state."""
         if not self.sharding:
             return None
-        shards = make_shards(program, self.transport.world_size, cut=cut)
-        if self.shared is not None and shards.names() != self.shared.shards.names():
-            raise TrainingError("the optimizer updates other state than before, of which each rank holds a shard. Make a new step.")
+        parts, count = range_parts(program, cut), self.transport.world_size
+        self._parts = {part.gradient: part for part in parts}
+        buckets = self._buckets_of_ranges(cut)
+        gradients = {v: [Share(*share) for share in buckets.shares(v, count)] for v in self._parts}
+        states = {v: gradients[part.gradient] for part in parts for v in part.states}
+        norms = [v for part in parts for v in part.norms]
+        shards = Shards(program, cut, self.transport.rank, states, gradients, norms)
+        if self.shared is not None and _by_name(shards) != _by_name(self.shared.shards):
+            raise TrainingError("the optimizer updates other state than before, of which each rank holds a share. Make a new step.")
         self.shared = SharedState(self.transport, shards)
+        held = set(shards.held())
+        slots = [
+            (number, v, buckets.slots[gradient])
+            for number, members in enumerate(buckets.members())
+            for gradient in members
+            for v in (self._parts[gradient].states if gradient in self._parts else ())
+            if v not in held
+        ]
+        dtypes = dict.fromkeys((number, np.dtype(v.dtype.numpy)) for number, v, _ in slots)
+        weights = [
+            (dtype, buckets.sizes[number][1], {v: slot for at, v, slot in slots if (at, v.dtype.numpy) == (number, dtype)})
+            for number, dtype in dtypes
+        ]
+        if self._flat_weights is None:
+            self._flat_weights = FlatWeights(self.transport, weights)
         return shards
 
+    def _buckets_of_ranges(self, cut: Cut) -> Buckets:
+        """The buckets that what is updated by ranges travels in"""
+        raise NotImplementedError
+
+    def _kind(self, v: Variable) -> tuple[str, ...]:
+        """What gradients of one bucket have in common: whether they are added up by range, and the weights' element types"""
+        if v not in self._parts:
+            return ()
+        return ("range", *(str(state.dtype.numpy) for state in self._parts[v].states if isinstance(state, Parameter)))
+
+    def settled(self, scope: Scope) -> Mapping[str, Buffer]:
+        """Move the weights that are updated by ranges to flat memory; they travel from there."""
+        return {} if self._flat_weights is None else self._flat_weights.settle(scope)
+
+    def _spread(self, scope: Scope) -> None:
+        """Give all ranks the weights that each has updated"""
+        if self._flat_weights is not None:
+            self._flat_weights.spread(scope)
+            self.traffic.weights += _part_sent(self.transport, self._flat_weights.bytes)
+
     def forget(self, scope: Scope) -> None:
-        """Let go of what other ranks hold, once rank 0 has given all of it to all."""
+        """Let go of what other ranks hold, once this rank has what it needs of it."""
         self.forget_rests()
         if self.shared is not None and scope in self._begun:
             self.shared.forget(scope)
+
+
+def _by_name(shards: Shards) -> dict[str, list[Share]]:
+    return {v.name: shares for v, shares in shards.states.items()}
+
+
+def _part_sent(transport: Transport, size: int) -> int:
+    """What a rank sends when ranges of a buffer of so many bytes are gathered, exchanged, or added up"""
+    return size * (transport.world_size - 1) // transport.world_size
 
 
 class GradientExchange(_Sharing):
@@ -155,6 +211,7 @@ class GradientExchange(_Sharing):
         own: names of state that each rank has values of its own of.
         weight: what the loss of the last step counted, on all ranks together.
         sends: whether the gradients of a run are put together in it.
+        shares: the exchange after which ranks hold shares of the state: this one, or that of sums over micro-batches.
         synchronises: see ``core.runtime.exchange``.
     """
 
@@ -172,11 +229,12 @@ class GradientExchange(_Sharing):
     ) -> None:
         super().__init__()
         self._part_weights = part_weights
+        self.shares: _Sharing = self
         self.transport, self.strategy, self.rank = transport, strategy, transport.rank
         self.synchronises = Synchronised(loss, terms[0]) if synchronises else None
         self.sharding = strategy.sharding if sends else 0
-        self._owners: dict[Variable, int] = {}
-        self._owner_of: dict[int, int] = {}
+        self._in_ranges: set[int] = set()
+        """Numbers of the buckets that are added up by range."""
         self.part: Part | None = None
         self.step = StepCheck()
         self.traffic = Traffic()
@@ -234,17 +292,14 @@ class GradientExchange(_Sharing):
         action = "Fill rows up to one size on all ranks, as they are gathered"
         check_equal(self.transport, {"rows of another size": Subject(shapes, action)})
 
-    def share_out(self, program: Program, cut: Cut) -> Shards | None:
-        """Assign state to the ranks that update it, where each rank holds a shard of the optimizer's state."""
-        shards = super().share_out(program, cut)
-        if shards is not None and self.sharding == 2:
-            self._owners = shards.owners
-        return shards
+    def _buckets_of_ranges(self, cut: Cut) -> Buckets:
+        self._gradient_ids = None
+        self._allot(cut.computed)
+        return self._buckets
 
     def applied(self, scope: Scope) -> None:
-        """Give all ranks the weights and statistics that each has updated."""
-        if self.shared is not None:
-            self.shared.spread(scope)
+        """Give all ranks the weights that each has updated."""
+        self._spread(scope)
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Note what is compared in this run; at the first one on a scope, compare programs and give all the state of rank 0.
@@ -254,9 +309,12 @@ class GradientExchange(_Sharing):
         """
         if scope not in self._begun:
             check_equal(self.transport, {**versions(), **fingerprint(program, gradients, self.strategy, self.sends)})
-            broadcast_state(self.transport, [v for v in program.list_vars() if v.persistable and v.name not in self.own], scope)
+            state = [v for v in program.list_vars() if v.persistable and v.name not in self.own]
+            broadcast_state(self.transport, state, scope, self.shares.shared)
             self._begun.add(scope)
             self.forget(scope)
+            self.settled(scope)
+            give_back()
         self.step.begin(program, scope, 0 if self.part is None else self.part.rows)
 
     def wait(self, names: Collection[str] | None) -> None:
@@ -270,7 +328,7 @@ class GradientExchange(_Sharing):
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         """Memory of the gradients, the same for all sessions of the program."""
         self._allot(gradients)
-        return {**self._buckets.slots, **self._statistics.slots}
+        return {**self._buckets.values, **self._statistics.values}
 
     def _allot(self, gradients: Sequence[Variable]) -> None:
         if self._gradient_ids == list(map(id, gradients)):
@@ -283,24 +341,21 @@ class GradientExchange(_Sharing):
             numbers = [v for v in numbers if not _is_statistic(v)]
         limit = int(self.strategy.bucket_megabytes * 1e6)
         sent = [v for v in numbers if not _is_statistic(v)]
-        count = stages_of(self.strategy, self.transport, sum(map(bytes_of, sent))) if self.sends else 1
+        count = stages_of(self.strategy, self.transport) if self.sends else 1
         self._groups = _in_groups(sent, count)
         self._allot_buckets(limit)
         self._statistics = Buckets([[v for v in numbers if _is_statistic(v)]], limit)
 
     def _allot_buckets(self, limit: int) -> None:
-        """Buckets of each group; what goes to one rank alone has buckets of its own"""
+        """Buckets of each group; what is added up by range has buckets of its own"""
         rows: list[list[Variable]] = []
         counts: list[int] = []
         for group in self._groups:
-            owners = sorted({self._owners.get(v, -1) for v in group})
-            rows += [[v for v in group if self._owners.get(v, -1) == owner] for owner in owners]
-            counts.append(len(owners))
-        self._buckets = Buckets(rows, limit)
-        self._owner_of = {}
-        for row, numbers in zip(rows, self._buckets.of_group, strict=True):
-            if row and row[0] in self._owners:
-                self._owner_of.update(dict.fromkeys(numbers, self._owners[row[0]]))
+            kinds = sorted({self._kind(v) for v in group})
+            rows += [[v for v in group if self._kind(v) == kind] for kind in kinds]
+            counts.append(len(kinds))
+        self._buckets = Buckets(rows, limit, self.transport.world_size)
+        self._in_ranges = {self._buckets.slots[v].bucket for row in rows for v in row if v in self._parts}
         ranges = iter(self._buckets.of_group)
         self._buckets_of = [[number for numbers in islice(ranges, count) for number in numbers] for count in counts]
 
@@ -323,15 +378,15 @@ class GradientExchange(_Sharing):
         under_way, self._under_way = self._under_way, None
         if under_way is None:
             loss, weight = self._begun_with(fetched)
-            for number in range(len(self._buckets.flat)):
+            for number in range(len(self._buckets.sizes)):
                 self._reduce_bucket(number, self._factor(weight))
         else:
             loss, weight = under_way.loss, under_way.weight
-            under_way.finish(range(len(self._buckets.flat)))
+            under_way.finish(range(len(self._buckets.sizes)))
         if not self.sends and self.synchronises is not None:
             self._set_weight(self.weight)
-        if self._owner_of:
-            check_sent(self.transport, self._compression)
+        if self._compression is not None:
+            self._compression.check(self.transport)
         if self.sends:
             self.traffic.steps += 1
         self._average([*(view_of(buffer.value).reshape(-1) for buffer in statistics), *self._statistics.flat], weight)
@@ -342,7 +397,7 @@ class GradientExchange(_Sharing):
     def _begun_with(self, fetched: Mapping[Variable, Any]) -> tuple[float, float | None]:
         """Weigh the loss by ``_weigh``, before the first bucket of a step travels."""
         if self.sends:
-            self._resume({number: flat for number, flat in enumerate(self._buckets.flat) if is_compressed(flat)})
+            self._resume({number: size for number, size in enumerate(self._buckets.sizes) if is_compressed(size[0])})
         return self._weigh(fetched)
 
     def _factor(self, weight: float | None) -> float | None:
@@ -428,8 +483,8 @@ class GradientExchange(_Sharing):
             np.multiply(bucket, bucket.dtype.type(factor), out=bucket)
         if not self.sends:
             return
-        compresses = self._compression is not None and is_compressed(bucket)
-        self.traffic.bytes += put_together(self.transport, self._compression, number, bucket, self._owner_of.get(number))
+        compresses = self._compression is not None and is_compressed(bucket.dtype)
+        self.traffic.bytes += put_together(self.transport, self._compression, number, bucket, number in self._in_ranges)
         self.traffic.copied += bucket.nbytes if compresses else 0
 
     def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
@@ -569,6 +624,7 @@ class StateExchange(_Sharing):
         self.sharding = strategy.sharding
         self.traffic = Traffic()
         self._compression = compression_of(strategy)
+        self._buckets = Buckets([], 1)
         self._overlaps = False
         self._travelling: _Travelling | None = None
         self._of_ranks: list[dict[str, Array]] = []
@@ -578,8 +634,7 @@ class StateExchange(_Sharing):
         if scope not in self._begun:
             check_equal(self.transport, fingerprint(program, self.sums, self.strategy))
             # What compression finds too large is told before anything is applied.
-            stages = stages_of(self.strategy, self.transport, sum(map(bytes_of, self.sums)))
-            self._overlaps = stages > 1 and self._compression is None
+            self._overlaps = stages_of(self.strategy, self.transport) > 1 and self._compression is None
             self._begun.add(scope)
             self.forget(scope)
 
@@ -594,8 +649,7 @@ class StateExchange(_Sharing):
         self._travelling = None
         for v in self.sums:
             own_array(scope, v).fill(0)
-        if self.shared is not None:
-            self.shared.spread(scope)
+        self._spread(scope)
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
@@ -618,8 +672,6 @@ class StateExchange(_Sharing):
         """Replace the sums of this rank by sums over all ranks, in place: now, or with overlap from the first ``wait`` on."""
         self.traffic.steps += 1
         parcels = self._parcels(scope)
-        if self.sharding == 2:
-            parcels.append(_Parcel((), partial(check_sent, self.transport, self._compression)))
         if self._overlaps:
             self._travelling = _Travelling(parcels)
         else:
@@ -627,61 +679,62 @@ class StateExchange(_Sharing):
                 parcel.send()
         return {}
 
+    def _buckets_of_ranges(self, cut: Cut) -> Buckets:
+        self._allot()
+        return self._buckets
+
+    def _allot(self) -> None:
+        """Buckets of the sums: the small ones first, which all parts wait for, and what is added up by range apart"""
+        sums = [v for v in self.sums if v not in self._divisors]
+        kinds = {v: (not is_small(v), *self._kind(v)) for v in sums}
+        rows = [[v for v in sums if kinds[v] == kind] for kind in sorted(set(kinds.values()))]
+        self._buckets = Buckets(rows, int(self.strategy.bucket_megabytes * 1e6), self.transport.world_size)
+
     def _parcels(self, scope: Scope) -> list[_Parcel]:
-        """Group the sums that travel together, the small ones first: large ones where they lie, the others in one buffer"""
+        """Group the sums that travel together: a large one that all get where it lies, the others in a buffer"""
         self.forget_rests()
-        if self._resumed is not None:
-            sizes = {number: sum(map(_size, members)) for number, members in self._members().items()}
-            dtypes = {number: members[0].dtype.numpy for number, members in self._members().items()}
-            flats = {number: np.zeros(size, dtypes[number]) for number, size in sizes.items()}
-            self._resume({number: flat for number, flat in flats.items() if is_compressed(flat)})
-        owners = {} if self.shared is None or self.sharding < 2 else self.shared.shards.owners
+        if not self._buckets.sizes:
+            self._allot()
+        self._resume({number: size for number, size in enumerate(self._buckets.sizes) if is_compressed(size[0])})
         parcels = [_Parcel(tuple(v.name for v in self._divisors), partial(self._send_divisors, scope))] if self._divisors else []
-        for number, members in sorted(self._members().items()):
-            names, arrays = tuple(v.name for v in members), [own_array(scope, v) for v in members]
-            if number >= 0:
-                owner = owners.get(members[0])
-                parcels.append(_Parcel(names, partial(self._send, number, arrays[0], owner)))
-            else:
-                parcels.append(_Parcel(names, partial(self._send_small, number, arrays)))
+        for number, members in enumerate(self._buckets.members()):
+            arrays = {v: own_array(scope, v) for v in members}
+            parcels.append(_Parcel(tuple(v.name for v in members), partial(self._send, number, arrays)))
+        if self._compression is not None:
+            parcels.append(_Parcel((), partial(self._compression.check, self.transport)))
         return parcels
 
     def _send_divisors(self, scope: Scope) -> None:
         arrays = [own_array(scope, v) for v in self.sums if v in self._divisors]
         together = np.concatenate(arrays)
         self.transport.all_reduce_(together)
-        self.traffic.bytes += together.nbytes
+        self.traffic.bytes += 2 * _part_sent(self.transport, together.nbytes)
         for array, total in zip(arrays, together, strict=True):
             array[:] = total
 
-    def _send_small(self, number: int, arrays: Sequence[Array]) -> None:
-        flat = np.concatenate(arrays)
-        self._send(number, flat)
-        self.traffic.copied += 2 * flat.nbytes
-        at = 0
-        for array in arrays:
-            array[:] = flat[at : at + array.size]
-            at += array.size
+    def _send(self, number: int, arrays: Mapping[Variable, Array]) -> None:
+        in_ranges = any(v in self._parts for v in arrays)
+        dtype, length = self._buckets.sizes[number]
+        compresses = self._compression is not None and is_compressed(dtype)
+        if len(arrays) == 1 and not in_ranges and not compresses:
+            (flat,) = arrays.values()
+        else:
+            flat = reused_buffer(length, dtype)
+            flat.fill(0)  # what lies between tensors is added up with them
+            for v, array in arrays.items():
+                np.copyto(self._slot(v, flat), array)
+            self.traffic.copied += 2 * flat.nbytes
+        self.traffic.bytes += put_together(self.transport, self._compression, number, flat, in_ranges)
+        for v, array in arrays.items():
+            if not np.shares_memory(array, flat):
+                np.copyto(array, self._slot(v, flat))
 
-    def _members(self) -> dict[int, list[Variable]]:
-        """Group sums into buckets: large ones alone, numbered from 0, and the small ones of each element type, numbered below."""
-        members = {number: [v] for number, v in enumerate(v for v in self.sums if not is_small(v))}
-        small = [v for v in self.sums if is_small(v) and v not in self._divisors]
-        for number, kind in enumerate(sorted({str(v.dtype.numpy) for v in small}), start=1):
-            members[-number] = [v for v in small if str(v.dtype.numpy) == kind]
-        return members
+    def _slot(self, v: Variable, flat: Array) -> Array:
+        slot = self._buckets.slots[v]
+        return flat[slot.start : slot.start + slot.size]
 
     def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
-        views: dict[str, Array] = {}
-        for number, members in self._members().items():
-            at = 0
-            for v in members if number in flat else ():
-                views[v.name] = flat[number][at : at + _size(v)].reshape(v.static_shape or ())
-                at += _size(v)
-        return views
-
-    def _send(self, number: int, flat: Array, owner: int | None = None) -> None:
-        self.traffic.bytes += put_together(self.transport, self._compression, number, flat, owner)
+        return self._buckets.views(flat)
 
     def keep_on_first(self, scope: Scope) -> None:
         """Give rank 0 the sums of all ranks, for a checkpoint; each goes on with its own."""
@@ -756,8 +809,8 @@ def distribute(
     strategy = strategy or Strategy()
     if strategy.pipeline > 1:
         raise ArgumentError("pipeline= is an option of a Trainer's strategy. For a program use PipelineStep.")
-    if strategy.sharding == 2 and transport.world_size > 1 and not hasattr(transport, "send"):
-        raise refuse("sharding=2", "no send")
+    if (strategy.sharding or strategy.compress) and transport.world_size > 1 and not hasattr(transport, "reduce_scatter_"):
+        raise refuse("sharding" if strategy.sharding else "compress", "no ranges")
     synchronises = check_batch_norm(program, strategy.batch_norm)
     accumulation = program.plan.accumulation
     weighing = PartWeights(transport, part_weights) if part_weights else None
@@ -784,6 +837,6 @@ def distribute(
     program.plan.exchange = exchange
     if accumulation is not None:
         exchange.own = {v.name for v in accumulation.sums}
-        accumulation.exchange = StateExchange(transport, accumulation, strategy)
+        accumulation.exchange = exchange.shares = StateExchange(transport, accumulation, strategy)
     program.version += 1
     return exchange

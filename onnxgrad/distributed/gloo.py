@@ -6,7 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.distributed.transport import Operation, writable_buffer
+from onnxgrad.distributed.transport import (
+    Operation,
+    all_gather_by_pairs,
+    all_to_all_by_pairs,
+    reduce_scatter_by_pairs,
+    writable_buffer,
+)
 from onnxgrad.errors import ProviderError
 
 __all__ = ["GlooTransport"]
@@ -43,6 +49,15 @@ class GlooTransport:
 
     def all_reduce_(self, buffer: np.ndarray[Any, Any], op: Operation = "sum") -> None:
         self._engine.all_reduce(self._tensor(writable_buffer(buffer, op)), self._operations[op], group=self._group)
+
+    def reduce_scatter_(self, buffer: np.ndarray[Any, Any]) -> None:
+        reduce_scatter_by_pairs(self, buffer)
+
+    def all_gather_(self, buffer: np.ndarray[Any, Any]) -> None:
+        all_gather_by_pairs(self, buffer)
+
+    def all_to_all_(self, buffer: np.ndarray[Any, Any]) -> None:
+        all_to_all_by_pairs(self, buffer)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
         self._engine.broadcast(self._tensor(writable_buffer(buffer)), self._ranks[root], group=self._group)

@@ -102,6 +102,15 @@ class _WatchedGroup(WatchedTransport):
         with self.watch.waiting(counts=False):
             self.transport.all_reduce_(buffer, op)
 
+    def reduce_scatter_(self, buffer: np.ndarray[Any, Any]) -> None:
+        self.transport.reduce_scatter_(buffer)
+
+    def all_gather_(self, buffer: np.ndarray[Any, Any]) -> None:
+        self.transport.all_gather_(buffer)
+
+    def all_to_all_(self, buffer: np.ndarray[Any, Any]) -> None:
+        self.transport.all_to_all_(buffer)
+
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
         with self.watch.waiting(counts=False):
             self.transport.broadcast_(buffer, root)

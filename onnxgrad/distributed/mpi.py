@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from onnxgrad.distributed.transport import OPERATIONS, Operation, writable_buffer
+from onnxgrad.distributed.transport import OPERATIONS, Operation, own_range, writable_buffer
 from onnxgrad.errors import ArgumentError, ProviderError
 
 __all__ = ["MpiTransport"]
@@ -41,6 +41,21 @@ class MpiTransport:
         sent = _sendable(writable_buffer(buffer, op))
         operation = self._half(op, buffer.dtype) if buffer.dtype in _HALVES else self._operations[op]
         self.communicator.Allreduce(self._mpi.IN_PLACE, sent, operation)
+
+    def reduce_scatter_(self, buffer: np.ndarray[Any, Any]) -> None:
+        own = own_range(self, writable_buffer(buffer))
+        operation = self._half("sum", buffer.dtype) if buffer.dtype in _HALVES else self._operations["sum"]
+        self.communicator.Reduce_scatter_block(self._mpi.IN_PLACE, _sendable(buffer), operation)
+        if self.rank:
+            np.copyto(own, buffer[: own.size])  # MPI leaves it in the first range
+
+    def all_gather_(self, buffer: np.ndarray[Any, Any]) -> None:
+        own_range(self, writable_buffer(buffer))
+        self.communicator.Allgather(self._mpi.IN_PLACE, _sendable(buffer))
+
+    def all_to_all_(self, buffer: np.ndarray[Any, Any]) -> None:
+        own_range(self, writable_buffer(buffer))
+        self.communicator.Alltoall(self._mpi.IN_PLACE, _sendable(buffer))
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
         self.communicator.Bcast(_sendable(writable_buffer(buffer)), root)

@@ -19,20 +19,21 @@ from onnxgrad.core.runtime.executor import set_rates
 from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.runner import OpenPhase
 from onnxgrad.core.runtime.scope_state import ScopeState
-from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, own_array
+from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.core.step.make import StepTarget, applied_phases, make_exchanged, step_of
 from onnxgrad.core.step.pipeline_plan import Cuts, plan_pipeline
-from onnxgrad.core.step.shards import Shards, make_shards
+from onnxgrad.core.step.shards import Shards, shares_of_stages
 from onnxgrad.core.step.split import Statistics, check_batch_norm
 from onnxgrad.core.step.step import Step, phase_of
 from onnxgrad.core.step.synchronise import Synchronised
 from onnxgrad.distributed.agreement import StepCheck, check_step
 from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.groups import grid_of
+from onnxgrad.distributed.shared_state import FollowedRates, SharedState, own_array
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
@@ -158,7 +159,7 @@ class PipelineStep:
         self._appliers = {turn: self._opened(turn, target, place, threads) for turn in turns}
         shards = self._appliers[turns[0]].applying.shards
         assert shards is not None
-        self._owners = shards.owners
+        self._owned = shards.gradients
         weights = set() if self._accumulation is None else set(self._accumulation.weights)
         self._weights = [v for v in shards.cut.gradients if v in weights]
         left_out = {*plan.constant, *self._weights}
@@ -370,11 +371,10 @@ class PipelineStep:
         grads.update({v: value_of(np.full(v.static_shape or (), self._total, v.dtype.numpy)) for v in self._weights})
         for v, parameter in self._gradients.items():
             grad = self._summed(v, parameter, factor)
-            if v not in self._owners:
+            if v not in self._owned:
                 grad = np.empty(v.static_shape or (), v.dtype.numpy) if grad is None else grad
                 self.grid.pipeline.broadcast_(grad.reshape(-1).view(np.uint8), self._rank_of[parameter])
-            if grad is not None:
-                grads[v] = value_of(grad)
+            grads[v] = value_of(np.zeros(0, v.dtype.numpy) if grad is None else grad)
         with self._scope.lock:
             self._appliers[turn].apply(self._scope, grads)
         self._sums = {}
@@ -470,8 +470,7 @@ class PipelineStep:
         owners = {**{name: rank for name, rank in owners.items() if name not in everywhere}, **self._rank_of}
         shards = appliers[-1].shards
         assert shards is not None
-        updated = {name for names in shards.names() for name in names}
-        others = {v: owners[name] for name, v in self._variables.items() if name in owners and name not in updated}
+        others = {v: owners[name] for name, v in self._variables.items() if name in owners and v not in shards.states}
         return SharedState(self.grid.pipeline, shards, others)
 
 
@@ -485,7 +484,7 @@ class _BetweenStages:
 
     reads: Sequence[Variable] = ()
     sends = False
-    sharding = 2
+    sharding = 1
     synchronises: Synchronised | None = None
 
     def __init__(self, transport: Transport, rank_of: Mapping[str, int]) -> None:
@@ -495,13 +494,17 @@ class _BetweenStages:
         return ()
 
     def share_out(self, program: Program, cut: Cut) -> Shards:
-        return make_shards(program, self.transport.world_size, self._rank_of, cut)
+        return shares_of_stages(program, cut, self.rank, self._rank_of)
 
     def stop(self) -> None:
         """Nothing is on its way."""
 
     def wait(self, names: Collection[str] | None) -> None:
         """Nothing is on its way."""
+
+    def settled(self, scope: Scope) -> Mapping[str, Buffer]:
+        """Nothing travels from where state lies."""
+        return {}
 
     def applied(self, scope: Scope) -> None:
         """Other stages read nothing of what one updates, but for parameters of several, which ``PipelineStep`` hands out."""

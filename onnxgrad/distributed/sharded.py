@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.named import as_variables
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.runtime.places import CPUPlace, Place
-from onnxgrad.core.runtime.shared_state import FollowedRates, SharedState, copy_state
 from onnxgrad.core.state.inputs import GivenByName
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import is_applied
@@ -23,6 +23,7 @@ from onnxgrad.core.step.shards import Shards
 from onnxgrad.core.step.split import Fetch, Statistics
 from onnxgrad.core.step.step import Step
 from onnxgrad.distributed.exchange import GradientExchange, StateExchange, distribute
+from onnxgrad.distributed.shared_state import FollowedRates, SharedState, copy_state
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
@@ -33,16 +34,15 @@ __all__ = ["ShardedStep"]
 Array = np.ndarray[Any, Any]
 
 _STAGES: dict[str | None, Literal[0, 1, 2]] = {None: 0, "state": 1, "gradients": 2}
-"""Stages of ZeRO by what is shared out."""
+"""Stages of ZeRO by what is shared out; the last two are one."""
 
 
 class ShardedStep:
-    """A rank's share of the training step of a program (ZeRO stage 1): gradients of its part of the batch are put together over all
-    ranks, each rank updates some of the parameters, holding the optimizer's state of these alone, and all get the new weights.
+    """A rank's share of the training step of a program (ZeRO): gradients of its part of the batch are added up over all ranks, each
+    rank updates a range of the elements, holding the optimizer's state of these alone, and all get the new weights.
 
     It is an Executor with a scope of its own, on a copy of the program for which ``distribute`` was called.
-    The result is that of one process with the whole batch and all the state, to rounding; with ``shards="state"`` it is bitwise
-    that of None, where every rank holds all of the state.
+    The result is that of one process with the whole batch and all the state, to rounding, and the same to the bit each time.
 
     Args:
         program: that ``minimize`` was called on; it is not changed.
@@ -50,12 +50,12 @@ class ShardedStep:
         transport: between the ranks, which all make this of the same program.
         scope: where the first values are; None for the program's.
         loss, loss_weight, batch_norm: as for ``to_split_training_step``.
-        shards: ``"state"`` to share out the optimizer's state, ``"gradients"`` to send each gradient to the rank that reads it
-            alone, which is half the traffic of gradients (ZeRO stage 2; the transport is a ``PointToPoint``), None for neither.
+        shards: ``"state"`` or ``"gradients"``, which are the same, to share out the optimizer's state, where a rank is sent the
+            gradients of its range alone; None for neither.
         place: where sessions run; None for the CPU. Ranks exchange in main memory.
         threads: of each session; None for onnxruntime's choice.
-        in_scope: keep the state in the scope, where an Executor reads and writes the same values. Large optimizer state that other
-            ranks hold is zeros there, which take no memory.
+        in_scope: keep the state in the scope, where an Executor reads and writes the same values. Of large optimizer state it has
+            this rank's range, as a row.
         strategy: how gradients travel: ``compress``, ``overlap`` and the like; ``sharding`` and ``batch_norm`` are the arguments'.
 
     Masks of Dropout are those of the whole batch if ``core.passes.modes.take_parts`` was called before ``minimize``.
@@ -160,10 +160,10 @@ class ShardedStep:
         plan = self.program.plan
         sums = [] if plan.accumulation is None else plan.accumulation.sums
         updated = {v for v in plan.updates(self.program.updates, "apply" if sums else "whole") if not isinstance(v, Parameter)}
-        if self.shards is not None:
-            others = [rank for rank in range(self.transport.world_size) if rank != self.transport.rank]
-            updated -= {v for rank in others for v in self.shards.held(rank)}
-        return sum(bytes_of(v) for v in updated.difference(sums))
+        shards = self.shards
+        held = {} if shards is None else {v: shards.own(v) for v in shards.held()}
+        own = sum(bytes_needed(v.dtype, (stop - start,)) for v, (start, stop) in held.items())
+        return own + sum(map(bytes_of, updated.difference(sums, held)))
 
     def forget(self) -> None:
         """Let go of what other ranks hold, after a checkpoint was read into the scope or written from it."""

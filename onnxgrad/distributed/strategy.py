@@ -9,16 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.distributed.transport import Transport, hosts
+from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import as_int, as_number, wrong_kind
 from onnxgrad.internal.words import Compression
 
 __all__ = ["COMPRESSIONS", "Strategy", "check_together", "refuse", "stages_of"]
-
-_STAGES = 4
-_MUCH = 4_000_000
-"""Bytes below which the exchange takes less than what several sessions cost: 3 ms at 10 Gbit/s, of which they may hide 2."""
 
 COMPRESSIONS = (None, *get_args(Compression))
 
@@ -33,7 +29,8 @@ _REFUSED = {
     ("pipeline", "memory_budget"): _RECOMPUTES,
     ("pipeline", "frozen"): "each stage differentiates its own layers as they are. Leave frozen out",
     ("overlap", "one thread"): "this MPI takes calls of its first thread alone. Start it with threads, or say overlap=1",
-    ("sharding=2", "no send"): "this transport cannot send from one rank to another. Use sharding=1, or MPI",
+    ("sharding", "no ranges"): "this transport does not add up ranges of a buffer. Leave sharding out, or use MPI",
+    ("compress", "no ranges"): "this transport does not exchange ranges of a buffer. Leave compress out, or use MPI",
 }
 """What does not work together, and why. All else does."""
 
@@ -65,24 +62,25 @@ class Strategy:
 
     Args:
         bucket_megabytes: how much travels at a time (10^6 bytes).
-        compress: ``"bfloat16"`` or ``"float16"`` to send 16-bit numbers, ``"top-k"`` to send the largest elements of each bucket
-            alone. What is lost is added to the gradient of the next step. Statistics, losses and
-            weights travel as they are.
-        top_k: the share of the elements that ``"top-k"`` sends.
+        compress: ``"bfloat16"`` or ``"float16"`` to send 16-bit numbers, which are added up in 32 bits or more, ``"top-k"`` to send
+            the largest elements of each bucket alone. What is lost is added to the gradient of the next step. Statistics, losses
+            and weights travel as they are.
+        top_k: the share of the elements that ``"top-k"`` sends, to all ranks: from 1 / share ranks on (100 for 1 %) it sends more
+            than whole gradients do, and from half as many on more than ``"bfloat16"``; with shares from half of these.
         batch_norm: what BatchNormalization by batch statistics, where there is one, does: ``"local"`` normalises each rank's part
             by its own, and running statistics are averaged; ``"sync"`` normalises by those of the whole batch (of a Trainer;
             ``ShardedStep`` has an argument for it); ``"frozen"`` says that there is none.
-        sharding: of a Trainer, 1 if each rank holds a shard of the optimizer's state (ZeRO stage 1), 2 if it is sent the gradients
-            of its shard alone as well (stage 2); 0 if all hold all.
+        sharding: 1 or 2 if each rank updates a range of the elements, holds the optimizer's state of these alone, and is sent the
+            gradients of these alone (stages 1 and 2 of ZeRO are one here, and send no more than 0); 0 if all hold all.
         pipeline: of a Trainer, into how many stages its layers are cut, each on a rank (``PipelineStep``); more ranks are further
             rows of stages, which share each batch.
         micro_batches: of a pipeline, into how many parts a row cuts its part of the batch.
         cuts: of a pipeline, names of values of the model behind which it is cut; empty where they are to be chosen.
-        overlap: in how many sessions the backward pass is computed, so that gradients travel while others are computed; 1 for one,
-            and no overlap. None for 4 where the ranks are on several machines, and 1 where they share one, whose processors
-            the exchange would take from the computation, or where gradients have less than 4 MB. Sums over
-            micro-batches travel when all is computed, while those that have arrived are applied, unless they are compressed. Where
-            numbers of 16 bits would cross, everything travels when all is computed.
+        overlap: in how many sessions the backward pass is computed, so that gradients travel while others are computed; None and 1
+            for one, and no overlap. It gains where a network takes long and processors are free meanwhile; between ranks of one
+            machine it costs time, and a small ResNet a third more memory. Sums over micro-batches travel when all is computed,
+            while those that have arrived are applied, unless they are compressed. Where numbers of 16 bits would cross, everything
+            travels when all is computed.
 
     Raises:
         ArgumentTypeError: if a value is of a wrong kind.
@@ -146,16 +144,13 @@ class Strategy:
             distribute(loss.block.program, loss, current(), self)
 
 
-def stages_of(strategy: Strategy, transport: Transport, size: int) -> int:
-    """``overlap``, or what None stands for with gradients of so many bytes; called by all ranks.
+def stages_of(strategy: Strategy, transport: Transport) -> int:
+    """In how many sessions the backward pass is computed.
 
     Raises:
         ArgumentError: if more than one is asked for, and the engine takes calls of one thread alone.
     """
-    one_thread = not getattr(transport, "any_thread", True)
-    if strategy.overlap is not None or transport.world_size == 1:
-        if one_thread and (strategy.overlap or 1) > 1:
-            raise refuse("overlap", "one thread")
-        return strategy.overlap or 1
-    names = hosts(transport)
-    return 1 if one_thread or size < _MUCH or (names == names[0]).all() else _STAGES
+    count = strategy.overlap or 1
+    if count > 1 and not getattr(transport, "any_thread", True):
+        raise refuse("overlap", "one thread")
+    return count

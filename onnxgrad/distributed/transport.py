@@ -7,7 +7,7 @@ import os
 import queue
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -26,11 +26,13 @@ __all__ = [
     "PointToPoint",
     "ReduceOp",
     "Transport",
-    "add_up_on",
+    "all_gather_by_pairs",
+    "all_to_all_by_pairs",
     "hosts",
+    "own_range",
+    "reduce_scatter_by_pairs",
     "reused_buffer",
     "run_local",
-    "sent_to",
     "writable_buffer",
 ]
 
@@ -67,6 +69,32 @@ class Transport(Protocol):
 
         Args:
             buffer: flat and contiguous; of one length and dtype on all ranks.
+        """
+
+    def reduce_scatter_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Replace this rank's range of a buffer, in place, by its sum over all ranks; the other ranges hold anything afterwards.
+
+        A rank sends (n - 1)/n of the bytes of the buffer, for n ranks.
+
+        Args:
+            buffer: flat and contiguous; of one length and dtype on all ranks, whose length is a multiple of the number of ranks
+                (``own_range``).
+        """
+
+    def all_gather_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Replace each range of a buffer, in place, by that of the rank whose it is; a rank sends (n - 1)/n of its bytes.
+
+        Args:
+            buffer: as for ``reduce_scatter_``.
+        """
+
+    def all_to_all_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Send each range of a buffer to the rank whose it is, and replace it by this rank's range there, in place.
+
+        A rank sends (n - 1)/n of the bytes of the buffer.
+
+        Args:
+            buffer: as for ``reduce_scatter_``.
         """
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
@@ -113,6 +141,58 @@ def writable_buffer(buffer: np.ndarray[Any, Any], op: Operation = "sum") -> np.n
     return buffer
 
 
+def own_range(transport: Any, buffer: np.ndarray[Any, Any], rank: int | None = None) -> np.ndarray[Any, Any]:
+    """The range of a buffer that belongs to a rank: the n-th part of it, for n ranks.
+
+    Args:
+        transport: says how many ranks there are, and which this is.
+        buffer: flat.
+        rank: whose range; None for this one's.
+
+    Raises:
+        ArgumentError: if the length of the buffer is no multiple of the number of ranks.
+    """
+    length, rest = divmod(buffer.size, transport.world_size)
+    if rest:
+        raise ArgumentError(f"{buffer.size} elements are no equal ranges of {transport.world_size} ranks. Fill the buffer up.")
+    first = (transport.rank if rank is None else rank) * length
+    return buffer[first : first + length]
+
+
+def reduce_scatter_by_pairs(transport: Any, buffer: np.ndarray[Any, Any]) -> None:
+    """``Transport.reduce_scatter_`` of a transport that can send, in the order of ranks; what an engine without one calls."""
+    own = own_range(transport, writable_buffer(buffer))
+    others = [rank for rank in range(transport.world_size) if rank != transport.rank]
+    for rank in others:
+        transport.send(own_range(transport, buffer, rank), rank)
+    mine, part = own.copy(), np.empty_like(own)
+    for rank in range(transport.world_size):
+        received = mine
+        if rank != transport.rank:
+            transport.receive_(part, rank)
+            received = part
+        np.copyto(own, received) if rank == 0 else np.add(own, received, out=own)
+
+
+def all_gather_by_pairs(transport: Any, buffer: np.ndarray[Any, Any]) -> None:
+    """``Transport.all_gather_`` of a transport that can send."""
+    own = own_range(transport, writable_buffer(buffer))
+    others = [rank for rank in range(transport.world_size) if rank != transport.rank]
+    for rank in others:
+        transport.send(own, rank)
+    for rank in others:
+        transport.receive_(own_range(transport, buffer, rank), rank)
+
+
+def all_to_all_by_pairs(transport: Any, buffer: np.ndarray[Any, Any]) -> None:
+    """``Transport.all_to_all_`` of a transport that can send."""
+    others = [rank for rank in range(transport.world_size) if rank != transport.rank]
+    for rank in others:
+        transport.send(own_range(transport, writable_buffer(buffer), rank), rank)
+    for rank in others:
+        transport.receive_(own_range(transport, buffer, rank), rank)
+
+
 def hosts(transport: Transport) -> np.ndarray[Any, Any]:
     """The machine of each rank: 16 digits and its name, 64 bytes, filled up with 0; called by all ranks.
 
@@ -130,45 +210,17 @@ def hosts(transport: Transport) -> np.ndarray[Any, Any]:
     return names
 
 
-def sent_to(owner: int, transport: Any, buffer: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """Give one rank the buffers of all, in the order of ranks, each until the next one is asked for; the others send theirs.
-
-    Args:
-        owner: the rank that gets them.
-        transport: a ``PointToPoint``; one that cannot send does where there is one rank.
-        buffer: flat and contiguous; of one length and dtype on all ranks.
-    """
-    if transport.rank != owner:
-        transport.send(buffer, owner)
-        return
-    other = reused_buffer(buffer, "received")
-    for rank in range(transport.world_size):
-        if rank == owner:
-            yield buffer
-        else:
-            transport.receive_(other, rank)
-            yield other
-
-
 _ROOMS = threading.local()
-"""Where a thread receives what others send, from one step to the next: memory that is new takes as long as what is sent."""
+"""Where a thread puts together what it sends, from one step to the next: memory that is new takes as long as what is sent."""
 
 
-def reused_buffer(buffer: np.ndarray[Any, Any], purpose: str) -> np.ndarray[Any, Any]:
-    """Memory of this thread for an array like another one; the next one for the same purpose is written to it as well."""
+def reused_buffer(length: int, dtype: Any) -> np.ndarray[Any, Any]:
+    """Memory of this thread for an array; the next one of its element type is written to it as well."""
     buffers: dict[str, np.ndarray[Any, Any]] = _ROOMS.__dict__
-    if purpose not in buffers or buffers[purpose].nbytes < buffer.nbytes:
-        buffers[purpose] = np.empty(buffer.nbytes, np.uint8)
-    return buffers[purpose][: buffer.nbytes].view(buffer.dtype)
-
-
-def add_up_on(owner: int, transport: Any, buffer: np.ndarray[Any, Any], total: np.ndarray[Any, Any]) -> None:
-    """Let one rank add up the buffers of all, in the order of ranks and in the type of ``total``, which the sum is written to."""
-    for number, part in enumerate(sent_to(owner, transport, buffer)):
-        if number == 0:
-            np.copyto(total, part)
-        else:
-            np.add(total, part, out=total, dtype=total.dtype)
+    name = np.dtype(dtype).name
+    if name not in buffers or buffers[name].size < length:
+        buffers[name] = np.empty(length, dtype)
+    return buffers[name][:length]
 
 
 class Alone:
@@ -182,6 +234,27 @@ class Alone:
         Args: as for ``Transport.all_reduce_``.
         """
         writable_buffer(buffer, op)
+
+    def reduce_scatter_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Replace this rank's range, which is the whole buffer, by its sum over all ranks.
+
+        Args: as for ``Transport.reduce_scatter_``.
+        """
+        writable_buffer(buffer)
+
+    def all_gather_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Replace each range of a buffer by that of the rank whose it is.
+
+        Args: as for ``Transport.all_gather_``.
+        """
+        writable_buffer(buffer)
+
+    def all_to_all_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Send each range of a buffer to the rank whose it is.
+
+        Args: as for ``Transport.all_to_all_``.
+        """
+        writable_buffer(buffer)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
         """Replace a buffer, in place, by that of one rank.
@@ -265,16 +338,57 @@ class LocalTransport:
         Args: as for ``Transport.all_reduce_``.
         """
         operation = OPERATIONS.get(op, np.add)
-        self._group.buffers[self.rank] = writable_buffer(buffer, op)
-        self._group.meet()
-        total = self._group.buffers[0].copy()
-        for other in self._group.buffers[1:]:
-            if other.shape != total.shape or other.dtype != total.dtype:
-                self._group.barrier.abort()
-                raise ArgumentError(f"ranks reduce {total.dtype}{list(total.shape)} and {other.dtype}{list(other.shape)}.")
+        buffers = self._shown(writable_buffer(buffer, op))
+        total = buffers[0].copy()
+        for other in buffers[1:]:
             operation(total, other, out=total)
         self._group.meet()
         buffer[...] = total
+
+    def _shown(self, buffer: np.ndarray[Any, Any]) -> list[Any]:
+        """The buffers of all ranks, which show them to each other, and do not write to them until they meet again"""
+        self._group.buffers[self.rank] = buffer
+        self._group.meet()
+        first, *others = self._group.buffers
+        for other in others:
+            if other.shape != first.shape or other.dtype != first.dtype:
+                self._group.barrier.abort()
+                raise ArgumentError(f"ranks reduce {first.dtype}{list(first.shape)} and {other.dtype}{list(other.shape)}.")
+        return [first, *others]
+
+    def reduce_scatter_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Replace this rank's range of a buffer, in place, by its sum over all ranks, in the order of ranks.
+
+        Args: as for ``Transport.reduce_scatter_``.
+        """
+        own = own_range(self, writable_buffer(buffer))
+        first, *others = [own_range(self, other) for other in self._shown(buffer)]
+        total = first.copy()
+        for other in others:
+            np.add(total, other, out=total)
+        self._group.meet()
+        own[...] = total
+
+    def all_gather_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Replace each range of a buffer, in place, by that of the rank whose it is.
+
+        Args: as for ``Transport.all_gather_``.
+        """
+        own_range(self, writable_buffer(buffer))
+        for rank, other in enumerate(self._shown(buffer)):
+            if rank != self.rank:
+                own_range(self, buffer, rank)[...] = own_range(self, other, rank)
+        self._group.meet()
+
+    def all_to_all_(self, buffer: np.ndarray[Any, Any]) -> None:
+        """Send each range of a buffer to the rank whose it is, and replace it by this rank's range there, in place.
+
+        Args: as for ``Transport.all_to_all_``.
+        """
+        own_range(self, writable_buffer(buffer))
+        received = np.concatenate([own_range(self, other) for other in self._shown(buffer)])
+        self._group.meet()
+        buffer[...] = received
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
         """Replace a buffer, in place, by that of one rank.

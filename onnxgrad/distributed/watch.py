@@ -255,6 +255,21 @@ class WatchedTransport:
         with self.watch.waiting():
             self.transport.all_reduce_(buffer, op)
 
+    def reduce_scatter_(self, buffer: np.ndarray[Any, Any]) -> None:
+        self.watch.enter()
+        self.transport.reduce_scatter_(buffer)
+        self.watch.exit()
+
+    def all_gather_(self, buffer: np.ndarray[Any, Any]) -> None:
+        self.watch.enter()
+        self.transport.all_gather_(buffer)
+        self.watch.exit()
+
+    def all_to_all_(self, buffer: np.ndarray[Any, Any]) -> None:
+        self.watch.enter()
+        self.transport.all_to_all_(buffer)
+        self.watch.exit()
+
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
         with self.watch.waiting():
             self.transport.broadcast_(buffer, root)

@@ -1,18 +1,20 @@
 """Safetensors files with checksums: what is read is what was written, or a ModelError says what is damaged.
 
-Tests: tests/internal/test_files.py, tests/training/test_damaged_checkpoints.py.
+A file may name others beside it, each with ranges of the elements of further tensors, which several processes have written.
+
+Tests: tests/internal/test_files.py, tests/training/test_damaged_checkpoints.py, tests/distributed/test_shard_files.py.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +22,24 @@ from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, FileError, ModelError, OnnxGradError, TrainingError
 from onnxgrad.internal.files import writing
 
-__all__ = ["TensorFile", "damaged", "read_metadata", "read_tensors", "write_tensors"]
+__all__ = [
+    "SHARDS",
+    "ShardedTensor",
+    "TensorFile",
+    "damaged",
+    "read_metadata",
+    "read_tensors",
+    "shard_files",
+    "write_ranges",
+    "write_tensors",
+]
 
 Array = np.ndarray[Any, Any]
 
 CHECKSUMS = "checksums"
+SHARDS = "shards"
+"""The entry of a file that names the others with ranges of further tensors, and what these are."""
+_STARTS = "starts"
 _LENGTH = 32  # digits: 128 bits
 _ADVICE = "Use another checkpoint of the run, or an intact copy of this one"
 _DTYPES = {
@@ -44,12 +59,55 @@ _DTYPES = {
 _NAMES = {name: written for written, name in _DTYPES.items()}
 
 
+class ShardedTensor:
+    """A tensor whose elements lie in several files, by ranges. It is put together when somebody reads it as an array.
+
+    Attributes:
+        shape, dtype: of the tensor.
+    """
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], rows: Sequence[_Row]) -> None:
+        self.name, self.shape, self.dtype = name, shape, dtype
+        self._rows = sorted(rows, key=lambda row: row.start)
+
+    def range(self, start: int, stop: int) -> Array:
+        """A copy of some elements, in the order in which they lie; only files that have some of them are read.
+
+        Raises:
+            ModelError: if they do not fit their checksums.
+        """
+        elements = np.empty(stop - start, self.dtype)
+        for row in self._rows:
+            first, last = max(start, row.start), min(stop, row.start + row.array.size)
+            if first < last:
+                if row.checksum is not None and _checksum(self.name, row.array) != row.checksum:
+                    raise damaged(row.path, f"the tensor {self.name!r} does not fit its checksum")
+                elements[first - start : last - start] = row.array[first - row.start : last - row.start]
+        return elements
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        array = self.range(0, prod(self.shape)).reshape(self.shape)
+        return array if dtype is None else array.astype(dtype)
+
+
+class _Row(NamedTuple):
+    """Elements of a tensor in a file, from ``start`` on."""
+
+    path: Path
+    start: int
+    array: Array
+    checksum: str | None
+
+
 @dataclass(frozen=True)
 class TensorFile:
-    """Arrays and strings of a file; ``checked`` if it held checksums, which older files lack."""
+    """Arrays and strings of a file; ``checked`` if it held checksums, which older files lack.
+
+    Of a tensor in several files there is a ``ShardedTensor``.
+    """
 
     path: str
-    arrays: dict[str, Array]
+    arrays: dict[str, Any]
     metadata: dict[str, str]
     checked: bool
 
@@ -106,6 +164,20 @@ def read_tensors(path: str | Path) -> TensorFile:
     Raises:
         ModelError: if it cannot be read, or is damaged.
     """
+    arrays, strings = _opened(path)
+    metadata, sums = _checked_strings(path, strings)
+    sharded = _sharded(Path(path), metadata.pop(SHARDS)) if SHARDS in metadata else {}
+    if sums is None:
+        return TensorFile(str(path), {**arrays, **sharded}, metadata, checked=False)
+    _check_names(path, arrays, sums)
+    for name, array in arrays.items():
+        if _checksum(name, array) != sums[name]:
+            raise damaged(path, f"the tensor {name!r} does not fit its checksum")
+    return TensorFile(str(path), {**arrays, **sharded}, metadata, checked=True)
+
+
+def _opened(path: str | Path) -> tuple[dict[str, Array], dict[str, str]]:
+    """The arrays of a file, which lie in it, and its strings"""
     safetensors = _safetensors()
     try:
         with safetensors.safe_open(str(path), framework="numpy"):
@@ -115,18 +187,65 @@ def read_tensors(path: str | Path) -> TensorFile:
         start = 8 + int.from_bytes(content[:8].tobytes(), "little")
         header = json.loads(content[8:start].tobytes())
         strings = dict(header.pop("__metadata__", None) or {})
-        arrays = {name: _array(entry, content[start:]) for name, entry in header.items()}
+        return {name: _array(entry, content[start:]) for name, entry in header.items()}, strings
     except Exception as error:
         raise ModelError(f"{str(path)!r} is not a readable checkpoint: {error}") from error
-    metadata, sums = _checked_strings(path, strings)
-    if sums is None:
-        return TensorFile(str(path), arrays, metadata, checked=False)
+
+
+def _check_names(path: str | Path, arrays: Mapping[str, Array], sums: Mapping[str, str]) -> None:
     for name in sorted(arrays.keys() ^ sums.keys()):
         raise damaged(path, f"the tensor {name!r} {'has no checksum' if name in arrays else 'is missing'}")
-    for name, array in arrays.items():
-        if _checksum(name, array) != sums[name]:
-            raise damaged(path, f"the tensor {name!r} does not fit its checksum")
-    return TensorFile(str(path), arrays, metadata, checked=True)
+
+
+def write_ranges(path: str | Path, rows: Mapping[str, Array], starts: Mapping[str, int]) -> None:
+    """Write ranges of elements to a file beside the one that names it, under a temporary name first.
+
+    Args:
+        rows: by the name of the tensor.
+        starts: how many elements of the tensor lie before each.
+
+    Raises:
+        TrainingError: if the file cannot be written.
+    """
+    write_tensors(path, rows, {_STARTS: json.dumps(dict(starts))})
+
+
+def shard_files(path: Path) -> list[str]:
+    """Names of the files beside a file that have ranges of its tensors; none where it cannot be read."""
+    try:
+        return [str(name) for name in json.loads(read_metadata(path)[SHARDS])["files"]]
+    except (KeyError, TypeError, ValueError, ModelError):
+        return []
+
+
+def _sharded(path: Path, entry: str) -> dict[str, ShardedTensor]:
+    """The tensors whose ranges lie in other files"""
+    rows: dict[str, list[_Row]] = {}
+    try:
+        named = json.loads(entry)
+        files = [str(name) for name in named["files"]]
+        tensors = {name: (dtype_of(dtype).numpy, tuple(map(int, shape))) for name, (dtype, shape) in named["tensors"].items()}
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(path, f"its entry {SHARDS!r} cannot be read") from error
+    for name in files:
+        shard = path.with_name(name)
+        if shard.name != name or not shard.is_file():
+            raise ModelError(f"{str(path)!r} has a part in {name!r}, which is not beside it. Copy all files of the checkpoint.")
+        arrays, strings = _opened(shard)
+        metadata, sums = _checked_strings(shard, strings)
+        _check_names(shard, arrays, sums or {})
+        starts = json.loads(metadata.get(_STARTS, "{}"))
+        for tensor, array in arrays.items():
+            rows.setdefault(tensor, []).append(_Row(shard, int(starts[tensor]), array, (sums or {})[tensor]))
+    for tensor, (dtype, shape) in tensors.items():
+        end = 0
+        for row in sorted(rows.get(tensor, []), key=lambda row: row.start):
+            end = row.start + row.array.size if row.start == end and row.array.dtype == dtype else -1
+        if end != prod(shape):
+            raise damaged(path, f"the ranges of the tensor {tensor!r} are not all there")
+    return {
+        tensor: ShardedTensor(tensor, shape, np.dtype(dtype), rows.get(tensor, [])) for tensor, (dtype, shape) in tensors.items()
+    }
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -74,7 +75,14 @@ from onnxgrad.training.ranks.subjects import fit_subjects, trainer_subjects
 from onnxgrad.training.report.diagnose import bad_loss, bad_value, bad_weight
 from onnxgrad.training.report.gradient_norms import append_norms
 from onnxgrad.training.run.callbacks import Callback
-from onnxgrad.training.run.checkpoint import check_tensors, graph_hash, save_checkpoint, set_tensors
+from onnxgrad.training.run.checkpoint import (
+    check_tensors,
+    graph_hash,
+    save_checkpoint,
+    set_tensors,
+    write_manifest,
+    write_shares,
+)
 from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.loop import TrainingLoop
 from onnxgrad.training.run.place_choice import NAMES, Timing, choice, described, installed_places, timed
@@ -1008,6 +1016,7 @@ class Trainer(TrainingSteps):
             raise TrainingError(
                 f"{weight or 'state'} is not finite after step {self.step_number}. Lower the learning rate or set clip_norm."
             )
+        files = self._written_shares(path) if self.ranks.step.writes_shares else None
         if self.ranks.is_first:
             metadata = {
                 "graph": graph_hash(self.program),
@@ -1018,8 +1027,22 @@ class Trainer(TrainingSteps):
             targets = targets_to_json(self.terms)
             if targets is not None:
                 metadata["targets"] = targets
-            save_checkpoint(self.program, path, metadata=metadata)
+            if files is None:
+                save_checkpoint(self.program, path, metadata=metadata)
+            else:
+                write_manifest(self.program, path, files, metadata)
         self.ranks.step.forget()
+
+    def _written_shares(self, path: str | Path) -> list[str]:
+        """Write this rank's share of the state beside a checkpoint, which is written when all have; gives the names of all files"""
+        token, files, failure = self.ranks.of_first(int.from_bytes(os.urandom(4), "little")), [], None
+        try:
+            files = write_shares(self.program, path, token)
+        except TrainingError as error:
+            failure = error
+        if self.ranks.any(failure is not None):
+            raise failure or TrainingError(f"another rank cannot write its part of {str(path)!r}. See its message.")
+        return files
 
     @checked
     def load(self, path: str | Path) -> None:
@@ -1049,6 +1072,7 @@ class Trainer(TrainingSteps):
         scope, schedule = self.program.active_scope(), self.schedule
 
         def go_to() -> None:
+            self.ranks.step.share_out()
             set_tensors(self.program, tensors)
             self.ranks.step.loaded()
             scope.follow(self, _state=self._state.at(position))

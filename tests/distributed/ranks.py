@@ -68,6 +68,11 @@ for dtype in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int64, 
         b = np.array([t.rank, 1, 3 - t.rank], dtype)
         t.all_reduce_(b, op)
         found[f"{op} {np.dtype(dtype)}"] = b.astype(float).tolist()
+    for name in ("reduce_scatter_", "all_gather_", "all_to_all_"):
+        b = np.arange(6).astype(dtype) + np.array(10 * t.rank, dtype)
+        getattr(t, name)(b)
+        kept = b[2 * t.rank : 2 * t.rank + 2] if name == "reduce_scatter_" else b
+        found[f"{name} {np.dtype(dtype)}"] = kept.astype(float).tolist()
 b = np.full(2, t.rank, ml_dtypes.bfloat16)
 t.broadcast_(b, 2)
 found["root"] = b.astype(float).tolist()
@@ -84,7 +89,10 @@ def transport(kind=None):
 def check_transport(found):
     """Whether what one of three ranks said is right"""
     expected = {"sum": [3, 3, 6], "max": [2, 1, 3], "min": [0, 1, 1], "root": [2, 2]}
-    del found["rank"]
-    assert len(found) == 19
+    rank = found.pop("rank")
+    expected["reduce_scatter_"] = [30 + 6 * rank, 33 + 6 * rank]
+    expected["all_gather_"] = [0, 1, 12, 13, 24, 25]
+    expected["all_to_all_"] = [10 * other + 2 * rank + number for other in range(3) for number in range(2)]
+    assert len(found) == 37
     for name, value in found.items():
         assert value == expected[name.split()[0]], name

@@ -1,5 +1,7 @@
 """Shards and pipelines between real ranks, started by mpiexec."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -114,3 +116,47 @@ def test_shards_and_pipelines_take_the_steps_of_one_process():
                 np.testing.assert_allclose(first[name], first["alone"], rtol=1e-2, err_msg=name)
             assert [other[name] for other in others] == [first[name]] * 2
             assert [other[f"{name} bits"] for other in others] == [first[f"{name} bits"]] * 2
+
+
+_PEAK = """
+import re
+import numpy as np
+import onnxgrad as paddle
+from onnxgrad import distributed, static
+from onnxgrad.distributed import Strategy, distribute
+from tests.distributed.ranks import answer
+
+def megabytes(key):
+    with open("/proc/self/status") as status:
+        return int(re.search(key + r":\\s+(\\d+)", status.read()).group(1)) * 1024 / 1e6
+
+paddle.enable_static()
+t = distributed.init(watched=False)
+h = static.data("x", ["N", 1536])
+for _ in range(5):
+    h = static.nn.fc(h, 1536, activation="tanh", bias_attr=False)
+loss = paddle.mean(paddle.square(h))
+paddle.optimizer.Adam(1e-4).minimize(loss)
+program = loss.block.program
+before = megabytes("VmRSS")
+for p in program.all_parameters():
+    p.set_value(np.full(p.shape, 0.01, np.float32))
+exchange = distribute(program, loss, t, Strategy(sharding=1))
+executor = paddle.Executor(threads=1)
+for _ in range(3):
+    executor.run(program, {"x": np.ones((8, 1536), np.float32)}, [loss])
+traffic = exchange.traffic
+answer({"rank": t.rank, "peak": megabytes("VmHWM") - before, "sent": (traffic.bytes + traffic.weights) / traffic.steps / 1e6})
+"""
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak of a process from /proc")
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_rank_takes_the_memory_of_its_share_and_sends_what_a_ring_does(count):
+    """Weights and gradients whole, the two moments in shares, and a bucket for what travels and is applied: 47.2 MB, 47.2 MB,
+    2 * 47.2 MB / ranks and 25 MB; within a tenth. Nothing is made of the moments of others, not even for a moment."""
+    weights = 5 * 1536 * 1536 * 4 / 1e6
+    for rank in answers(count, _PEAK):
+        assert rank["peak"] == pytest.approx(weights * (2 + 2 / count) + 25, rel=0.1)
+        assert rank["sent"] == pytest.approx(2 * (count - 1) / count * weights, rel=1e-3)

@@ -15,7 +15,8 @@ from onnxgrad.core.runtime import applying, staged
 from onnxgrad.core.runtime.application import Application
 from onnxgrad.core.step import cut, make as making
 from onnxgrad.core.step.stages import in_steps
-from onnxgrad.distributed import Strategy, distribute, run_local
+from onnxgrad.distributed import Strategy, buckets, distribute, run_local
+from onnxgrad.distributed.buckets import ALIGNMENT
 from onnxgrad.distributed.exchange import GradientExchange, StateExchange
 from onnxgrad.errors import ArgumentError, TrainingError
 from tests.distributed.test_programs import on_ranks, trained
@@ -61,7 +62,8 @@ def test_a_program_in_three_sessions_is_that_in_one(optimizer, formula, count, c
     for *_, exchange in overlapped:
         assert len(exchange._groups) == 3
         assert exchange.traffic.copied == 0
-        assert exchange.traffic.bytes == plain[0][2].traffic.bytes
+        rounded_up = 2 * (count - 1) * 4 * ALIGNMENT * len(exchange._buckets.sizes)  # to equal ranges of all ranks
+        assert 0 <= exchange.traffic.bytes - plain[0][2].traffic.bytes <= exchange.traffic.steps * rounded_up
 
 
 def test_a_scaled_loss_in_16_bits():
@@ -217,26 +219,15 @@ def test_a_nan_on_one_rank_undoes_the_step_on_all():
     assert_equal(*on_ranks(2, work))
 
 
-def test_none_overlaps_where_ranks_are_on_several_machines(monkeypatch):
-    def found(transport):
-        return distributed.strategy.stages_of(Strategy(), transport, 4_000_000)
-
-    assert run_local(2, found) == [1, 1]
-    monkeypatch.setattr("socket.gethostname", lambda: threading.current_thread().name)
-    assert run_local(2, found) == [4, 4]
-    assert run_local(2, lambda transport: distributed.strategy.stages_of(Strategy(), transport, 3_999_999)) == [1, 1]
-
-
-def test_an_engine_of_one_thread_does_not_overlap():
+def test_nothing_overlaps_unless_it_is_asked_for_and_an_engine_of_one_thread_does_not():
     class OneThread(distributed.Alone):
         world_size, any_thread = 2, False
 
-        def all_reduce_(self, buffer, op="sum"):
-            buffer[64:] = 1
-
-    assert distributed.strategy.stages_of(Strategy(), OneThread(), 10**9) == 1
+    assert distributed.strategy.stages_of(Strategy(), distributed.Alone()) == 1
+    assert distributed.strategy.stages_of(Strategy(overlap=3), distributed.Alone()) == 3
+    assert distributed.strategy.stages_of(Strategy(), OneThread()) == 1
     with pytest.raises(ArgumentError, match="takes calls of its first thread alone"):
-        distributed.strategy.stages_of(Strategy(overlap=2), OneThread(), 10**9)
+        distributed.strategy.stages_of(Strategy(overlap=2), OneThread())
 
 
 @pytest.mark.parametrize("overlap", [0, -1, True])
@@ -275,6 +266,7 @@ def test_a_graph_is_cut_so_that_some_outputs_are_there_first():
 @pytest.mark.parametrize("sharding", [0, 1, 2])
 def test_sums_travel_while_those_that_have_arrived_are_applied(monkeypatch, sharding):
     """The last sum waits until something is applied: where all are awaited first, it does so in vain for 20 seconds"""
+    monkeypatch.setattr(buckets, "ALIGNMENT", 4)  # so that each rank has something to apply of these small tensors
     applied = {}
     waited = []
     put, send = Application._put, StateExchange._send
@@ -284,16 +276,17 @@ def test_sums_travel_while_those_that_have_arrived_are_applied(monkeypatch, shar
         if self.has_begun and self._applied is not None and isinstance(self._applied.func.__self__, StateExchange):
             applied.setdefault(self._applied.func.__self__, threading.Event()).set()
 
-    def patient(self, number, flat, owner=None):
-        if number == max(self._members()):
+    def patient(self, number, arrays):
+        if number == len(self._buckets.sizes) - 1:
             waited.append(applied.setdefault(self, threading.Event()).wait(20))
-        send(self, number, flat, owner)
+        send(self, number, arrays)
 
     monkeypatch.setattr(Application, "_put", noted)
     monkeypatch.setattr(StateExchange, "_send", patient)
 
     def work(transport):
-        t = trainer(distributed=Strategy(overlap=2, sharding=sharding), accumulate=2, optimizer="sgd", threads=1)
+        strategy = Strategy(overlap=2, sharding=sharding, bucket_megabytes=1e-6)
+        t = trainer(distributed=strategy, accumulate=2, optimizer="sgd", threads=1)
         for _ in range(2):
             t.step({name: column[transport.rank : 8 : 2] for name, column in data().items()})
         return weights(t)
@@ -314,7 +307,7 @@ def test_sums_travel_while_those_that_have_arrived_are_applied(monkeypatch, shar
 
 
 def test_a_sum_that_cannot_be_sent_ends_the_step_by_its_own_error(monkeypatch):
-    def broken(self, number, flat, owner=None):
+    def broken(self, number, arrays):
         raise KeyError("lost")
 
     monkeypatch.setattr(StateExchange, "_send", broken)

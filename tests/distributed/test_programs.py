@@ -208,8 +208,8 @@ def test_gradients_are_not_copied_on_their_way(monkeypatch):
     *_, exchange = on_ranks(2, lambda transport: trained(transport, strategy=Strategy(bucket_megabytes=0.0006)))[0]
     flat = exchange._buckets.flat
     assert len(flat) > 1 and exchange.traffic.copied == 0 and exchange.traffic.steps == 5
-    assert exchange.traffic.bytes == 5 * sum(bucket.nbytes for bucket in flat)
-    slots = {v: value.data_ptr() for v, value in exchange._buckets.slots.items()}
+    assert exchange.traffic.bytes == 5 * sum(bucket.nbytes for bucket in flat)  # twice a half of them, of two ranks
+    slots = {v: value.data_ptr() for v, value in exchange._buckets.values.items()}
     own = [step for step in read if set(slots) <= set(step)]
     assert len(own) == 5
     assert all(step[v] == place for step in own for v, place in slots.items())
@@ -218,9 +218,10 @@ def test_gradients_are_not_copied_on_their_way(monkeypatch):
 def test_slots_are_aligned_and_buckets_have_a_limit():
     program = static.Program()
     made = [program.create_global_var(f"v{size}", np.zeros(size, np.float32)) for size in (3, 17, 100, 5)]
-    buckets = Buckets([made], 256)
-    assert all(value.data_ptr() % ALIGNMENT == 0 for value in buckets.slots.values())
-    assert [bucket.nbytes for bucket in buckets.flat] == [64 + 128, 448, 64]
+    buckets = Buckets([made], 768, ranks=3)
+    assert all(value.data_ptr() % ALIGNMENT == 0 for value in buckets.values.values())
+    assert [bucket.size for bucket in buckets.flat] == [3 * 64, 3 * 64]  # of 64 + 64, and 128 + 64
+    assert [buckets.shares(v, 3) for v in made] == [[(0, 0, 3)], [(1, 0, 17)], [(0, 0, 64), (1, 64, 100)], [(2, 0, 5)]]
 
 
 def test_append_backward_takes_how_ranks_exchange():

@@ -12,8 +12,8 @@ from onnxgrad.core.ir.variable import Parameter
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import cut_step
 from onnxgrad.core.step.make import StepTarget, make_applying
-from onnxgrad.core.step.shards import make_shards
-from onnxgrad.core.step.step import AllReduce, Broadcast, Reduce
+from onnxgrad.core.step.shards import range_parts
+from onnxgrad.core.step.step import AllGather, AllReduce, ReduceScatter
 from onnxgrad.distributed import Alone, ShardedStep, Strategy, run_local
 from onnxgrad.distributed.compression import Narrow, TopK, compression_of
 from onnxgrad.distributed.exchange import distribute
@@ -65,17 +65,23 @@ UNEVEN = [5, 6]
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_shares_of_the_state_are_bitwise_the_whole_and_take_the_step_of_one_process(make):
+def test_shares_of_the_state_take_the_step_of_one_process_and_the_same_one_each_time(make):
+    """Threads add up in the order of ranks with and without shares: only a norm, of which each rank has its range, rounds otherwise"""
     loss, executor = network(make())
     program = loss.block.program
-    shared = run_local(3, trained(loss, 3, {}, UNEVEN))
+    shared, again = (run_local(3, trained(loss, 3, {}, UNEVEN)) for _ in range(2))
     whole = run_local(3, trained(loss, 3, {"shards": None}, UNEVEN))
     expected = [executor.run(program, FEEDS, [loss])[0] for _ in range(3)]
+    has_norm = make in (OPTIMIZERS["lamb"], OPTIMIZERS["adam, global norm"])
     for losses, state, _ in shared:
         np.testing.assert_allclose(losses, expected, rtol=1e-5)
         for name, value in state.items():
-            assert np.array_equal(value, whole[0][1][name]), name
             assert np.array_equal(value, shared[0][1][name]), name
+            assert np.array_equal(value, again[0][1][name]), name
+            if has_norm:
+                np.testing.assert_allclose(value, whole[0][1][name], rtol=1e-4, atol=2e-6, err_msg=name)
+            else:
+                assert np.array_equal(value, whole[0][1][name]), name
     for p in program.all_parameters():
         np.testing.assert_allclose(shared[0][1][p.name], p.get_value(), rtol=1e-4, atol=2e-6, err_msg=p.name)
 
@@ -97,17 +103,23 @@ class Counting:
         return call
 
 
+def padded(sizes, world):
+    """Elements of a bucket of tensors of these sizes, which begin at multiples of 64, as do the ranges of ranks"""
+    return -(-sum(-(-size // 64) * 64 for size in sizes) // (64 * world)) * 64 * world
+
+
+@pytest.mark.parametrize("shards", ["state", "gradients"])
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_gradients_that_are_sent_to_one_rank_alone_make_the_same_step(make):
+def test_a_rank_sends_two_times_its_part_of_the_weights(make, shards):
+    """Gradients are reduced and scattered, and weights are gathered: each a buffer as long as the weights, of which a ring sends
+    (n - 1) / n a rank. With statistics of the batch, and with norms, which add a few numbers."""
     loss, executor = network(make(), norm=True)
-    program = loss.block.program
-    options = {"shards": "gradients"}
-    sent = []
+    program, sent = loss.block.program, []
 
     def run(transport):
         counting = Counting(transport)
-        sent.append((transport.rank, counting.bytes))
-        return trained(loss, 3, options, UNEVEN, "sync")(counting)
+        sent.append(counting.bytes)
+        return trained(loss, 3, {"shards": shards}, UNEVEN, "sync")(counting)
 
     results = run_local(3, run)
     expected = [executor.run(program, FEEDS, [loss])[0] for _ in range(3)]
@@ -116,33 +128,72 @@ def test_gradients_that_are_sent_to_one_rank_alone_make_the_same_step(make):
         for p in program.all_parameters():
             assert np.array_equal(state[p.name], results[0][1][p.name])
             np.testing.assert_allclose(state[p.name], p.get_value(), rtol=2e-4, atol=2e-6, err_msg=p.name)
-    shards = make_shards(program, 3)
-    for rank, counts in sent:
-        others = [v for v, owner in shards.owners.items() if owner != rank]
-        exact = sum(4 * np.prod(v.shape) for v in others)
-        assert 3 * exact <= counts["send"] < 3 * (exact + 64 * len(others))  # each begins at a multiple of 64 bytes
-        small = sum(4 * np.prod(v.shape) for v in shards.cut.gradients if v not in shards.owners)
-        assert counts["all_reduce_"] < 3 * (small + 12_000)  # statistics of 100 channels, in float64, and scalars
+    sizes = [int(np.prod(p.shape)) for p in program.all_parameters()]
+    large, small = [size for size in sizes if size > 4096], [size for size in sizes if size <= 4096]
+    for counts in sent:
+        assert counts["reduce_scatter_"] == counts["all_gather_"] == 3 * 4 * padded(large, 3)
+        assert counts["all_reduce_"] < 3 * (4 * padded(small, 3) + 12_000)  # statistics of 100 channels, in float64, and scalars
 
 
-def shared(loss):
-    """The phases of what several updates read, where rank 0 of two has the gradients of its shard alone"""
+def first_phases(loss):
+    """The phases of what several updates read, of rank 0 of two"""
     program = loss.block.program
-    exchange = distribute(program, loss, Counting(Alone()), Strategy(sharding=2))
+    exchange = distribute(program, loss, Counting(Alone()), Strategy(sharding=1))
     exchange.transport.world_size = 2
     applying = make_applying(program, cut_step(program, always=True), StepTarget("cpu"), exchange)
     return [phase for phase, _ in applying.first]
 
 
-def test_the_norm_of_all_gradients_is_one_scalar_more():
+def test_the_norm_of_all_gradients_is_one_scalar_of_each_more_and_lamb_has_two():
     loss, _ = network(paddle.optimizer.Adam(0.01, grad_clip=ClipGradByGlobalNorm(0.1)))
-    stages = shared(loss)
+    stages = first_phases(loss)
     totals = [total for stage in stages for each in stage.then for total in each.sums]
-    assert len(stages) == 2 and [total.shape for total in totals] == [()]
+    assert len(stages) == 2 and [total.shape for total in totals] == [()] * 5
+    with static.program_guard(static.Program(), static.Program()):
+        loss, _ = network(paddle.optimizer.Lamb(0.01))
+        totals = [total for stage in first_phases(loss) for each in stage.then for total in each.sums]
+        assert [total.shape for total in totals] == [()] * 10
     with static.program_guard(static.Program(), static.Program()):
         loss, _ = network(paddle.optimizer.Adam(0.01))
-    without = shared(loss)
-    assert [each for stage in without for each in stage.then] == []
+    assert [each for stage in first_phases(loss) for each in stage.then] == []
+
+
+def test_what_is_not_updated_by_elements_is_updated_by_all_ranks():
+    """The ring of past gradients of ASGD, and a gradient that is added to along an axis"""
+    loss, executor = network(paddle.optimizer.ASGD(0.05, batch_num=2))
+    program = loss.block.program
+    assert range_parts(program, cut_step(program, always=True)) == []
+    results = run_local(2, trained(loss, 3, {}, [5]))
+    for _ in range(3):
+        executor.run(program, FEEDS)
+    for _, state, _ in results:
+        for p in program.all_parameters():
+            np.testing.assert_allclose(state[p.name], p.get_value(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_gradient_of_which_a_rank_has_its_range_is_not_fetched():
+    loss, _ = network(paddle.optimizer.SGD(0.1))
+    gradient = loss.block.program.all_parameters()[0].grad_name
+    with pytest.raises(ArgumentError, match=r"its range of .*@GRAD alone, so it cannot be fetched"):
+        run_local(2, lambda transport: ShardedStep(loss.block.program, [loss, gradient], transport, loss=loss))
+
+
+def test_weights_that_somebody_holds_are_not_written_over():
+    """A handle on a weight keeps what it had; so does a copy of the scope"""
+    loss, _ = network(paddle.optimizer.SGD(0.1))
+    program = loss.block.program
+    weight = program.all_parameters()[0].name
+
+    def work(transport):
+        step = ShardedStep(program, [loss], transport, scope=program.active_scope().copy(), in_scope=True, threads=1)
+        step.run(FEEDS)
+        kept, handle = step._scope.copy(), step._scope.values[weight]
+        before = kept.get(weight)
+        step.run(FEEDS)
+        assert np.array_equal(before, kept.get(weight)) and np.array_equal(before, handle.numpy())
+        assert not np.array_equal(before, step._scope.get(weight))
+
+    run_local(2, work)
 
 
 def test_a_norm_of_one_large_gradient_is_that_of_its_owner():
@@ -164,15 +215,12 @@ def test_a_norm_of_one_large_gradient_is_that_of_its_owner():
 def test_a_rank_holds_its_share_of_the_state(world):
     loss, _ = network(paddle.optimizer.Adam(0.01))
     program = loss.block.program
-    large = [p for p in program.all_parameters() if np.prod(p.shape) > 4096]
+    large = [int(np.prod(p.shape)) for p in program.all_parameters() if np.prod(p.shape) > 4096]
     state = [v for v in program.updates if not isinstance(v, Parameter)]
     small = sum(v.get_value().nbytes for v in state if np.prod(v.shape) <= 4096)
-    whole = sum(2 * p.get_value().nbytes for p in large)
-    found = [held for *_, held in run_local(world, trained(loss, 1, {}, None))]
-    largest = max(2 * p.get_value().nbytes for p in large)
-    assert max(found) <= whole / world + largest + small
-    assert sum(found) == whole + world * small
-    assert [make_shards(program, world).bytes_of_state(rank) + small for rank in range(world)] == found
+    held = [held for *_, held in run_local(world, trained(loss, 1, {}, None))]
+    assert max(held) <= 2 * 4 * padded(large, world) / world + small
+    assert sum(held) == 2 * 4 * sum(large) + world * small
 
 
 def test_statistics_of_the_whole_batch_and_labels_that_do_not_count():
@@ -221,8 +269,6 @@ def test_a_missing_feed_and_a_program_without_optimizer_are_refused():
         other = paddle.mean(static.nn.fc(static.data("x", ["N", 3]), 1))
         with pytest.raises(ArgumentError, match="minimize"):
             ShardedStep(other.block.program, [other], Alone())
-        with pytest.raises(ArgumentError, match="minimize"):
-            make_shards(other.block.program, 2)
 
 
 def test_a_step_of_four_ranks_says_what_each_holds_and_what_travels():
@@ -233,21 +279,22 @@ def test_a_step_of_four_ranks_says_what_each_holds_and_what_travels():
         return step.step
 
     steps = run_local(4, work)
-    for rank, step in enumerate(steps):
+    for step in steps:
         names = [phase.name for phase in step.phases]
-        assert names[:2] == ["gradients", "shared"] and all(name.startswith("apply") for name in names[2:])
+        assert names[:3] == ["gradients", "shared 1", "shared 2"] and all(name.startswith("apply") for name in names[3:])
         (added,) = [each for each in step.phases[0].then if isinstance(each, AllReduce)]
-        gradients = {p.name + "@GRAD" for p in loss.block.program.parameters}
-        assert set(added.values) == gradients
-        assert added.bytes == sum(4 * np.prod(p.shape) for p in loss.block.program.parameters)
-        owners = {state.owner for state in step.state.values()}
-        assert owners <= {"all", rank} and "all" in owners
-        given = {each.root: set(each.values) for each in step.phases[-1].then if isinstance(each, Broadcast)}
-        assert {name for names in given.values() for name in names} <= {p.name for p in loss.block.program.parameters}
-    assert {state.owner for step in steps for state in step.state.values()} >= {"all", 0, 1}
-    assert "then all ranks add up 10 values, " in str(steps[0])
-    assert "gives all 1 value, " in str(steps[0])
-    assert "of rank 0, " in str(steps[0])
+        (scattered,) = [each for each in step.phases[0].then if isinstance(each, ReduceScatter)]
+        (gathered,) = [each for each in step.phases[-1].then if isinstance(each, AllGather)]
+        small = [p for p in loss.block.program.parameters if np.prod(p.shape) <= 4096]
+        large = [p for p in loss.block.program.parameters if np.prod(p.shape) > 4096]
+        assert set(added.values) == {p.name + "@GRAD" for p in small} and set(gathered.values) == {p.name for p in large}
+        assert set(scattered.values) == {p.name + "@GRAD" for p in large}
+        assert scattered.bytes == gathered.bytes == sum(4 * np.prod(p.shape) for p in large)
+        held = [state.bytes for state in step.state.values() if state.owner == "ranges"]
+        assert sum(held) <= 2 * padded([int(np.prod(p.shape)) for p in large], 4)
+    assert "then each rank gets its range of the sum of 5 values, " in str(steps[0])
+    assert "then each rank gives all its range of 5 values, " in str(steps[0])
+    assert "of this rank's ranges, " in str(steps[0])
 
 
 # Compressed gradients --------------------------------------------------------------------------------------------------
@@ -376,23 +423,21 @@ def test_gradients_alone_are_sent_in_fewer_bytes(compress):
         for name in statistics:
             assert np.array_equal(state[name], expected[name]), name
         assert any(not np.array_equal(state[p.name], expected[p.name]) for p in program.all_parameters())
-    shards = make_shards(program, 3)
+    sizes = [int(np.prod(p.shape)) for p in program.all_parameters() if not p.stop_gradient]
+    large, small = (padded([n for n in sizes if (n > 4096) == is_large], 3) for is_large in (True, False))
     plain = {rank: counts for rank, strategy, counts in sent if strategy is None}
     for rank, strategy, counts in sent:
         if strategy is None:
+            assert counts["reduce_scatter_"] == 4 * large
             continue
-        others = [int(np.prod(v.shape)) for v, owner in shards.owners.items() if owner != rank]
-        # Each gradient begins at a multiple of 64 bytes, that is of 16 numbers.
+        assert "reduce_scatter_" not in counts and counts["all_gather_"] >= plain[rank]["all_gather_"]
+        received = counts["all_gather_"] - plain[rank]["all_gather_"]
         if compress == "top-k":
-            exact = sum((8 + 4) * (size // 4) for size in others)
-            assert exact <= counts["send"] < exact + (8 + 4) * (16 // 4) * len(others)
+            assert received == 3 * (4 + 4) * (large // 4 + small // 4)  # of each rank: positions of 32 bits, and numbers
         else:
-            exact = sum(2 * size for size in others)
-            assert exact <= counts["send"] < exact + 2 * 16 * len(others)
-            small = [int(np.prod(v.shape)) for v in shards.cut.gradients if v not in shards.owners]
-            saved = plain[rank]["all_reduce_"] + 2 - counts["all_reduce_"]  # two flags more
-            assert 2 * sum(small) <= saved < 2 * (sum(small) + 16 * len(small))
-        assert counts["broadcast_"] == plain[rank]["broadcast_"]
+            # Large ones are exchanged, and each rank adds up its range; sums of small ones all get, in 16 bits too.
+            assert counts["all_to_all_"] == 2 * (large + small) and received == 2 * small
+            assert plain[rank]["all_reduce_"] - counts["all_reduce_"] == 4 * small - 2  # two flags more
 
 
 @pytest.mark.parametrize("shards", ["state", "gradients"])
@@ -420,38 +465,29 @@ def test_a_gradient_larger_than_16_bits_hold_is_refused_on_all_ranks(shards):
 def test_an_infinity_is_sent_and_not_kept():
     for made in (TopK(0.25), Narrow(np.float16)):
         bucket = np.array([1.0, np.inf, np.nan, -np.inf, 3.0, 4.0, 5.0, 6.0], np.float32)
-        made.reduce(Alone(), 0, bucket)
+        made.reduce(Alone(), 0, bucket, False)
         assert not np.isfinite(bucket).all() and np.isfinite(made.rest[0]).all()
 
 
+@pytest.mark.parametrize("in_ranges", [True, False])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("compress", COMPRESSED)
-def test_one_rank_gets_the_sum_of_what_all_send(compress, dtype):
-    given = np.random.default_rng(1).normal(size=(3, 100)).astype(dtype)
+def test_what_is_sent_and_what_is_kept_are_the_whole(compress, dtype, in_ranges):
+    """Numbers of 16 bits are added up in those of the bucket, so a range is rounded by that alone. Where all get all of it the sum
+    is rounded to 16 bits, and what that loses is kept by the rank that has added it up."""
+    given = np.random.default_rng(1).normal(size=(3, 192)).astype(dtype)
 
     def run(transport):
         made, bucket = compression_of(COMPRESSED[compress]), given[transport.rank].copy()
-        made.reduce_on(1, transport, 7, bucket)
+        made.reduce(transport, 7, bucket, in_ranges)
         made.check(transport)
         return bucket, made.rest[7]
 
     results = run_local(3, run)
-    sent = given - [rest for _, rest in results]
+    kept = sum(rest for _, rest in results)
     assert all(0 < np.abs(rest).max() < np.abs(given).max() for _, rest in results)
-    np.testing.assert_allclose(results[1][0], sent.sum(0), rtol=1e-6, atol=1e-6)
-    assert results[1][0].dtype == dtype
-
-
-def test_a_gradient_that_one_rank_reads_is_added_up_for_it_alone():
-    loss, _ = network(paddle.optimizer.Adam(0.01))
-
-    def work(transport):
-        return ShardedStep(loss.block.program, [loss], transport, shards="gradients").step
-
-    for step in run_local(2, work):
-        (together,) = [each for each in step.phases[0].then if isinstance(each, AllReduce)]
-        owned = {each.root: each for each in step.phases[0].then if isinstance(each, Reduce)}
-        assert owned.keys() == {0, 1}
-        names = [*together.values, *owned[0].values, *owned[1].values]
-        assert sorted(names) == sorted(p.name + "@GRAD" for p in loss.block.program.parameters)
-        assert f"then rank 1 gets the sum of {len(owned[1].values)} value" in str(step)
+    summed = np.concatenate([bucket[64 * rank : 64 * rank + 64] for rank, (bucket, _) in enumerate(results)])
+    np.testing.assert_allclose(summed + kept, given.sum(0), rtol=1e-6, atol=1e-6)
+    assert summed.dtype == dtype
+    if not in_ranges:
+        assert all(np.array_equal(bucket, summed) for bucket, _ in results)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from onnxgrad.distributed import Alone, run_local
+from onnxgrad.distributed.transport import all_gather_by_pairs, all_to_all_by_pairs, own_range, reduce_scatter_by_pairs
 from onnxgrad.errors import ArgumentError, TrainingError
 
 
@@ -28,6 +29,40 @@ def test_a_broadcast_gives_what_the_root_has():
         return mine.tolist()
 
     assert run_local(3, work) == [[1] * 4] * 3
+
+
+class Sends:
+    """What an engine without collectives of ranges has"""
+
+    def __init__(self, transport):
+        self.rank, self.world_size = transport.rank, transport.world_size
+        self.send, self.receive_ = transport.send, transport.receive_
+
+    reduce_scatter_, all_gather_, all_to_all_ = reduce_scatter_by_pairs, all_gather_by_pairs, all_to_all_by_pairs
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int64, np.uint8])
+def test_ranges_of_a_buffer_are_added_up_gathered_and_exchanged(dtype):
+    def work(transport):
+        answers = []
+        for engine in (transport, Sends(transport)):
+            for name in ("reduce_scatter_", "all_gather_", "all_to_all_"):
+                buffer = np.arange(6).astype(dtype) + np.array(10 * transport.rank, dtype)
+                getattr(engine, name)(buffer)
+                answers.append((own_range(transport, buffer) if name == "reduce_scatter_" else buffer).tolist())
+        assert answers[:3] == answers[3:]
+        return answers[:3]
+
+    for rank, (total, gathered, exchanged) in enumerate(run_local(3, work)):
+        assert total == [30 + 6 * rank, 33 + 6 * rank]
+        assert gathered == [0, 1, 12, 13, 24, 25]
+        assert exchanged == [10 * other + 2 * rank + number for other in range(3) for number in range(2)]
+
+
+def test_a_buffer_without_equal_ranges_is_refused():
+    for name in ("reduce_scatter_", "all_gather_", "all_to_all_"):
+        with pytest.raises(ArgumentError, match="5 elements are no equal ranges of 2 ranks"):
+            run_local(2, lambda transport, name=name: getattr(transport, name)(np.zeros(5)))
 
 
 def test_a_rank_that_fails_ends_the_others_and_its_error_is_the_one_that_is_raised():

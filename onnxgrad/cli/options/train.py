@@ -326,14 +326,13 @@ def _add_ranks(group: Any) -> None:
         type=int,
         choices=(0, 1, 2),
         default=0,
-        help="ZeRO: 1 shares out the optimizer's state over ranks, 2 sends each gradient to the rank that reads it alone",
+        help="ZeRO: each rank updates a range of the weights, and holds the optimizer's state of it alone (1 and 2 are the same)",
     )
     group.add_argument(
         "--overlap",
         type=int,
         metavar="N",
-        help="compute the backward pass in so many sessions, so that gradients travel while others are computed (default: 4 where "
-        "ranks are on several machines, else 1)",
+        help="compute the backward pass in so many sessions, so that gradients travel while others are computed (default: 1)",
     )
     group.add_argument(
         "--pipeline",

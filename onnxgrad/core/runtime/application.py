@@ -69,6 +69,11 @@ class StatePart(NamedTuple):
     def pieces(self) -> int:
         return 1 if self.runs is None else self.runs.number
 
+    def own(self, tensor: Any) -> Any:
+        """The elements that this rank updates, of an array of all of them, or of these alone."""
+        flat, runs = tensor.reshape(-1), self.runs
+        return flat if runs is None or flat.size == runs.size else flat[runs.first : runs.first + runs.size]
+
 
 def open_parts(applying: Applying, opened: Callable[..., Any]) -> list[StatePart]:
     """The parts of a step, with a session for each kind.
@@ -177,7 +182,7 @@ class ApplyBuffers:
         gradients = {name: values[v] for name, v in part.values if name not in part.whole}
         addresses = [value.data_ptr() for value in gradients.values()]
         if addresses != bound.addresses:
-            bound.gradients = {name: view_of(value).reshape(-1) for name, value in gradients.items()}
+            bound.gradients = {name: part.own(view_of(value)) for name, value in gradients.items()}
             bound.addresses = addresses
 
     def piece(self, desk: _Desk, part: StatePart, number: int, buffers: Mapping[str, Buffer]) -> _BoundPiece:
@@ -192,7 +197,7 @@ class ApplyBuffers:
                 piece.binding.bind_ortvalue_input(name, value_on(numbers))
             for name, state in part.state:
                 if name not in part.whole:
-                    flat = view_of(buffers[state].value).reshape(-1)
+                    flat = part.own(view_of(buffers[state].value))
                     piece.binding.bind_ortvalue_input(name, value_on(flat[None, start : start + part.length]))
             bound.pieces[number] = piece
         if piece.addresses is not bound.addresses:
@@ -302,6 +307,7 @@ class Application:
         scope: whose state it is.
         apply_buffers: of this scope.
         wait: called before a part is computed, with the names of the state that it reads: its sums may still travel.
+        settled: called before anything is put in place; gives state, by name, that lies elsewhere from then on.
         applied: called when all is in place.
 
     Attributes:
@@ -318,9 +324,10 @@ class Application:
         scope: Scope,
         apply_buffers: ApplyBuffers,
         wait: Callable[[Collection[str]], None],
+        settled: Callable[[], Mapping[str, Buffer]] = dict,
         applied: Callable[[], None] | None = None,
     ) -> None:
-        self._wait_for, self._applied = wait, applied
+        self._wait_for, self._settled, self._applied = wait, settled, applied
         self._parts, self._buffers, self._values, self._others = parts, buffers, values, others
         self._scope, self._apply_buffers = scope, apply_buffers
         pieces = [(part, piece) for part in parts for piece in range(part.pieces)]
@@ -364,8 +371,10 @@ class Application:
         self._wait()
         self._errors, self._stops = [], False
         self._ready.clear()
-        for name in dict.fromkeys(name for part in self._parts for _, name in part.replaces):
-            self._take(name)
+        self._buffers.update(self._settled())
+        for part in self._parts:
+            for _, name in part.replaces:
+                self._take(part, name)
         for worker in range(len(self._new)):
             self._put(worker)
         left = [unit for unit in self._units if not self._done[unit.number]]
@@ -430,7 +439,7 @@ class Application:
         self._done[unit.number] = True
         self._new[worker] = None
 
-    def _take(self, name: str) -> None:
+    def _take(self, part: StatePart, name: str) -> None:
         """See to it that nobody else holds the memory of a state, which is written over."""
         buffer = self._buffers[name]
         is_present = self._scope.stored(name) is buffer
@@ -439,7 +448,7 @@ class Application:
             if is_present:
                 self._scope.put(name, self._buffers[name])
         self._buffers[name].origin = None
-        self._written[name] = view_of(self._buffers[name].value).reshape(-1)
+        self._written[name] = part.own(view_of(self._buffers[name].value))
         self._scope.drop_spare(name)
 
     def _computed(self, desk: _Desk, unit: _Unit) -> _Arrays:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,14 +19,14 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.application import Application, ApplyBuffers, open_parts
 from onnxgrad.core.runtime.exchange import Exchange
-from onnxgrad.core.runtime.places import Place
+from onnxgrad.core.runtime.places import CPUPlace, Place
 from onnxgrad.core.runtime.prepared import Prepared, on_device
 from onnxgrad.core.runtime.runner import added_up
 from onnxgrad.core.runtime.session import open_graph, open_part
 from onnxgrad.core.runtime.staged import BetweenError, StagedSession
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.core.state.values import array_of
+from onnxgrad.core.state.values import array_of, value_on, view_of
 from onnxgrad.core.step.make import Applying
 from onnxgrad.core.step.step import AllReduce, Phase, Step
 
@@ -50,8 +50,12 @@ class OpenApplying:
     """
 
     def __init__(self, program: Program, applying: Applying, place: Place, threads: int | None) -> None:
+        shards = applying.shards
+        if shards is not None and not shards.apart and place.lowering != "cpu":
+            place = CPUPlace()  # ranges are updated where they travel
         self.applying, self.cut, self.place = applying, applying.cut, place
         self.exchange: Exchange | None = applying.exchange  # type: ignore[assignment]
+        self._shares = {} if shards is None else {v: shards.own(v) for v in shards.gradients}
         self._first: Prepared | None = None
         self._read: dict[str, Variable] = {}
         if applying.shared is not None:
@@ -60,7 +64,7 @@ class OpenApplying:
                 self._read.update(takes)
             sessions = [open_graph(phase.graph, place, threads, stops_spinning=True, is_training=True) for phase in phases]
             session = joined_sessions(sessions, phases, applying.shared, self.exchange)
-            self._first = self._opened(session, phases, applying.shared, applying.cut.shared)
+            self._first = self._opened(session, phases, applying.shared, applying.first_values)
         self._wholes: list[tuple[Prepared, Mapping[str, Variable]]] = []
         if place.lowering == "cpu":
             self.parts = open_parts(applying, partial(open_part, place=place, threads=threads))
@@ -109,17 +113,26 @@ class OpenApplying:
         except BetweenError as error:
             raise error.error from error.error.__cause__
         if self._first is not None:
-            shared, small = self._run(self._first, self._read, values, scope, others, bindings)
-            for v, name in zip(self.cut.shared, self._first.fetch_names, strict=True):
+            own = {**values, **{v: self._own(v, values[v]) for v in self._read.values() if v in self._shares}}
+            shared, small = self._run(self._first, self._read, own, scope, others, bindings)
+            for v, name in zip(self.applying.first_values, self._first.fetch_names, strict=True):
                 values[v] = shared[name] if name in shared else small[name].value
         for prepared, takes in self._wholes:
             self._run(prepared, takes, values, scope, others, bindings)
         buffers = {v.name: on_device(scope, v, self.place) for v in self._state}
         apply_buffers = self._apply_buffers.setdefault(scope, ApplyBuffers(self._threads))
-        applied = None if self.exchange is None else partial(self.exchange.applied, scope)
-        application = Application(self.parts, buffers, values, others, scope, apply_buffers, self._wait, applied)
+        settled: Callable[[], Mapping[str, Buffer]] = dict
+        applied = None
+        if self.exchange is not None:
+            settled, applied = partial(self.exchange.settled, scope), partial(self.exchange.applied, scope)
+        application = Application(self.parts, buffers, values, others, scope, apply_buffers, self._wait, settled, applied)
         application.bindings = bindings
         scope.defer(application)
+
+    def _own(self, v: Variable, value: Any) -> Any:
+        """The elements of a gradient that this rank reads, as a row"""
+        start, stop = self._shares[v]
+        return value_on(view_of(value).reshape(-1)[start:stop])
 
     def _wait(self, names: Collection[str] | None) -> None:
         """Wait until the sums among this state are complete over all ranks"""

@@ -69,5 +69,8 @@ class Exchange(Travels, Protocol):
             BetweenError: if an exchange has failed.
         """
 
+    def settled(self, scope: Scope) -> Mapping[str, Buffer]:
+        """Gradients are about to be applied: move the state that is written over to where it travels from, and give it by name."""
+
     def applied(self, scope: Scope) -> None:
         """Gradients are applied: let all ranks have what each has updated of what all hold."""

@@ -14,24 +14,25 @@ from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import Target
 from onnxgrad.core.graph.manager import run_passes
-from onnxgrad.core.graph_passes.scaled_sums import SCALED_SUMS, is_single
+from onnxgrad.core.graph_passes.scaled_sums import SCALED_SUMS
 from onnxgrad.core.graph_passes.tile_updates import PIECE as ROW
+from onnxgrad.core.ir.limits import bytes_needed
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.traits import ELEMENTWISE
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
-from onnxgrad.core.step.cut import Cut, cut_exchanged, is_small
+from onnxgrad.core.step.cut import Cut, cut_exchanged
 from onnxgrad.core.step.gather import ROWS
-from onnxgrad.core.step.shards import Shards, sums_over_ranks
+from onnxgrad.core.step.shards import Shards, size_of_pieces, sums_over_shares
 from onnxgrad.core.step.stages import in_steps, make_stages, sources_in
 from onnxgrad.core.step.step import (
+    AllGather,
     AllReduce,
-    Broadcast,
     Feed,
+    Owner,
     Phase,
     Pieces,
-    Reduce,
+    ReduceScatter,
     Step,
     StepState,
     Then,
@@ -40,6 +41,7 @@ from onnxgrad.core.step.step import (
     state_of,
 )
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised, synchronised_graph
+from onnxgrad.errors import ArgumentError
 
 __all__ = [
     "Applying",
@@ -52,6 +54,7 @@ __all__ = [
     "make_applying",
     "make_exchanged",
     "make_step",
+    "share_out",
     "step_of",
 ]
 
@@ -90,16 +93,12 @@ class Travels(Protocol):
     """The exchange of gradients between ranks, as far as a step depends on it: ``Program.exchange``.
 
     Attributes:
-        rank: of this process.
         reads: what it needs of each run besides gradients: the loss and its weight.
         sends: whether gradients of ranks are put together in each run.
         synchronises: how losses of parts add up where statistics of batches are to be those of all ranks together; None where each
             rank normalises by its own.
-        sharding: 0 where all ranks hold all state, 1 where each holds a shard of the optimizer's, 2 where it is given the
-            gradients of its shard alone, too.
+        sharding: 0 where all ranks hold all state, else each holds a share of the optimizer's.
     """
-
-    rank: int
 
     @property
     def reads(self) -> Sequence[Variable]: ...
@@ -143,6 +142,11 @@ class Applying(NamedTuple):
     exchange: Travels | None
     shards: Shards | None
 
+    @property
+    def first_values(self) -> list[Variable]:
+        """The small values that are computed before all parts."""
+        return _first_values(self.cut, self.shards)
+
     def state(self) -> list[str]:
         """Names of the state that is read or replaced."""
         phases = [one.phase for one in (*self.first, *self.parts)]
@@ -179,6 +183,9 @@ def _make_step(program: Program, fetches: Sequence[Variable], target: StepTarget
         return step_of([_phase(name, graph)], graph, [(name, graph.name(v)) for v in fetches])
     cut = applying.cut
     gradients = cut.computed
+    by_range = {} if applying.shards is None else applying.shards.gradients
+    if lost := [v for v in fetches if v in by_range]:
+        raise ArgumentError(f"each rank gets its range of {lost[0].name} alone, so it cannot be fetched. Fetch it with sharding=0.")
     synchronised = None if applying.exchange is None else applying.exchange.synchronises
     is_staged = applying.exchange is not None and is_in_stages(program, synchronised)
     outputs = [*fetches, *gradients, *cut.others]
@@ -215,10 +222,10 @@ def applied_phases(applying: Applying, producers: Mapping[Variable, tuple[str, s
         phases.append(phase)
         assert applying.shared is not None
         handed = sources_in(phase)
-        known |= {v: handed[name] for v in applying.cut.shared if (name := applying.shared.name(v)) in handed}
+        known |= {v: handed[name] for v in applying.first_values if (name := applying.shared.name(v)) in handed}
     phases += [_taking(part, known) for part in applying.parts]
     if applying.shards is not None and phases:
-        phases[-1] = replace(phases[-1], then=(*phases[-1].then, *_broadcasts(applying.shards)))
+        phases[-1] = replace(phases[-1], then=(*phases[-1].then, *_gathers(applying.shards)))
     return phases
 
 
@@ -264,12 +271,12 @@ def _gradient_phases(graph: Graph, applying: Applying) -> list[Phase]:
         stages = in_steps(graph, [[*first, *map(graph.of, exchange.reads)], *others])
     if len(stages) < 2:
         group = max(len(groups) - 1, 0) if exchange.sends else None
-        return [_phase("gradients", graph, gradients, group, _owning(applying))]
+        return [_phase("gradients", graph, gradients, group, applying.shards)]
     phases: list[Phase] = []
     for group, stage in stages.items():
         known = set(groups[group])
         name, handed = f"gradients {len(phases) + 1}", [v for v in gradients if v in known]
-        phase = _phase(name, stage, handed, group, _owning(applying))
+        phase = _phase(name, stage, handed, group, applying.shards)
         producers = {name: earlier.name for earlier in phases for name, _ in earlier.graph.outputs}
         takes = {name: (producers[name], name) for name in phase.feeds if name in producers}
         phases.append(replace(phase, feeds={name: who for name, who in phase.feeds.items() if name not in producers}, takes=takes))
@@ -280,12 +287,6 @@ def _writing(phase: Phase, graph: Graph) -> Phase:
     """One of the phases that compute a graph, with the state that it replaces"""
     producers = sources_in(phase)
     return replace(phase, writes={v.name: producers[new.name][1] for v, new in graph.updates.items() if new.name in producers})
-
-
-def _owning(applying: Applying) -> Shards | None:
-    """The shards whose owners alone read their gradients; None where all ranks do"""
-    exchange = applying.exchange
-    return applying.shards if exchange is not None and exchange.sharding == 2 else None
 
 
 def is_in_stages(program: Program, synchronised: Synchronised | None) -> bool:
@@ -304,15 +305,16 @@ def _staged_phases(graph: Graph, applying: Applying, target: StepTarget) -> list
         hands = tuple(name for name, _ in phase.graph.outputs if name in names)
         phases[number] = _writing(replace(phase, feeds=feeds, hands=hands), graph)
     if gradients and exchange.sends:
-        reduced = _put_together(graph, len(phases), gradients, _owning(applying))
+        reduced = _put_together(graph, len(phases), gradients, applying.shards)
         phases[-1] = replace(phases[-1], then=(*phases[-1].then, *reduced))
     return phases
 
 
-def _broadcasts(shards: Shards) -> list[Broadcast]:
-    """The broadcasts by which each rank gives the others the state that it has updated"""
-    by_rank = [(rank, shards.spread(rank)) for rank in range(len(shards.owned))]
-    return [Broadcast(tuple(v.name for v in states), rank, bytes_of_all(states)) for rank, states in by_rank if states]
+def _gathers(shards: Shards) -> list[AllGather]:
+    """The gathering of the state that all ranks hold, and each has updated its share of"""
+    held = set(shards.held())
+    states = [v for v in shards.states if v not in held]
+    return [AllGather(tuple(v.name for v in states), bytes_of_all(states))] if states else []
 
 
 def _phase(
@@ -327,13 +329,12 @@ def _phase(
 
 
 def _put_together(graph: Graph, group: int, gradients: Sequence[Variable], shards: Shards | None) -> tuple[Then, ...]:
-    """The collectives on the gradients of a group: ranks add them up, each for all ranks or for the one that reads it alone"""
-    owners = {} if shards is None else shards.owners
-    together = [v for v in gradients if v not in owners]
+    """The collectives on the gradients of a group: ranks add them up, each for all ranks or its range of them"""
+    by_range = {} if shards is None else shards.gradients
+    together = [v for v in gradients if v not in by_range]
     collectives: list[Then] = [AllReduce(group, tuple(graph.name(v) for v in together), bytes_of_all(together))]
-    for root in sorted({owners[v] for v in gradients if v in owners}):
-        own = [v for v in gradients if owners.get(v) == root]
-        collectives.append(Reduce(tuple(graph.name(v) for v in own), root, bytes_of_all(own)))
+    if scattered := [v for v in gradients if v in by_range]:
+        collectives.append(ReduceScatter(tuple(graph.name(v) for v in scattered), bytes_of_all(scattered)))
     return tuple(collectives)
 
 
@@ -352,16 +353,18 @@ def step_of(
         shards: which state lies on one rank alone.
         ahead: see ``Step``.
     """
-    owners: dict[str, int] = {}
-    for rank in range(0 if shards is None else len(shards.owned)):
-        assert shards is not None
-        owners.update((v.name, rank) for v in shards.held(rank))
+    held = {} if shards is None else {v.name: v for v in shards.held()}
     written = {name for phase in phases for name in phase.writes}
     state: dict[str, StepState] = {}
     for phase in phases:
         for v in phase.graph.inputs:
             if v.persistable:
-                state[v.name] = state_of(v, v.name in written, owners.get(v.name, "all"))
+                state[v.name] = state_of(v, v.name in written)
+                if shards is not None and v.name in held:
+                    first, last = shards.own(held[v.name])
+                    owner: Owner = shards.states[held[v.name]][0].rank if shards.apart else "ranges"
+                    size = bytes_needed(v.dtype, (last - first,))
+                    state[v.name] = state[v.name]._replace(owner=owner, bytes=state[v.name].bytes if shards.apart else size)
     return Step(tuple(phases), tuple(fetches), state, graph, ahead)
 
 
@@ -377,6 +380,11 @@ def make_exchanged(program: Program, turn: Turn, target: StepTarget, exchange: T
     return make_applying(program, cut_exchanged(program, turn), target, exchange)
 
 
+def share_out(program: Program, turn: Turn, exchange: Travels) -> Shards | None:
+    """Let an exchange find out which state each rank updates, before the step of a program is made."""
+    return exchange.share_out(program, cut_exchanged(program, turn))
+
+
 def make_applying(program: Program, cut: Cut, target: StepTarget, exchange: Travels | None = None) -> Applying:
     """The phases that apply the gradients of a cut, which all steps of the program share.
 
@@ -384,26 +392,27 @@ def make_applying(program: Program, cut: Cut, target: StepTarget, exchange: Trav
         exchange: what ranks do with the gradients before.
     """
     shards = None if exchange is None else exchange.share_out(program, cut)
-    shared, first = _make_shared(program, cut, target, exchange, shards)
-    mine = None if exchange is None or shards is None else set(shards.owned[exchange.rank])
-    own = [states for states in cut.parts if mine is None or states[0] in mine]
+    if shards is not None and not shards.apart:
+        # Ranges travel in main memory, where each rank updates its own in place.
+        target = target._replace(provider="cpu")
+    shared, first = _make_shared(program, cut, target, shards)
+    own = [states for states in cut.parts if shards is None or states[0] not in shards.states or shards.own(states[0]) != (0, 0)]
     if target.provider != "cpu" and own:
         # Elsewhere nothing is replaced in place, so that one graph takes the least time.
         own = [[v for states in own for v in states]]
-    parts = [_part(program, cut, number, states, target) for number, states in enumerate(own, 1)]
+    parts = [_part(program, cut, number, states, target, shards) for number, states in enumerate(own, 1)]
     return Applying(cut, shared, tuple(first), tuple(parts), exchange, shards)
 
 
-def _make_shared(
-    program: Program, cut: Cut, target: StepTarget, exchange: Travels | None, shards: Shards | None
-) -> tuple[Graph | None, list[ApplyingPhase]]:
+def _make_shared(program: Program, cut: Cut, target: StepTarget, shards: Shards | None) -> tuple[Graph | None, list[ApplyingPhase]]:
     """Compile the values that several parts share, and small state, into a graph; return it and the phases that compute it"""
-    outputs, small = [*cut.shared, *cut.small], set(cut.small)
+    shared = _first_values(cut, shards)
+    outputs, small = [*shared, *cut.small], set(cut.small)
     if not outputs:
         return None, []
     updates = {v: new for v, new in cut.updates.items() if new in small}
-    # A rank that is given the gradients of its shard alone adds up with others what depends on those of several.
-    is_partial = exchange is not None and exchange.sharding == 2
+    # Of what a rank has its share of, norms are added up with those of the others.
+    is_partial = shards is not None
     graph = compile(
         program,
         outputs,
@@ -414,14 +423,17 @@ def _make_shared(
         ordered=not is_partial,
     )
     if is_partial:
-        assert exchange is not None and shards is not None
-        owners = {graph.of(v): owner for v, owner in shards.owners.items()}
-        run_passes(graph, [sums_over_ranks(owners, exchange.rank)], Target())
+        assert shards is not None
+        inputs, held = set(graph.inputs), set(shards.held())
+        read = [v for v in [*shards.gradients, *shards.states] if graph.of(v) in inputs]
+        # A rank that has all of a state has it in its own shape.
+        whole = [graph.of(v) for v in read if v.persistable and (v not in held or shards.own(v) == (0, prod(v.static_shape or ())))]
+        run_passes(graph, [sums_over_shares({graph.of(v): shards.own(v) for v in read}, whole)], Target())
         phases = make_stages(graph, [v for _, v in graph.outputs], target.provider, "shared")
     else:
         phases = [_phase("shared", graph)]
     names = {graph.name(v): v for v in cut.computed}
-    handed = {graph.name(v) for v in cut.shared}
+    handed = {graph.name(v) for v in shared}
     parts: list[ApplyingPhase] = []
     for phase in phases:
         takes = {name: names[name] for name in phase.feeds if name in names}
@@ -430,13 +442,20 @@ def _make_shared(
     return graph, parts
 
 
-def _part(program: Program, cut: Cut, number: int, states: Sequence[Variable], target: StepTarget) -> ApplyingPhase:
-    outputs, inputs = [cut.updates[v] for v in states], [*cut.gradients, *cut.shared]
+def _first_values(cut: Cut, shards: Shards | None) -> list[Variable]:
+    """The small values that are computed before all parts"""
+    return [*cut.shared, *(() if shards is None else shards.norms)]
+
+
+def _part(
+    program: Program, cut: Cut, number: int, states: Sequence[Variable], target: StepTarget, shards: Shards | None
+) -> ApplyingPhase:
+    outputs, inputs = [cut.updates[v] for v in states], [*cut.gradients, *_first_values(cut, shards)]
     updates = {v: cut.updates[v] for v in states}
     size, operators = None, 0
     if target.provider == "cpu":
         graph = compile(program, outputs, inputs=inputs, state_as_inputs=True, updates=updates, ordered=True)
-        size, operators = _size_of_pieces(graph), len(graph.operators)
+        size, operators = size_of_pieces(graph), len(graph.operators)
         if size is not None:
             run_passes(graph, [SCALED_SUMS], Target())
     if size is None:
@@ -448,23 +467,12 @@ def _part(program: Program, cut: Cut, number: int, states: Sequence[Variable], t
         graph,
         reads=tuple(v.name for v in graph.inputs if v.persistable),
         writes={v.name: graph.name(cut.updates[v]) for v in states},
-        runs="once" if size is None else Pieces(size, length),
+        runs="once" if size is None else _pieces(size, length, states, shards),
     )
     return ApplyingPhase(phase, {v.name: names[v.name] for v in graph.inputs if not v.persistable})
 
 
-def _size_of_pieces(graph: Graph) -> int | None:
-    """Elements of the large tensors of a graph, if each element of its results depends on the same one of its operands alone."""
-    shapes = {v.static_shape for v in graph.inputs if not is_small(v)} | {v.static_shape for _, v in graph.outputs}
-    shape = shapes.pop()
-    if shapes or shape is None:
-        return None
-
-    def fits(v: Variable | None) -> bool:
-        return v is None or v.static_shape == shape or is_single(v)
-
-    for op in graph.operators:
-        if op.domain not in ("", "ai.onnx") or op.type not in ELEMENTWISE or not all(map(fits, [*op.operands(), *op.outputs])):
-            return None
-    produced = {v for op in graph.operators for v in op.outputs}
-    return prod(shape) if all(v in produced for _, v in graph.outputs) else None
+def _pieces(size: int, length: int, states: Sequence[Variable], shards: Shards | None) -> Pieces:
+    """The pieces of what this rank updates of some states"""
+    start, stop = (0, size) if shards is None or states[0] not in shards.states else shards.own(states[0])
+    return Pieces(stop - start, length, start)

@@ -1,4 +1,7 @@
-"""The application of gradients shared out over ranks: each updates some parameters, and holds the optimizer's state of these alone.
+"""Share out the application of gradients over ranks: each updates a range of elements, and holds the optimizer's state of these.
+
+A tensor is shared out where each element is updated for itself, and by norms of whole tensors: a rank computes these of its range,
+and ranks add them up. What is updated otherwise (rows and columns of Adafactor) every rank updates whole.
 
 Rajbhandari et al., "ZeRO: Memory optimizations toward training trillion parameter models", 2020, stages 1 and 2.
 
@@ -7,108 +10,218 @@ Tests: tests/distributed/test_sharded.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import prod
+from typing import NamedTuple
 
 from onnxgrad.core.compile.door import compile
 from onnxgrad.core.graph.contract import GraphPass, Target
 from onnxgrad.core.graph.graph import Graph
-from onnxgrad.core.graph.rewriting import name_results, return_instead, stage_builder
-from onnxgrad.core.ir.limits import bytes_needed
-from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.graph.plan import Plan, make_plan
+from onnxgrad.core.graph.rewriting import name_results, stage_builder
+from onnxgrad.core.graph_passes.scaled_sums import is_single
+from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.traverse import needed_operators
+from onnxgrad.core.ir.traits import ELEMENTWISE
+from onnxgrad.core.ir.traverse import substitute
+from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Parameter, Variable
-from onnxgrad.core.step.cut import Cut, cut_exchanged
+from onnxgrad.core.step.cut import Cut, is_applied, is_graded, is_small
 from onnxgrad.core.step.stages import sum_over_ranks
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["Shards", "make_shards"]
+__all__ = ["RangePart", "Shards", "Share", "range_parts", "shares_of_stages", "size_of_pieces", "sums_over_shares"]
+
+_NORMS = {"ReduceSum": "ReduceSum", "ReduceSumSquare": "ReduceSumSquare", "ReduceL1": "ReduceL1", "ReduceL2": "ReduceSumSquare"}
+"""Norms of a tensor, and the sum over its ranges that each is made of."""
+
+
+class Share(NamedTuple):
+    """The elements of a tensor, in the order in which they lie, that a rank updates: from ``start`` to before ``stop``."""
+
+    rank: int
+    start: int
+    stop: int
 
 
 class Shards(NamedTuple):
-    """The owners of state: which rank updates which.
+    """The owners of state: which rank updates which elements.
 
     Attributes:
         program: whose optimizers update it.
         cut: where gradients are applied.
-        owned: for each rank, the large state that it alone updates.
-        owners: by gradient, the rank whose update reads it; those that all read are left out.
-        statistics: names of running statistics, which are state that an optimizer keeps where gradients overflow.
-        apart: whether what a rank updates is nobody else's, weights included, as in a pipeline.
+        rank: of this process.
+        states: the shares of each large state that ranks share out; no element is in two.
+        gradients: the shares of each gradient of which a rank reads its share alone.
+        norms: norms of whole tensors that updates by shares read, besides what ``cut`` computes first.
+        apart: whether a rank alone has what it updates, weights included, as in a pipeline.
     """
 
     program: Program
     cut: Cut
-    owned: list[list[Variable]]
-    owners: dict[Variable, int]
-    statistics: frozenset[str]
+    rank: int
+    states: dict[Variable, list[Share]]
+    gradients: dict[Variable, list[Share]]
+    norms: list[Variable]
     apart: bool = False
 
-    def is_spread(self, v: Variable) -> bool:
-        """Whether state that one rank updates is held by all, as their forward passes read it."""
-        return not self.apart and (isinstance(v, Parameter) or v.name in self.statistics)
+    def own(self, v: Variable) -> tuple[int, int]:
+        """The elements of a state or a gradient that this rank updates or reads; (0, 0) where there are none."""
+        shares = self.states[v] if v in self.states else self.gradients[v]
+        return next(((start, stop) for rank, start, stop in shares if rank == self.rank), (0, 0))
 
-    def names(self) -> list[list[str]]:
-        """Of the state that each rank updates."""
-        return [[v.name for v in states] for states in self.owned]
-
-    def spread(self, rank: int) -> list[Variable]:
-        """The state that a rank gives the others when it has updated it."""
-        return [v for v in self.owned[rank] if self.is_spread(v)]
-
-    def held(self, rank: int) -> list[Variable]:
-        """The state that a rank alone holds."""
-        return [v for v in self.owned[rank] if not self.is_spread(v)]
-
-    def bytes_of_state(self, rank: int) -> int:
-        """Bytes of the optimizer's large state that a rank holds."""
-        return sum(_bytes(v) for v in self.owned[rank] if not isinstance(v, Parameter))
+    def held(self) -> list[Variable]:
+        """The state of which a rank holds its share alone; weights all hold, as the forward passes of all read them."""
+        return [v for v in self.states if self.apart or not isinstance(v, Parameter)]
 
 
-def make_shards(program: Program, count: int, rank_of: Mapping[str, int] | None = None, cut: Cut | None = None) -> Shards:
-    """Share out what an optimizer updates.
+class RangePart(NamedTuple):
+    """State that is updated element by element.
+
+    Attributes:
+        states: of one shape, updated together.
+        gradient: the one that this reads.
+        norms: of whole tensors, which it reads.
+    """
+
+    states: list[Variable]
+    gradient: Variable
+    norms: list[Variable]
+
+
+def range_parts(program: Program, cut: Cut) -> list[RangePart]:
+    """Find the parts of a cut that ranks can share out by ranges of elements; each rank updates the others whole.
 
     Args:
-        program: that ``minimize`` was called on. Where it adds gradients up, it is the sums that are applied.
-        count: number of ranks.
-        rank_of: the rank of each parameter, by name, which alone holds it; None to balance bytes.
-        cut: of the program, if it is known.
+        program: that ``minimize`` was called on.
+        cut: of the program.
+    """
+    plan = make_plan(program, [new for new in cut.updates.values() if is_applied(new)])
+    reads = _reads(plan, cut)
+    parts = []
+    for states, (operators, gradients) in zip(cut.parts, reads, strict=True):
+        shapes = {v.static_shape for v in [*states, *gradients]}
+        large = [v for v in gradients if v.is_float and is_graded(v)]
+        if len(shapes) != 1 or len(gradients) != 1 or len(large) != 1 or None in shapes:
+            continue
+        shape = next(iter(shapes))
+        shared = set(cut.shared)
+        results = [op.outputs[0] for op in operators if _is_norm(op, shape)]
+        norms = [v for v in results if v is not None and v not in shared]
+        outputs, inputs = [cut.updates[v] for v in states], [*cut.gradients, *cut.shared, *norms]
+        graph = compile(program, outputs, inputs=inputs, state_as_inputs=True, updates=False, ordered=True)
+        if size_of_pieces(graph) is not None:
+            parts.append(RangePart(states, gradients[0], norms))
+    readers = _counted(reads)
+    parts = [part for part in parts if readers[part.gradient] == 1]
+    mixed = _read_otherwise(plan, cut, parts)
+    return [part for part in parts if mixed.isdisjoint([*part.states, part.gradient])]
+
+
+def _reads(plan: Plan, cut: Cut) -> list[tuple[list[Operator], list[Variable]]]:
+    """The operators of each part, and the large gradients that they read"""
+    gradients = set(cut.gradients)
+    reads = []
+    for states in cut.parts:
+        operators = _operators_of(plan, [cut.updates[v] for v in states], {*gradients, *cut.shared})
+        operands = [plan.resolve(v) for op in operators for v in op.operands() if v is not None]
+        reads.append((operators, [v for v in dict.fromkeys(operands) if v in gradients and not is_small(v)]))
+    return reads
+
+
+def _counted(reads: Sequence[tuple[list[Operator], list[Variable]]]) -> Counter[Variable]:
+    """In how many parts each gradient is read"""
+    return Counter(gradient for _, gradients in reads for gradient in gradients)
+
+
+def _operators_of(plan: Plan, results: Iterable[Variable], inputs: Collection[Variable]) -> list[Operator]:
+    """The operators of the optimizer that some results need"""
+    operators: dict[Operator, None] = {}
+    waiting = [plan.resolve(v) for v in results]
+    while waiting:
+        v = waiting.pop()
+        op = v.op
+        if op is None or op in operators or v in inputs or op.role is not Role.OPTIMIZE:
+            continue
+        operators[op] = None
+        waiting += [plan.resolve(operand) for operand in op.operands() if operand is not None]
+    return list(operators)
+
+
+def _is_norm(op: Operator, shape: tuple[int, ...] | None) -> bool:
+    """Whether an operator makes one number of all elements of a tensor of a shape"""
+    if op.type not in _NORMS or op.domain not in ("", "ai.onnx"):
+        return False
+    x, y = op.inputs[0], op.outputs[0]
+    return x is not None and y is not None and x.static_shape == shape and is_single(y)
+
+
+def _read_otherwise(plan: Plan, cut: Cut, parts: Sequence[RangePart]) -> set[Variable]:
+    """The gradients and states of some parts of which something is computed that is no norm of a whole tensor"""
+    sources: dict[Variable, set[Variable]] = {v: {v} for part in parts for v in [*part.states, part.gradient]}
+    results = [*cut.shared, *cut.small, *(v for part in parts for v in part.norms)]
+    needed = set(_operators_of(plan, results, set(cut.gradients)))
+    mixed: set[Variable] = set()
+    for op in plan.operators:
+        operands = [plan.resolve(v) for v in op.operands() if v is not None]
+        read = set().union(*(sources.get(v, ()) for v in operands))
+        if op not in needed or not read:
+            continue
+        shape = next(v.static_shape for v in operands if v in sources)
+        if _is_norm(op, shape):
+            continue
+        tensors = [v for v in [*operands, *op.outputs] if v is not None and not is_single(v)]
+        if op.type not in ELEMENTWISE or op.domain not in ("", "ai.onnx") or {v.static_shape for v in tensors} != {shape}:
+            mixed |= read
+        sources.update((v, read) for v in op.outputs if v is not None and not is_single(v))
+    return mixed
+
+
+def size_of_pieces(graph: Graph) -> int | None:
+    """Elements of the large tensors of a graph, if each element of its results depends on the same one of its operands alone."""
+    shapes = {v.static_shape for v in graph.inputs if not is_small(v)} | {v.static_shape for _, v in graph.outputs}
+    shape = shapes.pop()
+    if shapes or shape is None:
+        return None
+
+    def fits(v: Variable | None) -> bool:
+        return v is None or v.static_shape == shape or is_single(v)
+
+    for op in graph.operators:
+        if op.domain not in ("", "ai.onnx") or op.type not in ELEMENTWISE or not all(map(fits, [*op.operands(), *op.outputs])):
+            return None
+    produced = {v for op in graph.operators for v in op.outputs}
+    return prod(shape) if all(v in produced for _, v in graph.outputs) else None
+
+
+def shares_of_stages(program: Program, cut: Cut, rank: int, rank_of: Mapping[str, int]) -> Shards:
+    """Give each part of the state, weights included, to the stage of a pipeline that has its layers.
+
+    Args:
+        program: that ``minimize`` was called on.
+        cut: of the program.
+        rank: of this process.
+        rank_of: the stage of each parameter, by name.
 
     Raises:
-        ArgumentError: if no optimizer updates the program, what it reads is fed, or two parameters of different ranks are
-            updated together.
+        ArgumentError: if two parameters of different stages are updated together.
     """
-    if cut is None:
-        cut = cut_exchanged(program, "whole" if program.plan.accumulation is None else "apply")
-    owned: list[list[Variable]] = [[] for _ in range(count)]
-    load = [0] * count
-    for part in sorted(cut.parts, key=lambda part: -sum(map(_bytes, part))):
-        rank = load.index(min(load)) if rank_of is None else _owner_of(part, rank_of)
-        owned[rank] += part
-        load[rank] += sum(map(_bytes, part))
-    readers: dict[Variable, set[int]] = {}
-    for rank, states in enumerate(owned):
-        if states:
-            operands = [*cut.gradients, *cut.shared]
-            graph = compile(program, [program.updates[v] for v in states], inputs=operands, state_as_inputs=True, updates=False)
-            inputs = set(graph.inputs)
-            for v in cut.gradients:
-                if graph.of(v) in inputs:
-                    readers.setdefault(v, set()).add(rank)
-    owners = {v: ranks.pop() for v, ranks in readers.items() if len(ranks) == 1}
-    normalising = [op for op in program.global_block().ops if op.type == "BatchNormalization" and not op.domain]
-    statistics = frozenset(v.name for op in normalising for v in op.inputs[3:5] if v is not None)
-    return Shards(program, cut, owned, owners, statistics, rank_of is not None)
+    plan = make_plan(program, [new for new in cut.updates.values() if is_applied(new)])
+    reads = _reads(plan, cut)
+    readers = _counted(reads)
+    shares: dict[Variable, list[Share]] = {}
+    parts = []
+    for states, (_, gradients) in zip(cut.parts, reads, strict=True):
+        owner = _stage_of(states, rank_of)
+        shares.update((v, [Share(owner, 0, prod(v.static_shape or ()))]) for v in [*states, *gradients])
+        parts += [RangePart(states, v, []) for v in gradients if readers[v] == 1]
+    mixed = _read_otherwise(plan, cut, parts)
+    read = {part.gradient: shares[part.gradient] for part in parts if part.gradient not in mixed}
+    return Shards(program, cut, rank, {v: shares[v] for states in cut.parts for v in states}, read, [], apart=True)
 
 
-def _bytes(v: Variable) -> int:
-    return bytes_needed(v.dtype, v.static_shape or ())
-
-
-def _owner_of(part: Sequence[Variable], rank_of: Mapping[str, int]) -> int:
+def _stage_of(part: Sequence[Variable], rank_of: Mapping[str, int]) -> int:
     ranks = {rank_of[v.name] for v in part if v.name in rank_of}
     if len(ranks) != 1:
         names = ", ".join(v.name for v in part if isinstance(v, Parameter))
@@ -116,65 +229,57 @@ def _owner_of(part: Sequence[Variable], rank_of: Mapping[str, int]) -> int:
     return ranks.pop()
 
 
-# Sums over the gradients of all ranks ------------------------------------------------------------------------------------------
+# Norms of whole tensors --------------------------------------------------------------------------------------------------------
 
 
-def sums_over_ranks(owners: Mapping[Variable, int], rank: int) -> GraphPass:
-    """The pass that lets a rank compute what depends on its gradients, and adds up what depends on those of several.
+def sums_over_shares(own: Mapping[Variable, tuple[int, int]], whole: Collection[Variable]) -> GraphPass:
+    """The pass that computes norms of tensors of the ranges that this rank has, and adds them up over ranks.
 
-    A value of which only one rank has the operands is that of the others too once zeros are added to it.
+    Args:
+        own: for inputs of the graph, the elements of this rank; such an input is a row of these.
+        whole: inputs among them that are given whole.
     """
 
     def run(graph: Graph, target: Target) -> int:
         before = graph.replacements
-        returned = _reduce_parts(graph, owners, rank)
-        return graph.replacements - before + returned
+        _add_up(graph, own, set(whole))
+        return graph.replacements - before
 
-    return GraphPass("sums_over_ranks", run, rounding="order", gain="docs/use/scale.md")
+    return GraphPass("sums_over_shares", run, rounding="order", gain="docs/use/scale.md")
 
 
-def _reduce_parts(graph: Graph, owners: Mapping[Variable, int], rank: int) -> int:
-    """How many results of one rank are given to all"""
-    of: dict[Variable, int | None] = dict(owners)  # None: every rank computes it
-    everywhere: dict[Variable, Variable] = {}
-    done: list[Operator] = []
-
-    def exchanged(build: Any, v: Variable) -> Variable:
-        """A value of one rank, on all"""
-        if v not in everywhere:
-            is_bool = v.dtype.name == "bool"
-            zeros = build.constant(np.zeros(v.static_shape or (), np.float32 if is_bool else v.dtype.numpy))
-            total = sum_over_ranks(build, build.Cast(v, to=1 if is_bool else v.dtype.number) if of[v] == rank else zeros)
-            everywhere[v] = build.Cast(total, to=9) if is_bool else total
-        return everywhere[v]
-
+def _add_up(graph: Graph, own: Mapping[Variable, tuple[int, int]], whole: Collection[Variable]) -> None:
+    lengths: dict[Variable, int] = {}
+    rows: dict[Variable, Variable] = {}
+    first = stage_builder(graph, None, key="share")
+    for v, (start, stop) in own.items():
+        row = v
+        if v in whole:
+            row = rows[v] = first.Slice(first.Reshape(v, [-1]), [start], [stop])
+        row.type, row.declared = TensorType(v.dtype, (stop - start,)), None
+        lengths[row] = stop - start
+    substitute(graph.operators, rows)
+    name_results(graph, first.stage or [], first.key)
+    done = list(first.stage or [])
     for op in graph.operators:
-        owned = {of[v] for v in op.operands() if v is not None and of.get(v) is not None}
-        if len(owned) <= 1:
-            of.update(dict.fromkeys((v for v in op.outputs if v is not None), owned.pop() if owned else None))
+        length, y = next((lengths[v] for v in op.operands() if v is not None and v in lengths), None), op.outputs[0]
+        if length is None or y is None:
             done.append(op)
-            continue
-        build = stage_builder(graph, op)
-        y = op.outputs[0]
-        assert y is not None
-        if op.type in ("Sum", "Add"):
-            # What all have is added by one rank.
-            mine = [v for v in op.inputs if v is not None and (of.get(v) == rank or (of.get(v) is None and rank == 0))]
-            zero = build.constant(np.zeros(y.static_shape or (), y.dtype.numpy))
-            local = build.Sum(*mine) if len(mine) > 1 else mine[0] if mine else zero
-            graph.replace(y, sum_over_ranks(build, local))
+        elif op.type not in _NORMS:
+            done.append(op)
+            for result in op.outputs:
+                if result is not None and not is_single(result):
+                    result.type, result.declared = TensorType(result.dtype, (length,)), None
+                    lengths[result] = length
         else:
-            inputs = [exchanged(build, v) if v is not None and of.get(v) is not None else v for v in op.inputs]
-            graph.replace(y, build.emit(op.type, inputs, dict(op.attrs)))
-        name_results(graph, build.stage or [], build.key)
-        done += build.stage or []
+            build = stage_builder(graph, op)
+            # Of nothing it is 0, also where there is nothing that this could be computed of.
+            local = build.emit(_NORMS[op.type], [op.inputs[0]], {"keepdims": 0}) if length else build.constant(0, y.dtype)
+            total = sum_over_ranks(build, local)
+            total = build.Sqrt(total) if op.type == "ReduceL2" else total
+            graph.replace(y, build.Reshape(total, list(y.static_shape)) if y.static_shape else total)
+            name_results(graph, build.stage or [], build.key)
+            done += build.stage or []
     graph.operators = done
     graph.settle()
-    build = stage_builder(graph, None, key="shared")
-    returned = [(v, exchanged(build, v)) for v in dict.fromkeys(v for _, v in graph.outputs) if of.get(v) is not None]
-    name_results(graph, build.stage or [], build.key)
-    for v, total in returned:
-        return_instead(graph, v, total)
-    graph.operators = needed_operators([*done, *(build.stage or [])], [v for _, v in graph.outputs])
     graph.take_constants()
-    return len(returned)

@@ -20,13 +20,13 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError
 
 __all__ = [
+    "AllGather",
     "AllReduce",
-    "Broadcast",
     "Feed",
     "Owner",
     "Phase",
     "Pieces",
-    "Reduce",
+    "ReduceScatter",
     "Send",
     "Step",
     "StepState",
@@ -44,12 +44,14 @@ class Pieces(NamedTuple):
     """How a phase over large tensors is run: a piece of each at a time.
 
     Attributes:
-        size: elements of the tensors.
+        size: elements of the tensors that this rank updates.
         length: of a piece.
+        first: how many elements of the whole tensors lie before these, which other ranks update.
     """
 
     size: int
     length: int
+    first: int = 0
 
     @property
     def number(self) -> int:
@@ -73,31 +75,27 @@ class AllReduce(NamedTuple):
     sums: tuple[Variable, ...] = ()
 
 
-class Reduce(NamedTuple):
-    """A sum over ranks when a phase has ended, for one rank that reads it alone.
+class ReduceScatter(NamedTuple):
+    """A sum over ranks when a phase has ended, of which each rank gets its range of the elements.
 
     Attributes:
         values: outputs of the phase, and of those before it.
-        root: the rank.
         bytes: of all of them; None where a size is not known.
     """
 
     values: tuple[str, ...]
-    root: int
     bytes: int | None
 
 
-class Broadcast(NamedTuple):
-    """State that one rank has replaced and gives to the others when a phase has ended.
+class AllGather(NamedTuple):
+    """State of which each rank has replaced its range of the elements, and gives it to the others when a phase has ended.
 
     Attributes:
         values: names of the state.
-        root: the rank.
         bytes: of all of them; None where a size is not known.
     """
 
     values: tuple[str, ...]
-    root: int
     bytes: int | None
 
 
@@ -115,11 +113,11 @@ class Send(NamedTuple):
     bytes: int | None
 
 
-Then: TypeAlias = AllReduce | Reduce | Broadcast | Send
+Then: TypeAlias = AllReduce | ReduceScatter | AllGather | Send
 """What ranks do when a phase has ended."""
 
-Owner: TypeAlias = 'Literal["all"] | int'
-"""Whose state is: of all ranks alike, or of one."""
+Owner: TypeAlias = 'Literal["all", "ranges"] | int'
+"""Whose state is: of all ranks alike, of each a range, or of one."""
 
 
 class StepState(NamedTuple):
@@ -253,7 +251,7 @@ class Step:
             owners.setdefault((not state.is_replaced, state.owner), []).append(state.bytes)
         for (is_read, owner), sizes in sorted(owners.items(), key=str):
             total = None if None in sizes else sum(size or 0 for size in sizes)
-            whose = "all ranks alike" if owner == "all" else f"rank {owner}"
+            whose = {"all": "all ranks alike", "ranges": "this rank's ranges"}.get(str(owner), f"rank {owner}")
             lines.append(f"state that is {'read' if is_read else 'replaced'}: {len(sizes)} of {whose}, {_bytes(total)}")
         return "\n".join([*lines, *map(str, self.phases)])
 
@@ -272,9 +270,9 @@ class Step:
 def _verb_of(then: Then) -> str:
     if isinstance(then, AllReduce):
         return "all ranks add up"
-    if isinstance(then, Reduce):
-        return f"rank {then.root} gets the sum of"
-    return f"rank {then.root} gives all" if isinstance(then, Broadcast) else f"stage {then.to} gets"
+    if isinstance(then, ReduceScatter):
+        return "each rank gets its range of the sum of"
+    return "each rank gives all its range of" if isinstance(then, AllGather) else f"stage {then.to} gets"
 
 
 def phase_of(

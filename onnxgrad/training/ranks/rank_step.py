@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor, step_schedules
+from onnxgrad.core.step.make import share_out
 from onnxgrad.distributed.agreement import broadcast_state, check_equal, fingerprint, versions
 from onnxgrad.distributed.exchange import GradientExchange, Part, StateExchange, distribute
 from onnxgrad.distributed.pipeline import PipelineStep
@@ -103,12 +105,25 @@ class RankStep:
     # State -----------------------------------------------------------------------------------------------------------
 
     def gather(self, everywhere: bool = False) -> None:
-        """Give rank 0, or all ranks, the state of all; what compression has kept goes to rank 0 alone, and for a checkpoint it has
-        the sums of each."""
-        self._gather(everywhere or self.transport.rank == 0, None)
+        """Give all ranks the state of all, or for a checkpoint rank 0 what ranks do not write themselves: what compression has
+        kept, and the sums of each; of a pipeline also the state."""
+        if everywhere or not self.writes_shares:
+            self._gather(everywhere or self.transport.rank == 0, None)
         for one in (self.exchange, self.sums):
             if one is not None and not everywhere:
                 one.keep_on_first(self.program.active_scope())
+
+    @property
+    def writes_shares(self) -> bool:
+        """Whether each rank writes its share of the state to a file of its own."""
+        return any(one is not None and one.shared is not None for one in (self.exchange, self.sums))
+
+    def share_out(self) -> None:
+        """Find out, before a checkpoint is read, which ranges of the state this rank is to hold."""
+        turns: list[tuple[Any, Turn]] = [(self.exchange, "whole"), (self.sums, "apply")]
+        for one, turn in turns:
+            if one is not None and one.sharding and one.shared is None:
+                share_out(self.program, turn, one)
 
     def _gather(self, is_kept: bool, only: Sequence[str] | None) -> None:
         """Collect what ranks hold alone, or of it what is named, where it is to be kept"""

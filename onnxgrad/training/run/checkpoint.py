@@ -6,8 +6,9 @@ Tests: tests/training/test_checkpoints.py.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -19,17 +20,30 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import view_of
-from onnxgrad.errors import UnknownName
+from onnxgrad.errors import TrainingError, UnknownName
 from onnxgrad.internal.arguments import checked
-from onnxgrad.internal.tensor_file import TensorFile, read_tensors, write_tensors
+from onnxgrad.internal.tensor_file import SHARDS, ShardedTensor, TensorFile, read_tensors, shard_files, write_ranges, write_tensors
 from onnxgrad.training.surgery.lora_targets import KEY
 
-__all__ = ["check_tensors", "graph_hash", "load_checkpoint", "save_checkpoint", "set_tensors"]
+__all__ = [
+    "check_tensors",
+    "drop_shares",
+    "graph_hash",
+    "load_checkpoint",
+    "save_checkpoint",
+    "set_tensors",
+    "shared_of",
+    "write_manifest",
+    "write_shares",
+]
 
 Programs: TypeAlias = "Program | Sequence[Program]"
 
 _REST = "rest of "
 """In front of the name of a gradient: what an exchange between ranks has kept of it."""
+
+_SHARD = ".shard"
+"""The end of the names of files with ranges of tensors."""
 
 _SUM = re.compile(r"rank (\d+) of (.+)", re.DOTALL)
 """Names of sums of gradients, and of residuals, of one rank; under the name alone are those of all, for other numbers of ranks."""
@@ -56,6 +70,63 @@ def save_checkpoint(
     write_tensors(path, _Values(program, scope), metadata)
 
 
+def write_shares(program: Program, path: str | Path, token: int) -> list[str]:
+    """Write this rank's ranges of the optimizer's state to a file beside a checkpoint; gives the names of the files of all ranks.
+
+    Args:
+        program: whose state ranks share out.
+        path: of the checkpoint, which ``write_manifest`` writes when all ranks have written theirs.
+        token: a number that no other checkpoint of this name has, the same on all ranks.
+
+    Raises:
+        TrainingError: if the file cannot be written.
+    """
+    shared, path = shared_of(program), Path(path)
+    assert shared is not None
+    rank, count = shared.transport.rank, shared.transport.world_size
+    names = [f"{path.name}.{token:08x}-{number}-of-{count}{_SHARD}" for number in range(count)]
+    rows = {v.name: own for v, own in shared.own_rows(program.active_scope()).items()}
+    starts = {name: start for name, (start, _) in rows.items()}
+    write_ranges(path.with_name(names[rank]), {name: row for name, (_, row) in rows.items()}, starts)
+    return names
+
+
+def write_manifest(program: Program, path: str | Path, files: Sequence[str], metadata: dict[str, str]) -> None:
+    """Write a checkpoint whose other files all ranks have written, and delete those that none beside it names any more.
+
+    Until its name is there, a checkpoint of this name is the old one, whole.
+
+    Args:
+        program: whose state ranks share out.
+        path: of the checkpoint.
+        files: the names that ``write_shares`` gives.
+        metadata: further strings to store.
+
+    Raises:
+        TrainingError: if the file cannot be written.
+    """
+    shared, path = shared_of(program), Path(path)
+    assert shared is not None
+    held = {v.name: [v.dtype.name, v.static_shape] for v in shared.shared_out()}
+    entry = json.dumps({"files": list(files), "tensors": held})
+    values = _Values(program, None)
+    write_tensors(path, values.without(held), {**metadata, SHARDS: entry})
+    drop_shares(path.parent, f"{path.name}.", files)
+
+
+def drop_shares(folder: Path, prefix: str, kept: Collection[str] = ()) -> None:
+    """Delete the files with ranges whose names begin so, but those of some names and what a checkpoint of a folder names."""
+    named = {*kept} | {name for path in folder.glob("*.safetensors") for name in shard_files(path)}
+    for path in folder.glob(f"*{_SHARD}"):
+        if path.name.startswith(prefix) and path.name not in named:
+            path.unlink(missing_ok=True)
+
+
+def shared_of(program: Programs) -> Any:
+    """The state of which ranks hold ranges (``distributed.shared_state.SharedState``); None where each holds all."""
+    return next((one.shared for one in _exchanges(program) if getattr(one, "shared", None) is not None), None)
+
+
 class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
     """The values of a program's state as they are now, each read when it is asked for, and not kept."""
 
@@ -70,6 +141,11 @@ class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
         self._totals = {name: [sums[name] for sums in of_ranks] for name in (of_ranks[0] if of_ranks else ())}
         self._now = (scope or _as_list(program)[0].active_scope()).copy()
 
+    def without(self, names: Collection[str]) -> _Values:
+        """The same without the state of some names."""
+        self._state = {name: v for name, v in self._state.items() if name not in names}
+        return self
+
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
         if name in self._totals:
             return np.asarray(np.sum(self._totals[name], axis=0, dtype=self._totals[name][0].dtype))
@@ -77,7 +153,10 @@ class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
             return np.asarray(self._rests[name])
         if name in self._sums:
             return np.asarray(self._sums[name])
-        return np.asarray(self._state[name].get_value(self._now))
+        value = np.asarray(self._state[name].get_value(self._now))
+        if self._state[name].static_shape not in (None, value.shape):
+            raise TrainingError(f"this rank has its range of {name} alone. Let all ranks call Trainer.save, or gather before.")
+        return value
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._state, *self._rests, *self._sums])
@@ -145,10 +224,16 @@ class _Loaded:
 
     def finish(self) -> None:
         """Set all values, then the sums of gradients that each rank has of its own."""
+        shared = shared_of(self._program)
         for v in _state(self._program):
             array, buffer = self._file.arrays[v.name], self._scope.stored(v.name)
             self.has_begun = True
-            if isinstance(buffer, Buffer) and buffer.is_held_by(1) and buffer.value.device_name() == "cpu":
+            if isinstance(array, ShardedTensor):
+                if shared is not None and shared.put_range(v, array.range, self._scope):
+                    continue
+                array = np.asarray(array)
+            fits = isinstance(buffer, Buffer) and tuple(buffer.value.shape()) == array.shape
+            if fits and isinstance(buffer, Buffer) and buffer.is_held_by(1) and buffer.value.device_name() == "cpu":
                 # Where steps have run, their bindings keep the memory of the state anyway.
                 buffer.origin = None
                 np.copyto(view_of(buffer.value), array)

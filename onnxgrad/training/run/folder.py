@@ -18,6 +18,7 @@ from typing import Any
 
 from onnxgrad.errors import FileError, TrainingError
 from onnxgrad.internal.files import is_file, write_whole
+from onnxgrad.training.run.checkpoint import drop_shares
 from onnxgrad.training.run.lock import lock, release
 
 __all__ = ["RunFolder", "write_atomically"]
@@ -98,6 +99,7 @@ class RunFolder:
         for path in numbered[: -self.keep] if self.keep else numbered:
             with _typed(path, "Make the folder writable, or give a larger keep= (--keep)"):
                 path.unlink(missing_ok=True)
+        drop_shares(self.path, "step-")
 
     def write_evaluations(self, rows: list[dict[str, Any]]) -> None:
         """``evaluations.jsonl``, one row for each evaluation within an epoch."""

@@ -1,0 +1,240 @@
+"""State of which each rank holds a share: what one has updated goes to all that read it, and all comes together for those who ask.
+
+Tests: tests/distributed/test_sharded.py, tests/distributed/test_trainer_shares.py, tests/distributed/test_pipeline.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import LEARNING_RATE, Variable, present_value, set_values
+from onnxgrad.core.state.buffers import Buffer
+from onnxgrad.core.state.scope import Scope
+from onnxgrad.core.state.values import value_of, value_on, view_of
+from onnxgrad.core.step.cut import is_small
+from onnxgrad.core.step.shards import Shards, Share
+from onnxgrad.distributed.buckets import Slot, aligned_zeros
+from onnxgrad.distributed.transport import Transport
+from onnxgrad.errors import TrainingError
+
+__all__ = ["FlatWeights", "FollowedRates", "SharedState", "copy_state", "own_array"]
+
+Array = np.ndarray[Any, Any]
+
+
+class SharedState:
+    """The state of a program that ranks share out. A scope has a rank's share of a state that it holds alone as a row.
+
+    Args:
+        transport: between the ranks, which call each method together.
+        shards: who updates what.
+        others: further state that a rank alone holds, by variable.
+    """
+
+    def __init__(self, transport: Transport, shards: Shards, others: Mapping[Variable, int] | None = None) -> None:
+        self.transport, self.shards = transport, shards
+        self._held = {v: shards.states[v] for v in shards.held()}
+        self._held |= {v: [Share(rank, 0, prod(v.static_shape or ()))] for v, rank in (others or {}).items()}
+
+    def keep_own(self, v: Variable, whole: Array, scope: Scope) -> bool:
+        """Keep this rank's share of a state in a scope; False where it holds all of it, which is left to the caller."""
+        if v not in self._held or self._own(v) == (0, whole.size):
+            return False
+        start, stop = self._own(v)
+        if self.shards.apart:
+            scope.drop_spare(v.name)
+            scope.put(v.name, np.broadcast_to(np.zeros((), v.dtype.numpy), v.static_shape or ()))
+        else:
+            self._keep(v, whole.reshape(-1)[start:stop].copy(), scope)
+        return True
+
+    def shared_out(self) -> list[Variable]:
+        """The state that ranks hold shares of."""
+        return list(self._held)
+
+    def own_rows(self, scope: Scope) -> dict[Variable, tuple[int, Array]]:
+        """This rank's shares of a scope, as rows, and how many elements of the whole lie before each."""
+        rows: dict[Variable, tuple[int, Array]] = {}
+        for v in self._held:
+            start, stop = self._own(v)
+            flat = present_value(scope, v).reshape(-1)
+            if stop > start:
+                rows[v] = start, flat if flat.size == stop - start else flat[start:stop]
+        return rows
+
+    def put_range(self, v: Variable, read: Callable[[int, int], Array], scope: Scope) -> bool:
+        """Keep this rank's share of a state that is read in a scope; False where it holds all of it, which is left to the caller.
+
+        Args:
+            read: gives the elements from one number to before another.
+        """
+        if v not in self._held or self.shards.apart or self._own(v) == (0, prod(v.static_shape or ())):
+            return False
+        self._keep(v, read(*self._own(v)), scope)
+        return True
+
+    def _own(self, v: Variable) -> tuple[int, int]:
+        return next(((start, stop) for rank, start, stop in self._held[v] if rank == self.transport.rank), (0, 0))
+
+    def _keep(self, v: Variable, own: Array, scope: Scope) -> None:
+        scope.drop_spare(v.name)
+        scope.put(v.name, Buffer(value_on(own)) if own.size else own)
+
+    def is_own_part(self, v: Variable, scope: Scope) -> bool:
+        """Whether a scope has this rank's share of a state already.
+
+        Raises:
+            TrainingError: if it has another share.
+        """
+        value = scope.present(v.name)
+        array = view_of(value.value) if isinstance(value, Buffer) else value
+        if v not in self._held or array is None or array.shape == v.static_shape:
+            return False
+        start, stop = self._own(v)
+        if array.size != stop - start:
+            raise TrainingError(
+                f"this rank has another range of {v.name} than it is to update. Gather all state before, or load it."
+            )
+        return True
+
+    def gather(self, scope: Scope, into: Scope | None, only: Collection[str] | None = None) -> None:
+        """Write what ranks hold alone to a scope on each; to another one than the rank's own, all other state too.
+
+        Args:
+            scope: where the state of this rank is.
+            into: where all of it shall be, perhaps the same; None on a rank that gives its shares alone.
+            only: names of what is wanted; None for all.
+        """
+        for v, shares in self._held.items():
+            if only is not None and v.name not in only:
+                continue
+            whole = None if into is None else np.empty(prod(v.static_shape or ()), v.dtype.numpy)
+            for rank, start, stop in shares:
+                part = np.empty(stop - start, v.dtype.numpy) if whole is None else whole[start:stop]
+                if rank == self.transport.rank:
+                    mine = present_value(scope, v).reshape(-1)
+                    np.copyto(part, mine[start:stop] if mine.size > part.size else mine)
+                self.transport.broadcast_(part.view(np.uint8), rank)
+            if into is not None and whole is not None:
+                into.put(v.name, whole.reshape(v.static_shape or ()))
+        if into is not None and into is not scope:
+            copy_state(self.shards.program, scope, into, only, self._held)
+
+    def forget(self, scope: Scope, but: Collection[str] = ()) -> None:
+        """Let go of what other ranks hold; small state stays. Of a pipeline zeros stand for it, which take no memory.
+
+        Args:
+            but: names of what this rank reads, too.
+        """
+        kept = set(but)
+        for v in self._held:
+            if v.name in kept or is_small(v) or self.is_own_part(v, scope):
+                continue
+            held = scope.present(v.name)
+            self.keep_own(v, view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v), scope)
+
+
+class _Flat(NamedTuple):
+    """Weights of one bucket: its array, and the buffers on it by name."""
+
+    array: Array
+    buffers: dict[str, Buffer]
+
+
+class FlatWeights:
+    """Weights that lie in flat arrays as their gradients do, so that a rank's range of an array is what it has updated of all.
+
+    Args:
+        transport: between the ranks.
+        buckets: for each array its element type, its length, and where each weight lies in it.
+    """
+
+    def __init__(self, transport: Transport, buckets: Sequence[tuple[Any, int, Mapping[Variable, Slot]]]) -> None:
+        self.transport, self._buckets = transport, buckets
+        self._sent = 0
+        """How many arrays have been given to all in a step under way."""
+        self._flats: WeakKeyDictionary[Scope, list[_Flat]] = WeakKeyDictionary()
+
+    @property
+    def bytes(self) -> int:
+        """Of all arrays."""
+        return sum(np.dtype(dtype).itemsize * length for dtype, length, _ in self._buckets)
+
+    def settle(self, scope: Scope) -> dict[str, Buffer]:
+        """Move the weights of a scope to the arrays, where they are not there or somebody else has a handle on them; by name."""
+        flats = self._flats.setdefault(scope, [_Flat(np.zeros(0), {}) for _ in self._buckets])
+        for number, (dtype, length, slots) in enumerate(self._buckets):
+            buffers = flats[number].buffers
+            if buffers and all(scope.stored(name) is buffer and buffer.is_held_by(1) for name, buffer in buffers.items()):
+                continue
+            array = aligned_zeros(length, dtype)
+            for v, slot in slots.items():
+                held = scope.stored(v.name)
+                np.copyto(slot.of(array), view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v))
+            flats[number] = _Flat(array, {v.name: Buffer(value_on(slot.of(array))) for v, slot in slots.items()})
+            for name, buffer in flats[number].buffers.items():
+                scope.put(name, buffer)
+                scope.drop_spare(name)
+        return {name: buffer for flat in flats for name, buffer in flat.buffers.items()}
+
+    def spread(self, scope: Scope) -> None:
+        """Give all ranks the weights that each has updated; once more called after an interruption, it goes on."""
+        flats = self._flats[scope]
+        for number in range(self._sent, len(flats)):
+            self.transport.all_gather_(flats[number].array)
+            self._sent = number + 1
+        self._sent = 0
+
+
+def copy_state(
+    program: Program, scope: Scope, into: Scope, only: Collection[str] | None = None, but: Collection[Variable] = ()
+) -> None:
+    """Copy the state of a program to another scope.
+
+    Args:
+        only: names of what is wanted; None for all.
+        but: what is left out.
+    """
+    left_out = set(but)
+    copied = (v for v in program.list_vars() if v.persistable and v not in left_out and (only is None or v.name in only))
+    set_values(((v, v.get_value(scope)) for v in copied), into)
+
+
+def own_array(scope: Scope, v: Variable) -> Array:
+    """The elements of a state in main memory that nobody else holds, to be written over: an array of rank 1."""
+    buffer = scope.present(v.name)
+    if not isinstance(buffer, Buffer) or not buffer.is_held_by(1) or buffer.value.device_name() != "cpu":
+        buffer = Buffer(value_of(v.get_value(scope)))
+        scope.put(v.name, buffer)
+    buffer.origin = None
+    return view_of(buffer.value).reshape(-1)
+
+
+class FollowedRates:
+    """Learning rates that ``set_lr`` sets in the scope of a program, for a step whose state is in another one.
+
+    Args:
+        program: whose rates these are. Those that a schedule gives are set by whoever runs the step.
+        scope: of the step.
+    """
+
+    def __init__(self, program: Program, scope: Scope) -> None:
+        self._scope = scope
+        scheduled = {v.name for v, _ in program.plan.schedulers}
+        is_elsewhere = scope is not program.active_scope()
+        rates = [v for v in program.list_vars() if v.persistable and v.doc == LEARNING_RATE and v.name not in scheduled]
+        self._known = {v: float(v.get_value()) for v in rates} if is_elsewhere else {}
+
+    def take(self) -> None:
+        """Set the values that have changed since the last time."""
+        for v, known in self._known.items():
+            rate = float(v.get_value())
+            if rate != known:
+                self._known[v] = rate
+                self._scope.set(v.name, np.asarray(rate, v.dtype.numpy))
