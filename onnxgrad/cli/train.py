@@ -24,7 +24,7 @@ from onnxgrad.cli.generate import compared, print_answers
 from onnxgrad.cli.options.train import add_arguments
 from onnxgrad.cli.settings import choose_task, data_of, make_trainer, model_path, read_settings, write_settings
 from onnxgrad.core.interop.onnx_import import from_onnx
-from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
+from onnxgrad.distributed.environment import init, is_launched, rank
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.broken import skip_broken
 from onnxgrad.training.data.text import Text
@@ -50,7 +50,7 @@ _NOT_SETTINGS = (
 
 
 def run(options: argparse.Namespace) -> int:
-    if is_started_by_mpi():
+    if is_launched():
         init(timeout=options.rank_timeout)
     folder, settings = _settings(options)
     with TemporaryDirectory(prefix="onnxgrad-") as unkept:
