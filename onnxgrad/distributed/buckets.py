@@ -6,6 +6,7 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_overlap.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,39 +16,58 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.state.values import value_on
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["ALIGNMENT", "Buckets", "aligned_zeros"]
+__all__ = ["ALIGNMENT", "Buckets", "Slot", "aligned_zeros"]
 
 ALIGNMENT = 64
-"""Bytes; a line of the cache, and the widest vector of a processor."""
+"""Bytes of a line of the cache, and of the widest vector of a processor. Tensors and ranges of ranks begin at a multiple of as many
+elements, so that those of all element types lie alike."""
 
 Array = np.ndarray[Any, Any]
 
 
-class _Slot(NamedTuple):
+class Slot(NamedTuple):
+    """Where a tensor lies.
+
+    Attributes:
+        bucket: number of the array.
+        start: of its elements there.
+        shape: of the tensor.
+    """
+
     bucket: int
     start: int
     shape: tuple[int, ...]
 
+    @property
+    def size(self) -> int:
+        """Elements of the tensor."""
+        return prod(self.shape)
+
+    def of(self, flat: Array) -> Array:
+        """The tensor's elements in an array as long as the bucket, as the tensor."""
+        return flat[self.start : self.start + self.size].reshape(self.shape)
+
 
 class Buckets:
-    """A slot for each of some tensors, in flat arrays of one element type each.
+    """A slot for each of some tensors, in flat arrays of one element type each, which are as many equal ranges as there are ranks.
 
     Args:
         groups: tensors in the order in which slots are given out, the same on all ranks; no array is shared by two groups.
         limit: bytes of a bucket, which a larger tensor has for itself.
+        ranks: how many there are.
 
     Attributes:
-        flat: the arrays.
-        slots: an OrtValue on the memory of each tensor's slot.
+        sizes: element type and length of each array.
+        slots: where each tensor lies.
         of_group: numbers of the arrays of each group.
 
     Raises:
         ArgumentError: if a shape is unknown.
     """
 
-    def __init__(self, groups: Sequence[Sequence[Variable]], limit: int) -> None:
+    def __init__(self, groups: Sequence[Sequence[Variable]], limit: int, ranks: int = 1) -> None:
         sizes: list[tuple[Any, int]] = []
-        slots: dict[Variable, _Slot] = {}
+        self.slots: dict[Variable, Slot] = {}
         self.of_group: list[range] = []
         for group in groups:
             filling: dict[Any, int] = {}
@@ -58,28 +78,48 @@ class Buckets:
                     raise ArgumentError(
                         f"ranks cannot exchange {v.name}: its shape is unknown. Give the parameter known dimensions."
                     )
-                capacity = -(-prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT // dtype.itemsize
+                capacity = _rounded_up(prod(shape), ALIGNMENT)
                 at = filling.get(dtype)
                 if at is None or (sizes[at][1] + capacity) * dtype.itemsize > limit:
                     at = filling[dtype] = len(sizes)
                     sizes.append((dtype, 0))
-                slots[v] = _Slot(at, sizes[at][1], shape)
+                self.slots[v] = Slot(at, sizes[at][1], shape)
                 sizes[at] = (dtype, sizes[at][1] + capacity)
             self.of_group.append(range(first, len(sizes)))
-        self.flat = [aligned_zeros(size, dtype) for dtype, size in sizes]
-        self.slots = {v: value_on(self._view(slot)) for v, slot in slots.items()}
-        self._slots = slots
+        self.sizes = [(dtype, _rounded_up(size, ranks * ALIGNMENT)) for dtype, size in sizes]
+
+    @cached_property
+    def flat(self) -> list[Array]:
+        """The arrays, in memory that is taken when they are first asked for."""
+        return [aligned_zeros(size, dtype) for dtype, size in self.sizes]
+
+    @cached_property
+    def values(self) -> dict[Variable, Any]:
+        """An OrtValue on the memory of each tensor's slot."""
+        return {v: value_on(slot.of(self.flat[slot.bucket])) for v, slot in self.slots.items()}
+
+    def members(self) -> list[list[Variable]]:
+        """The tensors of each array."""
+        members: list[list[Variable]] = [[] for _ in self.sizes]
+        for v, slot in self.slots.items():
+            members[slot.bucket].append(v)
+        return members
 
     def views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
         """By name, where a tensor would lie in other arrays that are as long as some of the buckets."""
-        return {v.name: _part(flat[slot.bucket], slot) for v, slot in self._slots.items() if slot.bucket in flat}
+        return {v.name: slot.of(flat[slot.bucket]) for v, slot in self.slots.items() if slot.bucket in flat}
 
-    def _view(self, slot: _Slot) -> Array:
-        return _part(self.flat[slot.bucket], slot)
+    def shares(self, v: Variable, ranks: int) -> list[tuple[int, int, int]]:
+        """The ranks whose ranges a tensor lies in, and the tensor's elements there: rank, first, and that after the last."""
+        slot = self.slots[v]
+        length = self.sizes[slot.bucket][1] // ranks
+        bounds = [(rank, rank * length - slot.start, (rank + 1) * length - slot.start) for rank in range(ranks)]
+        cut = [(rank, max(start, 0), min(stop, slot.size)) for rank, start, stop in bounds]
+        return [(rank, start, stop) for rank, start, stop in cut if start < stop]
 
 
-def _part(flat: Array, slot: _Slot) -> Array:
-    return flat[slot.start : slot.start + prod(slot.shape)].reshape(slot.shape)
+def _rounded_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
 
 
 def aligned_zeros(size: int, dtype: Any) -> Array:

@@ -27,6 +27,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.sizes import bytes_of
 from onnxgrad.core.ir.variable import Variable, set_values
 from onnxgrad.core.passes.modes import PART
+from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.runtime.shared_state import SharedState, own_array
 from onnxgrad.core.runtime.staged import BetweenError
 from onnxgrad.core.state.buffers import Buffer
@@ -192,6 +193,10 @@ class GradientExchange(_Sharing):
         self.own: set[str] = set()
         self.weight = 0.0
 
+    def place(self, place: Place) -> Place:
+        """Return the place as it is: gradients are exchanged in main memory."""
+        return place
+
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the feeds that say which part is fed, for Dropout and statistics.
 
@@ -270,7 +275,7 @@ class GradientExchange(_Sharing):
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         """Memory of the gradients, the same for all sessions of the program."""
         self._allot(gradients)
-        return {**self._buckets.slots, **self._statistics.slots}
+        return {**self._buckets.values, **self._statistics.values}
 
     def _allot(self, gradients: Sequence[Variable]) -> None:
         if self._gradient_ids == list(map(id, gradients)):
@@ -323,11 +328,11 @@ class GradientExchange(_Sharing):
         under_way, self._under_way = self._under_way, None
         if under_way is None:
             loss, weight = self._begun_with(fetched)
-            for number in range(len(self._buckets.flat)):
+            for number in range(len(self._buckets.sizes)):
                 self._reduce_bucket(number, self._factor(weight))
         else:
             loss, weight = under_way.loss, under_way.weight
-            under_way.finish(range(len(self._buckets.flat)))
+            under_way.finish(range(len(self._buckets.sizes)))
         if not self.sends and self.synchronises is not None:
             self._set_weight(self.weight)
         if self._owner_of:
@@ -597,6 +602,10 @@ class StateExchange(_Sharing):
         if self.shared is not None:
             self.shared.spread(scope)
 
+    def place(self, place: Place) -> Place:
+        """Return the place as it is: sums are exchanged in main memory."""
+        return place
+
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
 
@@ -753,6 +762,8 @@ def distribute(
         ArgumentError: if the formula of the loss does not say how parts add up, or there is a BatchNormalization by batch
             statistics and the strategy does not say what it is to do.
     """
+    from onnxgrad.distributed.device_exchange import DeviceExchange, device_of_transport
+
     strategy = strategy or Strategy()
     if strategy.pipeline > 1:
         raise ArgumentError("pipeline= is an option of a Trainer's strategy. For a program use PipelineStep.")
@@ -771,16 +782,21 @@ def distribute(
         raise ArgumentError(
             f"batch_norm='sync' is not written for a loss whose terms ({loss.name}) are divided by different numbers."
         )
-    exchange = GradientExchange(
-        transport,
-        loss,
-        terms,
-        strategy,
-        sends=accumulation is None,
-        poisons=poisons and accumulation is not None,
-        synchronises=synchronises,
-        part_weights=weighing,
-    )
+    sends = accumulation is None
+    exchange: GradientExchange
+    if device_of_transport(transport) is not None and DeviceExchange.takes(strategy, sends):
+        exchange = DeviceExchange(transport, loss, terms, strategy, synchronises=synchronises, part_weights=weighing)
+    else:
+        exchange = GradientExchange(
+            transport,
+            loss,
+            terms,
+            strategy,
+            sends=sends,
+            poisons=poisons and not sends,
+            synchronises=synchronises,
+            part_weights=weighing,
+        )
     program.plan.exchange = exchange
     if accumulation is not None:
         exchange.own = {v.name for v in accumulation.sums}

@@ -210,7 +210,7 @@ def test_gradients_are_not_copied_on_their_way(monkeypatch):
     flat = exchange._buckets.flat
     assert len(flat) > 1 and exchange.traffic.copied == 0 and exchange.traffic.steps == 5
     assert exchange.traffic.bytes == 5 * sum(bucket.nbytes for bucket in flat)
-    slots = {v: value.data_ptr() for v, value in exchange._buckets.slots.items()}
+    slots = {v: value.data_ptr() for v, value in exchange._buckets.values.items()}
     own = [step for step in read if set(slots) <= set(step)]
     assert len(own) == 5
     assert all(step[v] == place for step in own for v, place in slots.items())
@@ -219,9 +219,9 @@ def test_gradients_are_not_copied_on_their_way(monkeypatch):
 def test_slots_are_aligned_and_buckets_have_a_limit():
     program = static.Program()
     made = [program.create_global_var(f"v{size}", np.zeros(size, np.float32)) for size in (3, 17, 100, 5)]
-    buckets = Buckets([made], 256)
-    assert all(value.data_ptr() % ALIGNMENT == 0 for value in buckets.slots.values())
-    assert [bucket.nbytes for bucket in buckets.flat] == [64 + 128, 448, 64]
+    buckets = Buckets([made], 512)
+    assert all(value.data_ptr() % ALIGNMENT == 0 for value in buckets.values.values())
+    assert [bucket.nbytes for bucket in buckets.flat] == [2 * 256, 512, 256]
 
 
 def test_append_backward_takes_how_ranks_exchange():

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 
@@ -11,7 +10,7 @@ import pytest
 
 from onnxgrad.distributed.torch_transport import TorchTransport
 from onnxgrad.errors import ProviderError, TrainingError
-from tests.distributed.ranks import FOLDER, ROOT, check_transport, transport
+from tests.distributed.ranks import FOLDER, ROOT, check_transport, launched, transport
 
 pytest.importorskip("torch", reason="the engine is torch's")
 pytestmark = pytest.mark.ranks
@@ -30,28 +29,8 @@ answer({"rank": distributed.rank(), "loss": history[-1]["loss"], "weights": dige
 """
 
 
-def answers(count, script, folder, variables=("RANK", "WORLD_SIZE"), **others):
-    """What each rank answers, in the order of ranks, as if a launcher with these variables had started it."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    shared = {variables[1]: str(count), **(address if not others else {}), **others, FOLDER: str(folder)}
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", script], env={**os.environ, **shared, variables[0]: str(rank), "PYTHONPATH": path})
-        for rank in range(count)
-    ]
-    try:
-        assert [one.wait(timeout=120) for one in ranks] == [0] * count
-    finally:
-        for one in ranks:
-            one.kill()
-            one.wait()
-    return [json.loads((folder / str(rank)).read_text()) for rank in range(count)]
-
-
 def test_torch_does_what_the_transport_of_threads_does(tmp_path):
-    for found in answers(3, transport("torch"), tmp_path):
+    for found in launched(3, transport("torch"), tmp_path):
         check_transport(found)
 
 
@@ -64,7 +43,7 @@ engine.Backend.register_backend(
 )
 """
     script = registers + transport("torch").replace("watched=False", "watched=False, backend='relay'")
-    for found in answers(3, script + "assert engine.get_backend() == 'relay'", tmp_path):
+    for found in launched(3, script + "assert engine.get_backend() == 'relay'", tmp_path):
         check_transport(found)
 
 
@@ -95,7 +74,7 @@ answer(found)
 
 
 def test_ranks_exchange_in_a_group_of_the_caller_and_in_groups_of_that(tmp_path):
-    outside, *members = answers(5, _OF_THE_CALLER, tmp_path)
+    outside, *members = launched(5, _OF_THE_CALLER, tmp_path)
     assert outside == {"rank": 0}
     assert [one["in group"] for one in members] == [[0, 4], [1, 4], [2, 4], [3, 4]]
     assert [one["sums"] for one in members] == [[10, 5, 40], [10, 5, 30], [10, 5, 20], [10, 5, 10]]
@@ -127,7 +106,7 @@ def test_torchrun_starts_ranks(tmp_path):
 
 def test_ranks_of_srun_without_pmi_meet_on_the_first_machine(tmp_path):
     step = {"SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": "0"}
-    found = answers(2, _JOINED.replace("KIND", "None"), tmp_path, ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), **step)
+    found = launched(2, _JOINED.replace("KIND", "None"), tmp_path, ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"), **step)
     assert [(one["size"], one["sum"], one["launcher"]) for one in found] == [(2, 3.0, "srun")] * 2
 
 
@@ -145,7 +124,7 @@ answer({"rank": t.rank, "size": t.world_size, "said": said})
 
 def test_the_former_name_of_gloo_is_taken(tmp_path):
     said = "init('gloo') is deprecated. Say init('torch', backend='gloo')."
-    assert answers(2, _FORMERLY, tmp_path) == [{"rank": rank, "size": 2, "said": [said]} for rank in range(2)]
+    assert launched(2, _FORMERLY, tmp_path) == [{"rank": rank, "size": 2, "said": [said]} for rank in range(2)]
 
 
 def test_what_torch_lacks_is_refused_before_ranks_wait():
@@ -161,7 +140,7 @@ def test_a_trainer_takes_the_steps_of_one_process(tmp_path):
     from onnxgrad.training import Trainer
     from tests.training.small import data, model
 
-    first, second = answers(2, _STEPS, tmp_path)
+    first, second = launched(2, _STEPS, tmp_path)
     assert first["weights"] == second["weights"]
     alone = Trainer(model(), loss="cross_entropy", learning_rate=0.02, batch_norm="frozen")
     np.testing.assert_allclose(first["loss"], alone.fit(data(), 2, batch_size=9)[-1]["loss"], rtol=1e-4)
@@ -172,7 +151,7 @@ def test_a_trainer_runs_rows_of_stages(tmp_path):
     from tests.training.small import data, model
 
     grid = _STEPS.replace("distributed=True", "distributed=distributed.Strategy(pipeline=2, micro_batches=3)")
-    found = answers(
+    found = launched(
         4, grid.replace("weights(t).items()", "{p.name: p.get_value() for p in t.program.parameters}.items()"), tmp_path
     )
     assert len({one["weights"] for one in found}) == 1 and len({one["loss"] for one in found}) == 1
@@ -205,6 +184,6 @@ answer({"rank": distributed.rank(), "plain": digest(1), "overlapped": digest(3),
 
 def test_gradients_travel_while_others_are_computed(tmp_path):
     """Another thread than the one that computes calls torch"""
-    found = answers(2, _OVERLAPPED, tmp_path)
+    found = launched(2, _OVERLAPPED, tmp_path)
     assert len({one[kind] for one in found for kind in ("plain", "overlapped")}) == 1
     assert all(one["groups"] == [0, 1] for one in found)
