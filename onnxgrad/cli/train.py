@@ -25,6 +25,7 @@ from onnxgrad.cli.options.train import add_arguments
 from onnxgrad.cli.settings import choose_task, data_of, make_trainer, model_path, read_settings, write_settings
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.distributed.environment import init, is_launched, rank
+from onnxgrad.distributed.job import job_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.broken import skip_broken
 from onnxgrad.training.data.text import Text
@@ -51,10 +52,17 @@ _NOT_SETTINGS = (
 
 def run(options: argparse.Namespace) -> int:
     if is_launched():
-        init(timeout=options.rank_timeout)
+        init(timeout=options.rank_timeout, backend=_backend(options))
     folder, settings = _settings(options)
     with TemporaryDirectory(prefix="onnxgrad-") as unkept:
         return _run(options, folder, settings, unkept)
+
+
+def _backend(options: argparse.Namespace) -> str | None:
+    """NCCL for ranks on GPUs that torch connects, whose gradients then stay there; None for the engine's choice"""
+    job = job_of()
+    is_on_gpu = str(options.device or "").partition(":")[0] == "cuda"
+    return "nccl" if is_on_gpu and job.engine == "torch" and (job.world_size or 1) > 1 else None
 
 
 def _run(options: argparse.Namespace, folder: str, settings: dict[str, Any], unkept: str) -> int:

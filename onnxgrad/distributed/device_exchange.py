@@ -59,9 +59,12 @@ class DeviceTransport(Transport, Protocol):
 
 def device_of_transport(transport: Any) -> DeviceTransport | None:
     """Return the transport that exchanges in the memory of a device, under the watch of others; None where there is none."""
-    while hasattr(transport, "transport"):
+    while getattr(transport, "device", None) is None:
+        if not hasattr(transport, "transport"):
+            return None
         transport = transport.transport
-    return transport if getattr(transport, "device", None) is not None else None
+    engine: DeviceTransport = transport
+    return engine
 
 
 class DeviceExchange(GradientExchange):

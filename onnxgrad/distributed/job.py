@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from onnxgrad.errors import ProviderError, TrainingError
 
-__all__ = ["Engine", "Job", "address_of", "check_size", "first_host", "job_of", "missing_launch"]
+__all__ = ["Engine", "Job", "address_of", "check_size", "device_number", "first_host", "job_of", "missing_launch"]
 
 Engine = Literal["mpi", "torch"]
 
@@ -193,6 +193,23 @@ def check_size(job: Job, world_size: int, library: str) -> None:
     if job.launcher == "srun":
         action = "Start them by srun --mpi=pmix (or pmi2), as that MPI wants, or install torch, which needs neither"
     raise ProviderError(f"{started}, but {library} sees {world_size} here. {action}.")
+
+
+def device_number(job: Job, environment: Mapping[str, str] | None = None) -> int:
+    """Return the number of the GPU of a rank, among those that it sees: that of its local rank, 0 where it sees its own alone.
+
+    Args:
+        job: of this process.
+        environment: of the process; None for this one's.
+
+    Example:
+        >>> device_number(Job("torchrun", "torch", 5, 8, 1, 4), {}), device_number(Job(), {})
+        (1, 0)
+    """
+    environment = os.environ if environment is None else environment
+    visible = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    number = job.local_rank or 0
+    return number % len(visible) if visible else number
 
 
 _FIRST_PORT, _PORTS = 20_000, 10_000

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxgrad.distributed.job import Job, address_of, job_of
+from onnxgrad.distributed.job import Job, address_of, device_number, job_of
 from onnxgrad.distributed.transport import Operation, own_range, writable_buffer
 from onnxgrad.errors import ArgumentError, ProviderError, TrainingError
 
@@ -33,7 +33,7 @@ class TorchTransport:
             not connected yet.
         group: a process group of torch; None for all ranks.
         device: where gradients lie that ranks exchange without the host, as ``"cuda:1"``; None for the GPU of the local rank where
-            the backend is NCCL, else for none.
+            ``backend="nccl"`` asks for it, or the group has no other, else for none.
         options: of torch's ``init_process_group``.
 
     Attributes:
@@ -63,17 +63,18 @@ class TorchTransport:
         elif backend is not None and backend not in _backends(distributed, group):
             names = ", ".join(sorted(set(_backends(distributed, group))))
             raise ArgumentError(f"these ranks are connected by {names} already, not {backend!r}. Leave backend out.")
-        config = distributed.get_backend_config(group)
+        config = str(distributed.get_backend_config(group))
+        self._exchanges_on_host = "cpu:" in config
         self._is_world = group is None or group is distributed.group.WORLD
         self._group, self._ranks = group, list(distributed.get_process_group_ranks(group or distributed.group.WORLD))
         self.rank, self.world_size = distributed.get_rank(group), distributed.get_world_size(group)
-        if device is None and set(_backends(distributed, group)) & _ON_GPUS.keys():
-            device = f"cuda:{(job.local_rank or 0) % max(1, torch.cuda.device_count())}"
+        if device is None and (backend in _ON_GPUS or (not self._exchanges_on_host and "cuda:" in config)):
+            device = f"cuda:{device_number(job)}"
         self.device: tuple[str, int] | None = None
-        self.stream, self._stream = 0, None
+        self.stream = 0
+        self._stream: Any = None
         if device is not None:
             self._take_device(torch.device(device))
-        self._exchanges_on_host = "cpu:" in config
         if not self._exchanges_on_host and self.device is None:
             raise ArgumentError(f"{config} exchanges in the memory of devices alone. Say in which: device='cuda:0'.")
         self._sent: list[tuple[Any, Any]] = []
@@ -186,9 +187,16 @@ class TorchTransport:
 
         Returns:
             The memory as a tensor of torch, of zeros, and OrtValues in the order of ``shapes``.
+
+        Raises:
+            ProviderError: if onnxruntime is too old to take memory of torch's.
         """
         import onnxruntime
 
+        taken = getattr(onnxruntime.OrtValue, "from_dlpack", None)
+        if taken is None:
+            message = f"onnxruntime {onnxruntime.__version__} takes no memory of torch's (DLPack), where gradients are exchanged"
+            raise ProviderError(f"{message}. Use a newer one, or exchange by gloo.")
         step = max(1, alignment // dtype.itemsize)
         sizes = [-(-prod(shape) // step) * step for shape in shapes]
         torch_type = self._torch.bool if dtype.kind == "b" else getattr(self._torch, dtype.name)
@@ -197,7 +205,7 @@ class TorchTransport:
         values, start = [], 0
         for shape, size in zip(shapes, sizes, strict=True):
             part = flat[start : start + prod(shape)].view(tuple(shape))
-            values.append(onnxruntime.OrtValue.from_dlpack(part))
+            values.append(taken(part))
             start += size
         return flat, values
 

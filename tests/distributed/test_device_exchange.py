@@ -38,9 +38,7 @@ def test_a_step_runs_on_the_device_and_the_stream_of_the_exchange():
     assert isinstance(exchange, DeviceExchange)
     place = exchange.place(CUDAPlace(1))
     assert place == CUDAPlace(1).on_stream(4096) and dict(place.options)["user_compute_stream"] == "4096"
-    with pytest.raises(
-        ArgumentError, match=r"in the memory of cuda:1, and the step runs on Place\(cpu\). Train on CUDAPlace\(1\)"
-    ):
+    with pytest.raises(ArgumentError, match=r"in the memory of cuda:1, and the step runs on Place\(cpu\). Train on CUDAPlace\(1\)"):
         static.Executor(static.CPUPlace()).run(program, {"x": np.ones((2, 3), np.float32)}, [loss])
     with pytest.raises(ArgumentError, match=r"overlap=3: gradients that are exchanged on a device follow the step on its stream"):
         distribute(*net(), OnCUDA(), Strategy(overlap=3))

@@ -6,7 +6,7 @@ import pytest
 
 from onnxgrad import distributed
 from onnxgrad.distributed import environment
-from onnxgrad.distributed.job import address_of, check_size, first_host, job_of, missing_launch
+from onnxgrad.distributed.job import address_of, check_size, device_number, first_host, job_of, missing_launch
 from onnxgrad.errors import ArgumentError, ProviderError, TrainingError
 from onnxgrad.training import Trainer
 from tests.distributed.ranks import needs_mpi, run
@@ -164,3 +164,5 @@ def test_the_first_machine_of_a_list(hosts, first):
 def test_the_local_rank_is_the_launchers(environ):
     environ(MPICH)
     assert distributed.ParallelEnv().local_rank == 1
+    # Of two GPUs that the ranks of a machine see, of one that a rank sees alone, and where nothing is said.
+    assert [device_number(job_of(MPICH), {"CUDA_VISIBLE_DEVICES": seen}) for seen in ("4,7", "7", "")] == [1, 0, 1]
