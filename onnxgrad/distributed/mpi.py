@@ -37,7 +37,7 @@ class MpiTransport:
         self.communicator = (MPI.COMM_WORLD if communicator is None else communicator).Dup()
         self.rank, self.world_size = self.communicator.rank, self.communicator.size
         self.any_thread: bool = MPI.Query_thread() >= MPI.THREAD_SERIALIZED
-        self.library: str = MPI.Get_library_version().splitlines()[0].strip("\0 ")
+        self.library: str = " ".join(MPI.Get_library_version().split(",")[0].splitlines()[0].strip("\0").split())
         self._sent: list[tuple[Any, Any]] = []
         self._operations: dict[Any, Any] = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 

@@ -65,6 +65,8 @@ class TorchTransport:
             raise ArgumentError(f"these ranks are connected by {names} already, not {backend!r}. Leave backend out.")
         config = str(distributed.get_backend_config(group))
         self._exchanges_on_host = "cpu:" in config
+        # gloo reduces and scatters by an all-reduce, which sends twice as much (torch 2.14, counted).
+        self._adds_up_itself = "cpu:gloo" in config
         self._is_world = group is None or group is distributed.group.WORLD
         self._group, self._ranks = group, list(distributed.get_process_group_ranks(group or distributed.group.WORLD))
         self.rank, self.world_size = distributed.get_rank(group), distributed.get_world_size(group)
@@ -105,7 +107,15 @@ class TorchTransport:
     def reduce_scatter_(self, buffer: np.ndarray[Any, Any]) -> None:
         own_range(self, writable_buffer(buffer))
         with self._tensor(buffer) as tensor:
-            self._reduce_scatter(self._own(tensor), tensor, group=self._group)
+            if self._adds_up_itself:
+                received = self._torch.empty_like(tensor)
+                self._engine.all_to_all_single(received, tensor, group=self._group)
+                first, *others = received.view(self.world_size, -1)
+                for part in others:
+                    first += part
+                self._own(tensor).copy_(first)
+            else:
+                self._reduce_scatter(self._own(tensor), tensor, group=self._group)
 
     def all_gather_(self, buffer: np.ndarray[Any, Any]) -> None:
         own_range(self, writable_buffer(buffer))
