@@ -10,6 +10,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -60,9 +61,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _backend(options: argparse.Namespace) -> str | None:
     """NCCL for ranks on GPUs that torch connects, whose gradients then stay there; None for the engine's choice"""
-    job = job_of()
-    is_on_gpu = str(options.device or "").partition(":")[0] == "cuda"
-    return "nccl" if is_on_gpu and job.engine == "torch" and (job.world_size or 1) > 1 else None
+    job, device = job_of(), options.device
+    if job.engine != "torch" or job.world_size == 1:
+        return None
+    if device is None and options.resume is not None:
+        with suppress(ArgumentError):  # which the run says when its ranks have met
+            device = read_settings(options.resume).get("device")
+    return "nccl" if str(device).partition(":")[0] == "cuda" else None
 
 
 def _run(options: argparse.Namespace, folder: str, settings: dict[str, Any], unkept: str) -> int:

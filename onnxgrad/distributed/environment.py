@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from onnxgrad.distributed.cores import cores_of_rank
-from onnxgrad.distributed.job import Job, check_size, job_of, missing_launch
+from onnxgrad.distributed.job import Job, check_size, device_number, job_of, missing_launch
 from onnxgrad.distributed.mpi import MpiTransport
 from onnxgrad.distributed.torch_transport import TorchTransport
 from onnxgrad.distributed.transport import Alone, Operation, Transport
@@ -221,8 +221,8 @@ class ParallelEnv:
 
     @property
     def device_id(self) -> int:
-        """0: each rank sees one device."""
-        return 0
+        """The number of this process's GPU, among those that it sees."""
+        return device_number(job_of())
 
     nranks = world_size
     dev_id = device_id

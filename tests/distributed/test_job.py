@@ -1,10 +1,12 @@
 """Launchers are recognised by their variables, and a process that only looks like a rank is refused."""
 
+import argparse
 import os
 
 import pytest
 
 from onnxgrad import distributed
+from onnxgrad.cli.train import _backend
 from onnxgrad.distributed import environment
 from onnxgrad.distributed.job import address_of, check_size, device_number, first_host, job_of, missing_launch
 from onnxgrad.errors import ArgumentError, ProviderError, TrainingError
@@ -161,8 +163,21 @@ def test_the_first_machine_of_a_list(hosts, first):
     assert first_host(hosts) == first
 
 
+def test_ranks_of_torch_on_gpus_exchange_by_nccl(environ, tmp_path):
+    (tmp_path / "settings.json").write_text('{"model": "m.onnx", "device": "cuda"}')
+
+    def backend(device=None, resume=None):
+        return _backend(argparse.Namespace(device=device, resume=resume))
+
+    environ(TORCHRUN)
+    assert [backend("cuda"), backend("cuda:1"), backend(None, str(tmp_path))] == ["nccl"] * 3
+    assert [backend("cpu"), backend(), backend("cpu", str(tmp_path)), backend(None, "nowhere")] == [None] * 4
+    environ(TORCHRUN | {"WORLD_SIZE": "1", "RANK": "0"})
+    assert backend("cuda") is None
+
+
 def test_the_local_rank_is_the_launchers(environ):
     environ(MPICH)
-    assert distributed.ParallelEnv().local_rank == 1
+    assert distributed.ParallelEnv().local_rank == distributed.ParallelEnv().device_id == 1
     # Of two GPUs that the ranks of a machine see, of one that a rank sees alone, and where nothing is said.
     assert [device_number(job_of(MPICH), {"CUDA_VISIBLE_DEVICES": seen}) for seen in ("4,7", "7", "")] == [1, 0, 1]
