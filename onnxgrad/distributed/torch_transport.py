@@ -181,7 +181,7 @@ class TorchTransport:
             yield tensor
             return
         with self._on_stream():
-            there = tensor.to(self._device)
+            there = tensor.to(self._device, copy=True)
             yield there
             tensor.copy_(there)
 

@@ -34,6 +34,14 @@ def test_torch_does_what_the_transport_of_threads_does(tmp_path):
         check_transport(found)
 
 
+def test_a_backend_for_devices_alone_is_given_copies_there(tmp_path):
+    """As a group of NCCL alone is; here the device is the CPU"""
+    joined = "t = distributed.init(TorchTransport('gloo', device='cpu'), watched=False)\nt._exchanges_on_host = False"
+    script = "from onnxgrad.distributed.torch_transport import TorchTransport\n" + transport("torch")
+    for found in launched(3, script.replace("t = distributed.init('torch', watched=False)", joined), tmp_path):
+        check_transport(found)
+
+
 def test_a_backend_that_a_package_registers_is_taken(tmp_path):
     """As oneCCL does: here torch's own gloo under another name, for main memory alone"""
     registers = """
