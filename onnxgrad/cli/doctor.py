@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from onnxgrad.cli.common import print_json
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.runtime.session import open_model
 from onnxgrad.func import value_and_grad
+from onnxgrad.internal.processors import usable_cores
 from onnxgrad.training.trainer import Trainer
 from onnxgrad.version import __version__
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     report: dict[str, Any] = {
         "onnxgrad": __version__,
         "python": f"{platform.python_version()} at {sys.executable}",
-        "system": f"{platform.system()} {platform.release()}, {platform.machine()}, {os.cpu_count()} processors",
+        "system": f"{platform.system()} {platform.release()}, {platform.machine()}, {usable_cores()} processors",
         "packages": packages,
         "older_than_required": _too_old(),
         "providers": onnxruntime.get_available_providers(),

@@ -23,6 +23,7 @@ from onnxgrad.core.ir.sizes import BATCH
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.runtime.openvino import place_by_name
 from onnxgrad.core.runtime.places import Place
+from onnxgrad.distributed.job import device_number, job_of
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ModelError, ProviderError, TrainingError
 from onnxgrad.internal.files import read_whole
@@ -323,7 +324,8 @@ def _place_of(device: str, precision: Literal["f32", "bf16"], settings: dict[str
     if device == "auto":
         return "auto"
     try:
-        return place_by_name(device, precision)
+        # Ranks of one machine have a GPU each.
+        return place_by_name(f"cuda:{device_number(job_of())}" if device == "cuda" else device, precision)
     except ProviderError as error:
         if settings.get("device_is_chosen"):
             return "auto"

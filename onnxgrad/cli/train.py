@@ -10,6 +10,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +25,8 @@ from onnxgrad.cli.generate import compared, print_answers
 from onnxgrad.cli.options.train import add_arguments
 from onnxgrad.cli.settings import choose_task, data_of, make_trainer, model_path, read_settings, write_settings
 from onnxgrad.core.interop.onnx_import import from_onnx
-from onnxgrad.distributed.environment import init, is_started_by_mpi, rank
+from onnxgrad.distributed.environment import init, is_launched, rank
+from onnxgrad.distributed.job import job_of
 from onnxgrad.errors import ArgumentError
 from onnxgrad.training.data.broken import skip_broken
 from onnxgrad.training.data.text import Text
@@ -50,11 +52,22 @@ _NOT_SETTINGS = (
 
 
 def run(options: argparse.Namespace) -> int:
-    if is_started_by_mpi():
-        init(timeout=options.rank_timeout)
+    if is_launched():
+        init(timeout=options.rank_timeout, backend=_backend(options))
     folder, settings = _settings(options)
     with TemporaryDirectory(prefix="onnxgrad-") as unkept:
         return _run(options, folder, settings, unkept)
+
+
+def _backend(options: argparse.Namespace) -> str | None:
+    """NCCL for ranks on GPUs that torch connects, whose gradients then stay there; None for the engine's choice"""
+    job, device = job_of(), options.device
+    if job.engine != "torch" or job.world_size == 1:
+        return None
+    if device is None and options.resume is not None:
+        with suppress(ArgumentError):  # which the run says when its ranks have met
+            device = read_settings(options.resume).get("device")
+    return "nccl" if str(device).partition(":")[0] == "cuda" else None
 
 
 def _run(options: argparse.Namespace, folder: str, settings: dict[str, Any], unkept: str) -> int:

@@ -6,18 +6,24 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_mpi.py.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from onnxgrad.distributed.cores import cores_of_rank
+from onnxgrad.distributed.job import Job, check_size, device_number, job_of, missing_launch
 from onnxgrad.distributed.mpi import MpiTransport
+from onnxgrad.distributed.torch_transport import TorchTransport
 from onnxgrad.distributed.transport import Alone, Operation, Transport
 from onnxgrad.distributed.watch import Watch, WatchedTransport
-from onnxgrad.errors import ArgumentError, NotOffered
+from onnxgrad.errors import ArgumentError, NotOffered, TrainingError
 from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.processors import usable_cores
 
 if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor
@@ -32,61 +38,93 @@ __all__ = [
     "init",
     "is_available",
     "is_initialized",
-    "is_started_by_mpi",
+    "is_launched",
     "rank",
     "share_of_cores",
     "using",
     "world_size",
 ]
 
-_STARTED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "MV2_COMM_WORLD_SIZE")
-_LOCAL = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE")
 _OF_THREAD: ContextVar[Transport | None] = ContextVar("onnxgrad_transport", default=None)
 _OF_PROCESS: list[Transport] = []
+_CORES: list[int] = []
+"""How many cores this rank has, once it has joined the others."""
 _Value = TypeVar("_Value", bound="np.ndarray[Any, Any] | Tensor")
 
 
-def is_started_by_mpi() -> bool:
-    """Whether ``mpiexec`` started this process."""
-    return any(name in os.environ for name in _STARTED)
+def is_launched() -> bool:
+    """Whether a launcher of ranks (mpiexec, torchrun, srun, ...) started this process."""
+    return job_of().launcher is not None
 
 
 @checked
 def init(
-    transport: Transport | str | None = None, *, timeout: float = 600.0, lost_after: float = 60.0, watched: bool = True
+    transport: Transport | str | None = None,
+    *,
+    backend: str | None = None,
+    timeout: float = 600.0,
+    lost_after: float = 60.0,
+    watched: bool = True,
 ) -> Transport:
     """Join the ranks that were started together; called once by each, before anything else here. A second call changes nothing.
 
     Args:
-        transport: ``"mpi"``, ``"gloo"`` (of torch, by its environment variables ``MASTER_ADDR``, ``MASTER_PORT``, ``RANK`` and
-            ``WORLD_SIZE``), or a transport. None for MPI where ``mpiexec`` started this process, else for one rank.
+        transport: ``"mpi"``, ``"torch"`` (torch.distributed), or a transport, as ``TorchTransport(group=...)``. None for the engine
+            of the launcher that started this process (``job_of``): MPI for mpiexec, torch for torchrun, a PyTorchJob and srun
+            without PMI; one rank where none did. ``"gloo"`` is the deprecated name of ``"torch"`` with ``backend="gloo"``.
+        backend: of ``"torch"``: ``"gloo"``, ``"nccl"``, ``"ucc"``, or another one that it has; None for torch's choice.
         timeout: seconds that a rank waits for another before all are ended.
         lost_after: seconds without a sign of life after which a rank is taken for dead, and one that hears nothing ends itself with
             exit code 75.
         watched: whether a rank that dies, raises, leaves early or hangs ends all, with a message that names it.
 
     Raises:
-        ProviderError: if mpi4py, or torch, is not installed.
-        ArgumentError: if the transport has another name.
+        ProviderError: if mpi4py, or torch, is not installed, or MPI sees another number of ranks than were started.
+        TrainingError: if this process has no rank, but looks like a part of a job of several.
+        ArgumentError: if the transport has another name, or a backend is said of one that has none.
     """
     if _OF_PROCESS:
         return _OF_PROCESS[0]
+    if transport == "gloo":
+        warnings.warn("init('gloo') is deprecated. Say init('torch', backend='gloo').", DeprecationWarning, stacklevel=3)
+        transport, backend = "torch", backend or "gloo"
+    job = job_of()
     if transport is None:
-        transport = "mpi" if is_started_by_mpi() else Alone()
+        transport = _engine_of(job, backend)
+    if backend is not None and transport != "torch":
+        raise ArgumentError(f"backend={backend!r} is one of torch's. Say init('torch', backend={backend!r}).")
     abort: Any = os._exit
     if transport == "mpi":
-        transport = MpiTransport()
-        abort = transport.abort
-    elif transport == "gloo":
-        from onnxgrad.distributed.gloo import GlooTransport
-
-        transport = GlooTransport()
+        mpi = transport = MpiTransport()
+        check_size(job, mpi.world_size, mpi.library)
+        abort = mpi.abort
+    elif transport == "torch":
+        transport = TorchTransport(backend)
     elif isinstance(transport, str):
-        raise ArgumentError(f"transport is 'mpi', 'gloo' or an object, not {transport!r}.")
+        raise ArgumentError(f"transport is 'mpi', 'torch' or an object, not {transport!r}.")
     if watched and transport.world_size > 1:
         transport = WatchedTransport(transport, Watch(transport, abort, timeout, lost_after))
+    _CORES[:] = [cores_of_rank(transport)]
     _OF_PROCESS.append(transport)
     return transport
+
+
+def _engine_of(job: Job, backend: str | None) -> Transport | str:
+    """The engine of a job, by name; a transport where there is one rank
+
+    Raises:
+        TrainingError: if this process looks like a part of one, but has no rank.
+    """
+    missing = missing_launch()
+    if missing is not None:
+        raise TrainingError(f"this process would train alone: {missing}")
+    if backend is not None:
+        return "torch"
+    if job.engine is None or (job.engine == "torch" and job.world_size == 1):
+        return Alone()
+    if job.launcher == "srun" and find_spec("torch") is None:
+        return "mpi"
+    return job.engine
 
 
 def current() -> Transport:
@@ -123,8 +161,9 @@ def fail(reason: str) -> bool:
 
 def share_of_cores() -> int:
     """The cores of this machine for each of its ranks, at least 1; all of them where it is not known how many ranks there are."""
-    local_ranks = next((os.environ[name] for name in _LOCAL if os.environ.get(name, "").isdigit()), "1")
-    return max(1, (os.cpu_count() or 1) // max(1, int(local_ranks)))
+    if _CORES and _OF_THREAD.get() is None:
+        return _CORES[0]
+    return max(1, usable_cores() // max(1, job_of().local_size or 1))
 
 
 @checked
@@ -176,11 +215,16 @@ class ParallelEnv:
         return world_size()
 
     @property
-    def device_id(self) -> int:
-        """0: each rank sees one device."""
-        return 0
+    def local_rank(self) -> int:
+        """The number of this process among those of its machine, where its launcher says it; else that among all."""
+        local_rank = job_of().local_rank
+        return rank() if local_rank is None else local_rank
 
-    local_rank = rank
+    @property
+    def device_id(self) -> int:
+        """The number of this process's GPU, among those that it sees."""
+        return device_number(job_of())
+
     nranks = world_size
     dev_id = device_id
 

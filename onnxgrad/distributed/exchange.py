@@ -26,6 +26,7 @@ from onnxgrad.core.ir.plan import Accumulation, LossTerm
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.core.passes.modes import PART
+from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.runtime.staged import BetweenError
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
@@ -249,6 +250,10 @@ class GradientExchange(_Sharing):
         self._compression = compression_of(strategy) if sends else None
         self.own: set[str] = set()
         self.weight = 0.0
+
+    def place(self, place: Place) -> Place:
+        """Return the place as it is: gradients are exchanged in main memory."""
+        return place
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the feeds that say which part is fed, for Dropout and statistics.
@@ -651,6 +656,10 @@ class StateExchange(_Sharing):
             own_array(scope, v).fill(0)
         self._spread(scope)
 
+    def place(self, place: Place) -> Place:
+        """Return the place as it is: sums are exchanged in main memory."""
+        return place
+
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
 
@@ -806,6 +815,8 @@ def distribute(
         ArgumentError: if the formula of the loss does not say how parts add up, or there is a BatchNormalization by batch
             statistics and the strategy does not say what it is to do.
     """
+    from onnxgrad.distributed.device_exchange import DeviceExchange, device_of_transport
+
     strategy = strategy or Strategy()
     if strategy.pipeline > 1:
         raise ArgumentError("pipeline= is an option of a Trainer's strategy. For a program use PipelineStep.")
@@ -824,16 +835,21 @@ def distribute(
         raise ArgumentError(
             f"batch_norm='sync' is not written for a loss whose terms ({loss.name}) are divided by different numbers."
         )
-    exchange = GradientExchange(
-        transport,
-        loss,
-        terms,
-        strategy,
-        sends=accumulation is None,
-        poisons=poisons and accumulation is not None,
-        synchronises=synchronises,
-        part_weights=weighing,
-    )
+    sends = accumulation is None
+    exchange: GradientExchange
+    if device_of_transport(transport) is not None and DeviceExchange.takes(strategy, sends):
+        exchange = DeviceExchange(transport, loss, terms, strategy, synchronises=synchronises, part_weights=weighing)
+    else:
+        exchange = GradientExchange(
+            transport,
+            loss,
+            terms,
+            strategy,
+            sends=sends,
+            poisons=poisons and not sends,
+            synchronises=synchronises,
+            part_weights=weighing,
+        )
     program.plan.exchange = exchange
     if accumulation is not None:
         exchange.own = {v.name for v in accumulation.sums}

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onnxgrad.distributed.gloo import GlooTransport
 from onnxgrad.distributed.mpi import MpiTransport
+from onnxgrad.distributed.torch_transport import TorchTransport
 from onnxgrad.distributed.transport import Alone, LocalTransport, Operation, PointToPoint, Transport
 from onnxgrad.distributed.watch import WatchedTransport
 from onnxgrad.errors import ArgumentError
@@ -49,7 +49,7 @@ def grid_of(transport: Transport, stages: int) -> Grid:
     if stages < 1 or count % stages:
         raise ArgumentError(f"{count} ranks are no replicas of {stages} stages. Start a multiple of {stages} ranks.")
     if stages > 1 and not hasattr(transport, "send"):
-        raise ArgumentError("this transport cannot send from one rank to another, as a pipeline must. Use MPI or gloo.")
+        raise ArgumentError("this transport cannot send from one rank to another, as a pipeline must. Use MPI or torch.")
     replica, stage = divmod(transport.rank, stages)
     rows = [[first + number for number in range(stages)] for first in range(0, count, stages)]
     pipeline: Any = group_of(transport, rows)
@@ -86,13 +86,13 @@ def group_of(transport: Transport, groups: list[list[int]]) -> Transport:
         subgroup = MpiTransport(split)
         split.Free()
         return subgroup
-    if isinstance(transport, GlooTransport):
+    if isinstance(transport, TorchTransport):
         return transport.groups(groups)
     if isinstance(transport, LocalTransport):
         return transport.group(group)
     if len(group) == 1:
         return Alone()
-    raise ArgumentError(f"{type(transport).__name__} can make no groups of ranks, which rows of a pipeline need. Use MPI or gloo.")
+    raise ArgumentError(f"{type(transport).__name__} can make no groups of ranks, which rows of a pipeline need. Use MPI or torch.")
 
 
 class _WatchedGroup(WatchedTransport):

@@ -21,6 +21,9 @@ class MpiTransport:
     Args:
         communicator: of mpi4py; None for all ranks. It is duplicated, so nothing else can meet its messages.
 
+    Attributes:
+        library: the name and version of the MPI that mpi4py has loaded.
+
     Raises:
         ProviderError: if mpi4py is not installed.
     """
@@ -34,6 +37,7 @@ class MpiTransport:
         self.communicator = (MPI.COMM_WORLD if communicator is None else communicator).Dup()
         self.rank, self.world_size = self.communicator.rank, self.communicator.size
         self.any_thread: bool = MPI.Query_thread() >= MPI.THREAD_SERIALIZED
+        self.library: str = " ".join(MPI.Get_library_version().split(",")[0].splitlines()[0].strip("\0").split())
         self._sent: list[tuple[Any, Any]] = []
         self._operations: dict[Any, Any] = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 

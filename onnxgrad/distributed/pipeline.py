@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -37,6 +36,7 @@ from onnxgrad.distributed.shared_state import FollowedRates, SharedState, own_ar
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.processors import usable_cores
 
 __all__ = ["PipelineStep"]
 
@@ -154,7 +154,7 @@ class PipelineStep:
             self._rank_of[total.name] = self._rank_of.get(total.name.rpartition("@")[0], 0)  # that of weights is small: all have it
         held = scope or program.active_scope()
         self._scope = held if in_scope else held.copy()
-        target = StepTarget(lowering, threads=threads or os.cpu_count() or 1)
+        target = StepTarget(lowering, threads=threads or usable_cores())
         turns: list[Turn] = ["whole"] if self._accumulation is None else ["run", "apply"]
         self._appliers = {turn: self._opened(turn, target, place, threads) for turn in turns}
         shards = self._appliers[turns[0]].applying.shards

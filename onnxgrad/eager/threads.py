@@ -8,11 +8,12 @@ Tests: tests/eager/test_structures.py.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
+
+from onnxgrad.internal.processors import usable_cores
 
 __all__ = ["FixedRun", "MeasuredRun"]
 
@@ -44,7 +45,7 @@ class MeasuredRun:
         self._opened = opened
         self._runs = [opened(1)]
         self._seconds: list[list[float]] = [[], []]
-        self.run: Callable[..., Any] = self._runs[0] if (os.cpu_count() or 1) == 1 else self._measured
+        self.run: Callable[..., Any] = self._runs[0] if usable_cores() == 1 else self._measured
 
     def _measured(self, names: Sequence[str], feeds: Mapping[str, Any], options: Any) -> Any:
         one, several = self._seconds

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
+from onnxgrad.internal.processors import usable_cores
+
 
 def show(name: str, result: dict[str, Any]) -> None:
     print(f"{name}: {result['title']}")
@@ -63,7 +65,7 @@ def plot(results: dict[str, Any], path: str) -> None:
 
 def machine(threads: int, device: str, versions: dict[str, dict[str, str]]) -> dict[str, Any]:
     """What the numbers were taken on."""
-    found: dict[str, Any] = {"processor": _cpu(), "cores": os.cpu_count(), "threads": threads, "load": load()}
+    found: dict[str, Any] = {"processor": _cpu(), "cores": usable_cores(), "threads": threads, "load": load()}
     if device == "cuda":
         found["gpu"] = _gpu()
     return found | {"device": device, "system": platform.system(), "versions": versions}

@@ -8,7 +8,8 @@ typedef void *ptr;
 struct span { char *start, *end; struct span *next; };
 static struct span *buckets[1 << 16]; /* by address / 2^21: a span is entered in each bucket that it touches */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static long long copied[4], copies[4], launched, waited, captured, replayed;
+static long long copied[4], copies[4], launched, on_stream, waited, captured, replayed;
+static ptr watched; /* a stream whose launches are counted */
 
 enum { SHIFT = 21 };
 static struct span **bucket(size_t page) { return &buckets[page & 0xffff]; }
@@ -40,10 +41,12 @@ static size_t leave(char *start) {
 }
 
 /* what tests ask: k = 2 * (from device) + (to device) */
-void stub_reset(void) { memset(copied, 0, sizeof copied), memset(copies, 0, sizeof copies), launched = waited = captured = replayed = 0; }
+void stub_reset(void) { memset(copied, 0, sizeof copied), memset(copies, 0, sizeof copies), launched = on_stream = waited = captured = replayed = 0; }
 long long stub_copies(int k) { return copies[k]; }
 long long stub_bytes(int k) { return copied[k]; }
 long long stub_launches(void) { return launched; }
+void stub_watch(ptr stream) { watched = stream; }
+long long stub_launches_on_stream(void) { return on_stream; }
 long long stub_waits(void) { return waited; }
 long long stub_captures(void) { return captured; }
 long long stub_replays(void) { return replayed; }
@@ -129,16 +132,22 @@ int cudaEventElapsedTime(float *ms, ptr a, ptr b) { return *ms = 1, 0; }
 int cudaMemPoolCreate(ptr *p, const void *q) { return *p = handle(), 0; }
 int cudaMemPoolGetAttribute(ptr p, int which, size_t *v) { return *v = 0, 0; }
 
-static int launch(void) { return __sync_add_and_fetch(&launched, 1), 0; }
-int cudaLaunchKernel(void) { return launch(); }
-int __cudaLaunchKernel(void) { return launch(); }
-int cudaLaunchKernelExC(void) { return launch(); }
-int cudaLaunchCooperativeKernel(void) { return launch(); }
+static int launch(ptr stream) {
+    if (watched && stream == watched) __sync_add_and_fetch(&on_stream, 1);
+    return __sync_add_and_fetch(&launched, 1), 0;
+}
+struct dim3 { unsigned x, y, z; };
+static __thread ptr pushed;
+int cudaLaunchKernel(const void *f, struct dim3 grid, struct dim3 block, ptr *arguments, size_t shared, ptr stream) { return launch(stream); }
+int __cudaLaunchKernel(const void *f, struct dim3 grid, struct dim3 block, ptr *arguments, size_t shared, ptr stream) { return launch(stream); }
+int cudaLaunchKernelExC(const char *config) { return launch(*(ptr *)(config + 32)); }
+int cudaLaunchCooperativeKernel(const void *f, struct dim3 grid, struct dim3 block, ptr *arguments, size_t shared, ptr stream) { return launch(stream); }
 int cudaLaunchHostFunc(ptr s, void (*f)(ptr), ptr data) { return f(data), 0; }
 int __cudaGetKernel(ptr *kernel, ptr f) { return *kernel = f, 0; }
+int __cudaPushCallConfiguration(struct dim3 grid, struct dim3 block, size_t shared, ptr stream) { return pushed = stream, 0; }
 int __cudaPopCallConfiguration(unsigned *grid, unsigned *block, size_t *shared, ptr *stream) {
     for (int i = 0; i < 3; i++) grid[i] = block[i] = 1;
-    return *shared = 0, *stream = 0, 0;
+    return *shared = 0, *stream = pushed, 0;
 }
 ptr *__cudaRegisterFatBinary(ptr b) { static ptr h; return &h; }
 int cudaFuncGetAttributes(char *a, const void *f) {

@@ -119,6 +119,21 @@ def test_a_captured_step_is_one_launch(stub):
     assert found["to_device"] == [2, 64 * 32 * 4 + 64 * 4 * 4]
 
 
+def test_gradients_of_a_rank_stay_on_the_device(stub):
+    """Nothing is copied from the first exchange to the end of the step, and all kernels are launched on the exchange's stream"""
+    done = on_stub(stub, "-m", "tests.cuda_stub.device_ranks", str(stub))
+    assert done.returncode == 0, done.stderr[-2000:]
+    there, here = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert there["on device"] and set(there["exchanged"]) == {"cuda"} and len(there["exchanged"]) == 4
+    assert there["after gradients"] == [0, 0, 0, 0]
+    # To the host: the loss, what it is divided by, and its sum. To the device: the feeds.
+    assert there["copies"] == [3, 12, 2, 16 * 32 * 4 + 16 * 4 * 4]
+    assert there["launches"][0] == there["launches"][1] > 50
+    # By way of main memory each gradient crosses twice.
+    assert here["copies"][1] == there["copies"][1] + here["weights"] and here["copies"][3] == there["copies"][3] + here["weights"]
+    assert here["launches"][1] == 0
+
+
 def test_ranks_shards_stages_and_workers_run_on_the_place_that_is_named(stub):
     """They named the CPU themselves, or refused any other place"""
     done = on_stub(stub, "-m", "tests.cuda_stub.shares", str(stub))

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,26 @@ def answers(count, script):
         assert code == 0, errors
         found = [json.loads(path.read_text()) for path in Path(folder).iterdir()]
     return sorted(found, key=lambda line: line["rank"])
+
+
+def launched(count, script, folder, variables=("RANK", "WORLD_SIZE"), **others):
+    """What each rank answers, in the order of ranks, as if a launcher with these variables had started it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    shared = {variables[1]: str(count), **(address if not others else {}), **others, FOLDER: str(folder)}
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", script], env={**os.environ, **shared, variables[0]: str(rank), "PYTHONPATH": path})
+        for rank in range(count)
+    ]
+    try:
+        assert [one.wait(timeout=120) for one in ranks] == [0] * count
+    finally:
+        for one in ranks:
+            one.kill()
+            one.wait()
+    return [json.loads((folder / str(rank)).read_text()) for rank in range(count)]
 
 
 def answer(found):

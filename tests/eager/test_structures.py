@@ -174,7 +174,7 @@ def test_threads_are_kept_where_they_were_faster(seconds, kept, monkeypatch):
         return run
 
     monkeypatch.setattr(threads.time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(threads.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(threads, "usable_cores", lambda: 4)
     measured = threads.MeasuredRun(session)
     results = [measured.run([], {}, None) for _ in range(20)]
     assert results[:2] == [1, 1] and set(results[14:]) == {kept}

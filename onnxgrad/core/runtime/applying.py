@@ -8,7 +8,6 @@ Tests: tests/core/runtime/test_low_memory.py, tests/distributed/test_sharded.py,
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -29,6 +28,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import array_of, value_on, view_of
 from onnxgrad.core.step.make import Applying
 from onnxgrad.core.step.step import AllReduce, Phase, Step
+from onnxgrad.internal.processors import usable_cores
 
 __all__ = ["OpenApplying", "joined_sessions"]
 
@@ -74,7 +74,7 @@ class OpenApplying:
                 session = open_graph(phase.graph, place, threads, is_training=True)
                 self._wholes.append((self._opened(session, [phase], phase.graph, []), takes))
         self.takes_pieces = all(part.size is not None for part in self.parts) and not self._wholes
-        self._threads = threads or os.cpu_count() or 1
+        self._threads = threads or usable_cores()
         variables = program.global_block().vars
         names = dict.fromkeys(name for part in self.parts for _, name in [*part.state, *part.replaces])
         self._state = [variables[name] for name in names]

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.runtime.runner import AddsUp
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
@@ -27,6 +28,16 @@ class Exchange(Travels, Protocol):
 
     @property
     def transport(self) -> AddsUp: ...
+
+    def place(self, place: Place) -> Place:
+        """The place where the sessions of a step open, so that what they compute and what is exchanged follow each other.
+
+        Args:
+            place: of the Executor.
+
+        Raises:
+            ArgumentError: if gradients that are computed there cannot be exchanged.
+        """
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         """Further inputs of the run, besides what the caller feeds."""

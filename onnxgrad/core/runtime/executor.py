@@ -423,10 +423,12 @@ class Executor:
         scope: Scope | None,
     ) -> Prepared:
         """The sessions for these fetches, and for what ranks read besides"""
+        place = self.place
         if exchange is not None:
+            place = exchange.place(place)
             known = set(fetches)
             fetches = [*fetches, *(v for v in exchange.reads if v not in known)]
-        return self._sessions.get(program, fetches, self.place, self.threads, feed, turn, scope if program.updates else None)
+        return self._sessions.get(program, fetches, place, self.threads, feed, turn, scope if program.updates else None)
 
     def _run_in_parts(
         self,

@@ -190,6 +190,16 @@ class CUDAPlace(Place):
         place.options = tuple((name, value) for name, value in self.options if name != "enable_cuda_graph")
         return place
 
+    def on_stream(self, stream: int) -> CUDAPlace:
+        """The same device, where sessions compute on a CUDA stream of somebody else.
+
+        Args:
+            stream: its address, which lives as long as the sessions; not 0, the default stream.
+        """
+        place = copy(self)
+        place.options = tuple(sorted({**dict(self.options), "user_compute_stream": str(stream)}.items()))
+        return place
+
     def providers(self) -> list[Provider]:
         """CUDA first, the CPU for what it lacks.
 

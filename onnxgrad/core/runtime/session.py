@@ -39,6 +39,7 @@ from onnxgrad.core.runtime.stacks import Stack, stack_state
 from onnxgrad.core.runtime.unsafe import unsafe_passes
 from onnxgrad.core.state.values import device_of, use_device_copier
 from onnxgrad.errors import ExecutionError, OnnxGradError, ProviderError
+from onnxgrad.internal.processors import usable_cores
 
 __all__ = ["RECORDS", "is_startup", "open_graph", "open_model", "open_part", "trains_state"]
 
@@ -265,6 +266,9 @@ def _options(switches: _Switches, threads: int | None, stops_spinning: bool) -> 
     if stops_spinning:
         # The threads of one session must not wait busily while another's compute.
         options.add_session_config_entry(_SPINS_NO_MORE, "1")
+    if threads is None and usable_cores() < (os.cpu_count() or 1):
+        # onnxruntime counts the cores of the machine, those too that this process is not bound to or has no time of.
+        threads = usable_cores()
     if threads is not None:
         options.intra_op_num_threads = threads
     if switches.leaves_quantized:

@@ -5,7 +5,6 @@ Tests: tests/core/runtime/test_executor.py, tests/core/runtime/test_shapes.py, t
 
 from __future__ import annotations
 
-import os
 import warnings
 import weakref
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from onnxgrad.core.step.cut import cut_step, saves_much
 from onnxgrad.core.step.make import Shapes, StepTarget, is_in_stages, make_applying, make_exchanged, make_step
 from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ExecutionError
+from onnxgrad.internal.processors import usable_cores
 
 __all__ = ["Narrower", "SessionCache", "open_step", "prepare"]
 
@@ -75,7 +75,7 @@ def prepare(
     if applying is not None:
         place = place.plain()
     while True:
-        target = StepTarget(_provider(program, place), shapes, fast, threads or os.cpu_count() or 1, tuple(frozen))
+        target = StepTarget(_provider(program, place), shapes, fast, threads or usable_cores(), tuple(frozen))
         step = make_step(program, fetches, target, None if applying is None else applying.applying, turn)
         names = {name for phase in step.phases for name in phase.holds}
         held = None if scope is None or not names else HeldWeights(scope, [v for v in frozen if v.name in names], place)
@@ -303,7 +303,7 @@ class SessionCache:
 
     def _cut(self, program: Program, place: Place, threads: int | None, turn: Turn) -> OpenApplying | None:
         exchange = program.plan.exchange_of(turn)
-        target = StepTarget(place.lowering, threads=threads or os.cpu_count() or 1)
+        target = StepTarget(place.lowering, threads=threads or usable_cores())
         if exchange is not None:
             if place.leaves:
                 message = f"{place!r} may leave a step to another provider than other ranks"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import numpy as np
 
 from onnxgrad.errors import DataError
 from onnxgrad.internal.files import make_folder, write_whole
+from onnxgrad.internal.processors import usable_cores
 
 __all__ = ["Broken", "broken_among", "flaws_in", "is_left_out", "left_of", "skip_broken", "skips_broken"]
 
@@ -114,7 +114,7 @@ def broken_among(keys: Sequence[Any], read: Callable[[Any], object]) -> dict[int
         read: raises DataError if it cannot.
     """
     broken = _BROKEN.get() or Broken()
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1), "onnxgrad-broken") as pool:
+    with ThreadPoolExecutor(min(8, usable_cores()), "onnxgrad-broken") as pool:
         reasons = list(pool.map(lambda key: broken.flaw((read, key), lambda: read(key)), keys))
     return {at: reason for at, reason in enumerate(reasons) if reason is not None}
 

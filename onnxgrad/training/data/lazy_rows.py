@@ -6,7 +6,6 @@ Tests: tests/training/data/test_images.py, tests/training/data/test_kinds.py.
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from onnxgrad.errors import DataError
+from onnxgrad.internal.processors import usable_cores
 from onnxgrad.training.data.annotated.answers import Regions
 from onnxgrad.training.data.kinds.column import LazyColumn
 from onnxgrad.training.data.kinds.picture import LazyPictures
@@ -55,7 +55,7 @@ class LazyRows(Rows):
 
     def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1), "onnxgrad-columns")
+            self._pool = ThreadPoolExecutor(min(8, usable_cores()), "onnxgrad-columns")
         examples = list(self._pool.map(lambda row: self._example(int(row), epoch), rows))
         batch: Batch = {}
         for at, column in enumerate(self.lazy.values()):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import platform
 import shlex
 import sys
@@ -21,6 +20,7 @@ from onnxgrad.core.interop.weights import is_table
 from onnxgrad.errors import OnnxGradError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_whole
+from onnxgrad.internal.processors import usable_cores
 from onnxgrad.pages.page import asset, page
 from onnxgrad.training.report.examples import judge_examples
 from onnxgrad.training.report.module_names import module_names
@@ -276,5 +276,5 @@ def _environment(trainer: Trainer) -> list[list[str]]:
     place = trainer.executor.place
     rows = [["onnxgrad", __version__], *([name, installed(name)] for name in _PACKAGES)]
     rows += [["Python", platform.python_version()], ["system", f"{platform.system()} {platform.release()}, {platform.machine()}"]]
-    rows += [["processors", str(os.cpu_count())], ["device", str(place)], ["seed", str(trainer.seed)]]
+    rows += [["processors", str(usable_cores())], ["device", str(place)], ["seed", str(trainer.seed)]]
     return [*rows, ["optimizer", type(trainer.optimizer).__name__]]

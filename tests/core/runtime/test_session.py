@@ -183,3 +183,17 @@ def test_what_onnxruntime_says_of_a_file_comes_escaped_in_the_error_and_not_on_t
     with pytest.raises(ExecutionError, match=r"own\\x1b:Add"):
         open_graph(compile(paddle.from_onnx(model), None), CPUPlace())
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_process_with_few_of_the_cores_computes_with_as_many_threads(monkeypatch):
+    """onnxruntime counts those of the machine, also where a container or a scheduler gives the process two of them"""
+    program = static.Program()
+    with static.program_guard(program, static.Program()):
+        y = static.data("x", [3]) * 2.0
+    graph = compile(program, [y])
+    threads = []
+    for cores in (2, 64):
+        monkeypatch.setattr("os.cpu_count", lambda: 64)
+        monkeypatch.setattr("onnxgrad.core.runtime.session.usable_cores", lambda cores=cores: cores)
+        threads.append(open_graph(graph, CPUPlace(), None).get_session_options().intra_op_num_threads)
+    assert threads == [2, 0]
