@@ -38,6 +38,7 @@ _COMMANDS = (
         "predict",
         "generate",
         "export",
+        "plan",
         "doctor",
     ),
 )
