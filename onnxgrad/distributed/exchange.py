@@ -34,6 +34,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import view_of
 from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.core.step.gather import ROWS
+from onnxgrad.core.step.lookups import share_lookups
 from onnxgrad.core.step.loss_terms import only_term
 from onnxgrad.core.step.shards import Shards, make_shards
 from onnxgrad.core.step.split import check_batch_norm
@@ -758,6 +759,8 @@ def distribute(
         raise ArgumentError("pipeline= is an option of a Trainer's strategy. For a program use PipelineStep.")
     if strategy.sharding == 2 and transport.world_size > 1 and not hasattr(transport, "send"):
         raise refuse("sharding=2", "no send")
+    if transport.world_size > 1:
+        share_lookups(program)
     synchronises = check_batch_norm(program, strategy.batch_norm)
     accumulation = program.plan.accumulation
     weighing = PartWeights(transport, part_weights) if part_weights else None

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxgrad import errors
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import take_parts
@@ -24,7 +26,7 @@ from onnxgrad.distributed.environment import current, init, share_of_cores
 from onnxgrad.distributed.exchange import Part, gathered_sizes
 from onnxgrad.distributed.strategy import Strategy, check_together
 from onnxgrad.distributed.transport import Alone, Transport
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, TrainingError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, OnnxGradError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.training.data.fingerprints import content_of
 from onnxgrad.training.data.rows import Batch, Rows, Stream
@@ -337,11 +339,21 @@ class Ranks:
         """Whether others evaluate with this rank, as they do not where a callback asks for it."""
         return self.are_many and not self.step.is_alone
 
-    def shard(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Every so many-th batch, as a whole, so that its means are what one process finds; all of them on a rank that is alone."""
+    def shard(self, source: Rows | Stream, batch_size: int) -> Iterator[Batch]:
+        """Every so many-th batch in the order of the data, as a whole, so that its means are what one process finds; all of them on
+        a rank that is alone. Of rows that can be read by number, those of other ranks are not read.
+
+        Args:
+            source: what is evaluated.
+            batch_size: examples in a batch.
+        """
         if not self._are_together:
-            return batches
-        return (batch for number, batch in enumerate(batches) if number % self.transport.world_size == self.transport.rank)
+            return source.batches(batch_size, shuffle=False)
+        own = slice(self.transport.rank, None, self.transport.world_size)
+        if isinstance(source, Rows):
+            numbers = itertools.islice(source.numbers(batch_size, shuffle=False), own.start, None, own.step)
+            return (source.take(chosen, (0, 0)) for chosen in numbers)
+        return itertools.islice(source.batches(batch_size, shuffle=False), own.start, None, own.step)
 
     @contextmanager
     def rank0_only(self) -> Iterator[None]:
@@ -371,20 +383,60 @@ class Ranks:
         totals, weights = sums[: len(names)], sums[len(names) :]
         return Means(dict(zip(names, totals, strict=True)), round(count), dict(zip(names, weights, strict=True)))
 
-    def gathered_arrays(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """The arrays of all ranks, in the order of ranks, which may have other names, shapes and dtypes on each."""
+    def gathered_on_first(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, np.ndarray[Any, Any]]]:
+        """Gather the arrays of all ranks on rank 0, in the order of ranks, which may have other names, shapes and dtypes on each.
+
+        The other ranks get an empty list.
+        """
         if not self._are_together:
             return [dict(arrays)]
         file = io.BytesIO()
         np.savez(file, **arrays)  # type: ignore[arg-type]
         own = np.frombuffer(file.getvalue(), np.uint8)
-        gathered = []
+        gathered = [dict(arrays)] if self.is_first else []
         for rank, size in enumerate(gathered_sizes(self.transport, len(own))):
-            buffer = own.copy() if rank == self.transport.rank else np.empty(size, np.uint8)
-            self.transport.broadcast_(buffer, rank)
-            with np.load(io.BytesIO(buffer.tobytes()), allow_pickle=False) as loaded:
-                gathered.append({name: loaded[name] for name in loaded.files})
+            received = self._sent_to_first(own, rank, size) if rank else None
+            if received is not None:
+                with np.load(io.BytesIO(received.tobytes()), allow_pickle=False) as loaded:
+                    gathered.append({name: loaded[name] for name in loaded.files})
         return gathered
+
+    def _sent_to_first(self, own: np.ndarray[Any, Any], rank: int, size: int) -> np.ndarray[Any, Any] | None:
+        """On rank 0 what a rank sends there; None on others"""
+        transport: Any = self.transport
+        is_sender = rank == transport.rank
+        buffer = own.copy() if is_sender else np.empty(size if self.is_first else 0, np.uint8)
+        if not hasattr(transport, "send"):
+            buffer = buffer if is_sender or self.is_first else np.empty(size, np.uint8)
+            transport.broadcast_(buffer, rank)
+        elif is_sender:
+            transport.send(buffer, 0)
+        elif self.is_first:
+            transport.receive_(buffer, rank)
+        return buffer if self.is_first else None
+
+    def from_first(self, compute: Callable[[], Mapping[str, float]]) -> dict[str, float]:
+        """Numbers by name that rank 0 computes alone, and all get.
+
+        Raises:
+            OnnxGradError: on all ranks, what it raises.
+        """
+        if not self._are_together:
+            return dict(compute())
+        answer: dict[str, Any] = {}
+        if self.is_first:
+            try:
+                answer = {"values": {name: float(value) for name, value in compute().items()}}
+            except OnnxGradError as error:
+                answer = {"error": type(error).__name__, "message": str(error)}
+        message = np.frombuffer(json.dumps(answer).encode(), np.uint8).copy()
+        size = self.of_first(len(message))
+        message = message if self.is_first else np.empty(size, np.uint8)
+        self.transport.broadcast_(message)
+        answer = json.loads(message.tobytes())
+        if "error" in answer:
+            raise getattr(errors, answer["error"], TrainingError)(answer["message"])
+        return dict(answer["values"])
 
     def folder(self, out: str | Path | RunFolder | None, keep: int) -> AbstractContextManager[RunFolder | None]:
         """The folder of a run, which rank 0 alone writes to."""
