@@ -363,7 +363,7 @@ class Trainer(TrainingSteps):
             self.average = ExponentialMovingAverage(updates.ema)
             with program_guard(self.program, Program()):
                 self.average.update()
-        self.ranks.attach(self.program, self._step_loss, bool(scale.start), self.average)
+        self.remarks += self.ranks.attach(self.program, self._step_loss, bool(scale.start), self.average)
 
     def _loss_terms(self) -> list[LossTerm]:
         """What is differentiated: the loss, or of micro-batches and ranks its terms, which parts of a batch count differently"""

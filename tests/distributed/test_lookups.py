@@ -1,6 +1,7 @@
 """Tables of which a lazy optimizer updates the rows that are looked up alone: on ranks the run of one process."""
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import onnxgrad as paddle
@@ -15,7 +16,7 @@ LABELS = np.array([1, -100, 0, -100, 1, 1])
 
 def network(clip=None, dims="N", lookups=1, optimizer=paddle.optimizer.Adam, counted=True):
     main, startup = static.Program(), static.Program()
-    with static.program_guard(main, startup):
+    with paddle.utils.unique_name.guard(), static.program_guard(main, startup):
         paddle.seed(1)
         ids, label = static.data("ids", [dims, 5], "int64"), static.data("label", [dims], "int64")
         table = paddle.ParamAttr(name="table")
@@ -81,3 +82,27 @@ def test_batches_of_a_size_that_the_program_fixes_are_not_mixed_up():
     whole, open_loss = network()
     alone = trained(whole, open_loss)
     assert_close(run_local(3, lambda transport: trained(main, loss, transport)), alone)
+
+
+def test_the_parts_of_an_exported_step_look_up_rows_of_their_own():
+    """Two parts of equal weight in place of ranks: what travels is averaged, and the second model applies it"""
+    main, loss = network()
+    labels = np.abs(LABELS) % 2
+    first, apply, manifest = paddle.to_split_training_step(main, [loss])
+    state = {v.name: np.array(v.get_value()) for v in main.list_vars() if v.persistable}
+    session, names = onnxruntime.InferenceSession(first.SerializeToString()), [entry["gradient"] for entry in manifest["exchange"]]
+    own = [v.name for v in session.get_inputs()]
+    parts = []
+    for rows in (slice(0, 3), slice(3, 6)):
+        feeds = {"ids": ROWS[rows], "label": labels[rows], **state}
+        parts.append(dict(zip(names, session.run(names, {name: feeds[name] for name in own}), strict=True)))
+    assert all(entry.get("reduction") != "same" or "beta" in entry["gradient"] for entry in manifest["exchange"])
+    travelled = {name: (parts[0][name] + parts[1][name]) / 2 for name in names}
+    session = onnxruntime.InferenceSession(apply.SerializeToString())
+    taken = {**state, **travelled}
+    outputs = [v.name for v in session.get_outputs()]
+    new = dict(zip(outputs, session.run(outputs, {v.name: taken[v.name] for v in session.get_inputs()}), strict=True))
+    static.Executor(threads=1).run(main, {"ids": ROWS, "label": labels}, [loss])
+    for entry in manifest["apply"]["state"]:
+        expected = main.find(entry["input"]).get_value()
+        np.testing.assert_allclose(new[entry["output"]], expected, rtol=1e-4, atol=1e-6, err_msg=entry["input"])

@@ -21,6 +21,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import take_parts
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.step.lookups import share_lookups
 from onnxgrad.distributed.agreement import Subject, check_equal
 from onnxgrad.distributed.environment import current, init, share_of_cores
 from onnxgrad.distributed.exchange import Part, gathered_sizes
@@ -193,16 +194,21 @@ class Ranks:
         loss: Variable,
         is_scaled: bool,
         average: ExponentialMovingAverage | None,
-    ) -> None:
+    ) -> list[str]:
         """Let the step exchange gradients; where they are added up, let each run weigh them, and their sums be exchanged.
+
+        Returns:
+            Lines on what travels otherwise than one may think.
 
         Raises:
             ArgumentError: if the strategy does not fit the program.
         """
+        remarks = share_lookups(program) if self.are_many else []
         step_class: type[RankStep] = RankStep
         if self.are_many and self.strategy.pipeline > 1:
             step_class = PipelinedStep
         self.step = step_class(self.transport, self.strategy, program, loss, is_scaled, average, self._part_weights)
+        return remarks
 
     def threads(self, wanted: int | None) -> int | None:
         """Threads of an operator: ranks of one machine share its cores."""
