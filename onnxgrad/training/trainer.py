@@ -253,7 +253,7 @@ class Trainer(TrainingSteps):
 
     def _prepare(self, weights: WeightOptions) -> list[str]:
         """Give the program the forms that train, and choose what trains; return lines on what was decided"""
-        opened = open_batch(self.program)
+        opened = open_batch(self.program, several=self.ranks.are_many)
         self.inputs = list(self.program.inputs)
         self.program.random_seed = self.seed
         rounded = prepare_quantized(self.program, weights.quantized)
