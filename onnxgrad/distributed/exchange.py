@@ -21,6 +21,7 @@ from weakref import WeakSet
 import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.examples import batch_axes
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.plan import Accumulation, LossTerm
 from onnxgrad.core.ir.program import Program
@@ -218,11 +219,12 @@ class GradientExchange(_Sharing):
         """The part that is fed; ranks tell each other how many examples they have, where nobody has said"""
         if self.part is not None and (self.part.whole or not needs_whole):
             return self.part
-        counted = next((v.name for v in program.inputs if v.dims and not isinstance(v.dims[0], int) and v.name in feed), None)
+        axes = batch_axes(program)
+        counted = next((v for v in axes if v.dims and not isinstance(v.dims[axes[v]], int) and v.name in feed), None)
         if counted is None:
             raise FeedError(f"how many examples are fed is not known. Feed {PART!r}: those of the ranks before, and of this one.")
         counts = self.part is None or self.part.counts
-        own = len(feed[counted])
+        own = int(np.shape(feed[counted.name])[axes[counted]])
         sizes = gathered_sizes(self.transport, own if counts else 0)
         return Part(int(sizes[: self.transport.rank].sum()), own, counts, whole=int(sizes.sum()))
 

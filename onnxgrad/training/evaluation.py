@@ -22,6 +22,7 @@ from onnxgrad.training.data.record import record_of
 from onnxgrad.training.data.rows import Batch, Parts, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.metrics.epoch import epoch_metric
+from onnxgrad.training.ranks.ranks import examples_of
 from onnxgrad.training.run.plan import Means, Row
 from onnxgrad.training.surgery.activations import score_kind
 
@@ -76,7 +77,7 @@ class _Evaluation:
         values = trainer.executor.run(model.evaluation, feed, self._fetch, scope=self.scope)
         first = len(self._fetch) - len(self._detected)
         outputs = values[len(self._read) : first]
-        examples = len(next(iter(feed.values())))
+        examples = examples_of(feed, trainer.ranks.axes)
         row, weights = model.loss_parts(dict(zip(self._read, values, strict=False)), examples)
         if self.parts is not None:
             self._outputs_of_parts.append(outputs[0])

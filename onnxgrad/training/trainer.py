@@ -546,7 +546,7 @@ class Trainer(TrainingSteps):
                 that the Trainer cuts, or the learning rate.
         """
         feed, fetches = self._fed(batch)
-        examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
+        examples = examples_of(batch, self.ranks.axes) if isinstance(batch, EpochBatch) else 0
         self._compare_with_file(feed)
         try:
             row, outputs = self.program.active_scope().change(lambda: self._advance(feed, fetches, examples))

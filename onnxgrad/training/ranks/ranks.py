@@ -8,19 +8,24 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from onnxgrad import errors
+from onnxgrad.core.ir.examples import batch_axes
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.types import is_nameless
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.passes.modes import take_parts
+from onnxgrad.core.passes.modes import PART, take_parts
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.step.gather import ROWS
 from onnxgrad.core.step.lookups import share_lookups
 from onnxgrad.distributed.agreement import Subject, check_equal
 from onnxgrad.distributed.environment import current, init, share_of_cores
@@ -61,30 +66,55 @@ class PartBatch(EpochBatch):
     part: Part
 
 
-def examples_of(batch: Batch) -> int:
-    """Examples of a batch, of all ranks where this is a part of one."""
-    return batch.whole if isinstance(batch, PartBatch) else len(next(iter(batch.values())))
+def examples_of(batch: Batch, axes: Mapping[str, int] = MappingProxyType({})) -> int:
+    """Examples of a batch, of all ranks where this is a part of one.
+
+    Args:
+        batch: arrays by column.
+        axes: of columns whose first axis does not count examples, the one that does.
+    """
+    if isinstance(batch, PartBatch):
+        return batch.whole
+    name, array = next(iter(batch.items()))
+    return int(np.shape(array)[axes.get(name, 0)])
 
 
-def part_of(batch: Batch, transport: Transport | _Row) -> PartBatch:
+def part_of(
+    batch: Batch, transport: Transport | _Row, axes: Mapping[str, int] = MappingProxyType({}), together: int = 1
+) -> PartBatch:
     """A rank's part: sizes differ by one example at most. A rank that gets none has the first one, which does not count there.
 
+    Args:
+        batch: arrays by column.
+        transport: says which rank this is, and how many there are.
+        axes: of columns whose first axis does not count examples, the one that does.
+        together: how many examples that follow each other stay on one rank.
+
     Raises:
-        DataError: if the first axis of an array does not count the examples.
+        DataError: if the axis of an array that counts the examples has another length than those of others.
     """
-    sizes = {name: array.shape[0] if array.ndim else 0 for name, array in batch.items()}
+    along = {name: axes.get(name, 0) for name in batch}
+    sizes = {name: array.shape[along[name]] if array.ndim > along[name] else 0 for name, array in batch.items()}
     whole = next(iter(sizes.values()))
     for name, size in sizes.items():
         if size != whole:
-            raise DataError(f"ranks cut a batch along its first axis, of which column {name!r} has {size} and others {whole}.")
-    rows, part = _rows(whole, transport, content_of(batch))
-    part_batch = PartBatch({name: array[rows] for name, array in batch.items()})
+            raise DataError(
+                f"ranks cut a batch along the axis that counts examples, which is {size} long in column {name!r} and {whole} in "
+                "others. Give all columns as many examples; where steps come first, name both dimensions in the file."
+            )
+    rows, part = _rows(whole, transport, content_of(batch), together)
+    part_batch = PartBatch({name: array[(*[slice(None)] * along[name], rows)] for name, array in batch.items()})
     part_batch.whole, part_batch.part = whole, part
     return part_batch
 
 
 def _rows(whole: int, transport: Transport | _Row, batch_hash: int, together: int = 1) -> tuple[slice, Part]:
     """The rows of a batch that a rank has, and its part, which notes the hash of the whole; ``together`` stay on one rank"""
+    if whole % together:
+        raise DataError(
+            f"{together} examples stay together on a rank, as the file takes them at a time, and a batch has {whole}. Use batches "
+            f"of {together * transport.world_size} (--batch-size), and leave out the smaller last one (--drop-last)."
+        )
     size, more = divmod(whole // together, transport.world_size)
     first = (transport.rank * size + min(transport.rank, more)) * together
     count = (size + (transport.rank < more)) * together
@@ -96,8 +126,11 @@ def _rows(whole: int, transport: Transport | _Row, batch_hash: int, together: in
 class _Parts(Stream):
     """A rank's parts of the batches of a source."""
 
-    def __init__(self, source: Rows | Stream, transport: Transport | _Row) -> None:
+    def __init__(
+        self, source: Rows | Stream, transport: Transport | _Row, axes: Mapping[str, int] = MappingProxyType({}), together: int = 1
+    ) -> None:
         self.source, self.transport, self.unused = source, transport, source.unused
+        self.axes, self.together = axes, together
 
     def count(self, batch_size: int, drop_last: bool = False) -> int | None:
         count: int | None = self.source.count(batch_size, drop_last)
@@ -112,12 +145,13 @@ class _Parts(Stream):
     ) -> Iterator[Batch]:
         order: dict[str, Any] = {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "epoch": epoch, "skip": skip}
         if isinstance(self.source, Stream):
-            yield from (part_of(batch, self.transport) for batch in self.source.batches(batch_size, **order))
+            batches = self.source.batches(batch_size, **order)
+            yield from (part_of(batch, self.transport, self.axes, self.together) for batch in batches)
             return
         for chosen in self.source.numbers(batch_size, **order):
             # Random changes of examples follow from the seed, the epoch and the number of a row.
             order_hash = zlib.crc32(np.array([seed, epoch, *chosen], np.int64).data)
-            rows, part = _rows(len(chosen), self.transport, order_hash, self.source.together)
+            rows, part = _rows(len(chosen), self.transport, order_hash, math.lcm(self.source.together, self.together))
             part_batch = PartBatch(self.source.take(chosen[rows], (seed, epoch)))
             part_batch.whole, part_batch.part = len(chosen), part
             yield part_batch
@@ -162,6 +196,10 @@ class Ranks:
         self._row = _Row(transport.rank // strategy.pipeline, transport.world_size // strategy.pipeline)
         self.part: Part | None = None
         self._part_weights: Mapping[Variable, Variable] | None = None
+        self.axes: Mapping[str, int] = {}
+        """Of columns whose first axis does not count examples, the one that does."""
+        self._together = 1
+        """How many examples a file takes at a time, if no other number."""
 
     # The programs ----------------------------------------------------------------------------------------------------
 
@@ -203,6 +241,11 @@ class Ranks:
         Raises:
             ArgumentError: if the strategy does not fit the program.
         """
+        self.axes = {v.name: axis for v, axis in batch_axes(program).items() if axis}
+        sizes = {v.dims[self.axes.get(v.name, 0)] for v in program.inputs if v.dims and v.name not in (PART, ROWS)}
+        known = [size for size in sizes if isinstance(size, int)]
+        is_open = any(isinstance(size, str) and not is_nameless(size) for size in sizes)
+        self._together = known[0] if len(known) == 1 and not is_open else 1
         remarks = share_lookups(program) if self.are_many else []
         step_class: type[RankStep] = RankStep
         if self.are_many and self.strategy.pipeline > 1:
@@ -252,7 +295,7 @@ class Ranks:
 
     def source(self, source: Rows | Stream) -> Rows | Stream:
         """This rank's parts of what is trained on."""
-        return _Parts(source, self._row) if self.are_many else source
+        return _Parts(source, self._row, self.axes, self._together) if self.are_many else source
 
     def feed(self, batch: Batch) -> None:
         """Say which part of the whole batch is fed next. Where the user cuts batches, ranks tell each other their sizes."""
@@ -261,7 +304,7 @@ class Ranks:
         if isinstance(batch, PartBatch):
             self.part = batch.part
         else:
-            self.part = self._gathered(len(next(iter(batch.values()))))
+            self.part = self._gathered(examples_of(batch, self.axes))
 
     def _gathered(self, count: int) -> Part:
         """The part of a row whose ranks are each given the same examples, of this number
