@@ -455,7 +455,8 @@ class Ranks:
         transport: Any = self.transport
         is_sender = rank == transport.rank
         buffer = own.copy() if is_sender else np.empty(size if self.is_first else 0, np.uint8)
-        if not hasattr(transport, "send"):
+        # A watch takes any transport for one that can send.
+        if not hasattr(getattr(transport, "transport", transport), "send"):
             buffer = buffer if is_sender or self.is_first else np.empty(size, np.uint8)
             transport.broadcast_(buffer, rank)
         elif is_sender:
