@@ -20,7 +20,7 @@ from onnxgrad.core.ir.operator import Operator, resolve_reference
 from onnxgrad.core.ir.parallel_axes import AxisNames, NotKnown, attribute_of, axes_operand, axis_names
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traits import READS_SHAPES, linear_in
-from onnxgrad.core.ir.types import Dim, OptionalType, SequenceType, is_nameless
+from onnxgrad.core.ir.types import Dim, OptionalType, SequenceType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 
@@ -946,7 +946,7 @@ def examples_of(program: Program, axes: Mapping[Variable, int] | None = None) ->
     Args:
         program: in any opset; it is not changed.
         axes: for each input that holds examples, the axis that counts them. None for ``batch_axes``: axis 0 of each input that has
-            a free one, or of all inputs where none is free; another one of inputs that have steps first.
+            a free one, or of all inputs where none is free; another one of inputs that the program's plan says to have steps first.
 
     Example:
         >>> x = static.data("x", [None, 3], "float32")
@@ -979,30 +979,16 @@ def check_separate(examples: Examples, v: Variable, what: str, advice: str = "Co
 
 
 def batch_axes(program: Program) -> dict[Variable, int]:
-    """The axis of each input that counts examples: the first one, but for inputs that have steps first.
-
-    Inputs have steps first where their first dimension has another name than the only one that all inputs share.
+    """The axis of each input that counts examples: the first one, but for inputs that ``program.plan.example_axes`` names.
 
     Args:
         program: in any opset; it is not changed.
-
-    Example:
-        >>> x, label = static.data("x", ["T", "N", 3]), static.data("label", ["N"], "int64")
-        >>> from onnxgrad.core.ir.examples import batch_axes
-        >>> {v.name: axis for v, axis in batch_axes(x.block.program).items()}
-        {'x': 1, 'label': 0}
     """
+    axes = program.plan.example_axes
     inputs = [v for v in program.inputs if v.value is None and not v.persistable and v.dims != ()]
-    named = {v: [dim for dim in v.dims or () if isinstance(dim, str) and not is_nameless(dim)] for v in inputs}
-    rows = [names for names in named.values() if names]
-    shared = set(rows[0]).intersection(*rows[1:]) if rows else set()
-    free = [v for v in inputs if named[v] or v.dims is None or not isinstance(v.dims[0], int)]
-    if len(shared) == 1 and len(rows) > 1:
-        (name,) = shared
-        return {v: (v.dims or ()).index(name) if name in named[v] else 0 for v in free}
-    free = [v for v in free if v.dims is None or not isinstance(v.dims[0], int)]
+    free = [v for v in inputs if v.name in axes or v.dims is None or not isinstance(v.dims[0], int)]
     if free:
-        return dict.fromkeys(free, 0)
+        return {v: axes.get(v.name, 0) for v in free}
     first = inputs[0].dims[0] if inputs and inputs[0].dims else None
     return {v: 0 for v in inputs if v.dims and v.dims[0] == first}
 

@@ -111,6 +111,7 @@ class RunPlan:
         exchange: what a step does with gradients before they are applied (``core.runtime.exchange``); copies have none.
         accumulation: how gradients are added up over several runs; None if each run applies its own.
         lookups: of tables whose other rows an optimizer leaves alone.
+        example_axes: by name of an input, the axis that counts examples, where that is not the first one.
     """
 
     def __init__(self) -> None:
@@ -120,6 +121,7 @@ class RunPlan:
         self.exchange: Exchange | None = None
         self.accumulation: Accumulation | None = None
         self.lookups: list[Lookup] = []
+        self.example_axes: dict[str, int] = {}
 
     def updates(self, updates: Mapping[Variable, Variable], turn: Turn) -> dict[Variable, Variable]:
         """Return the state variables that are replaced now, and their new values."""
@@ -143,6 +145,7 @@ class RunPlan:
             variables: the copy of each variable.
         """
         copy = RunPlan()
+        copy.example_axes = dict(self.example_axes)
         copy.printers = [(variables[v], printer) for v, printer in self.printers if v in variables]
         if not for_test:
             copy.schedulers = [(variables[v], scheduler) for v, scheduler in self.schedulers]
