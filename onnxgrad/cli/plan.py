@@ -23,6 +23,7 @@ from onnxgrad.distributed.step_costs import costs_of_stages, costs_of_step, fix_
 from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.static import program_guard
 from onnxgrad.tensor import add_n, mean, square
+from onnxgrad.training.data.derived_inputs import DerivedInputs
 from onnxgrad.training.data.open_batch import open_batch
 from onnxgrad.training.detection.heads import freeze_decoding
 from onnxgrad.training.optimizers import make_optimizer
@@ -115,12 +116,14 @@ def _step(options: argparse.Namespace, examples: int) -> _Step:
 
 
 def _open_sizes(program: Program, examples: int, others: int | None) -> dict[str, int]:
-    """Sizes of the dynamic dimensions of inputs by name: first ones are the batch"""
+    """Sizes of the dynamic dimensions of inputs by name: first ones are the batch. The cache of a language model stays empty"""
     sizes: dict[str, int] = {}
+    derived = DerivedInputs(program).names
     for v in program.inputs:
+        is_cache = v.is_float and v.name in derived
         for axis, dim in enumerate(v.dims or ()):
             name = dim if isinstance(dim, str) and not is_nameless(dim) else f"{v.name}.{axis}"
-            if not isinstance(dim, int) and (axis == 0 or others is not None):
+            if not isinstance(dim, int) and (axis == 0 or (others is not None and not is_cache)):
                 sizes.setdefault(name, examples if axis == 0 else others or 1)
     return sizes
 
