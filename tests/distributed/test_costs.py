@@ -180,6 +180,17 @@ def test_ranks_that_hold_everything_send_what_is_planned(ranks):
     assert trained(ranks, Strategy()) == [pytest.approx(plan.sends, abs=64)] * ranks
 
 
+@pytest.mark.parametrize("sharding", [1, 2])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_that_hold_ranges_send_what_is_planned(ranks, sharding):
+    """Gradients once to the ranges, and weights once back: 2 (n - 1)/n of the bytes of the weights in both stages"""
+    costs = costs_of_step(*network(), 0.0)
+    plan = plan_shares(costs, ranks, LINK)
+    sent = trained(ranks, Strategy(sharding=sharding))
+    assert plan.sends == pytest.approx(2 * (ranks - 1) / ranks * costs.weights, rel=0.005)
+    assert sent == [pytest.approx(plan.sends, rel=0.01)] * ranks
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_stages_send_and_hold_what_is_planned(monkeypatch, ranks):
     """Two stages, in one row and in two; each rank has the same layers, weights and moments as planned"""
