@@ -42,6 +42,7 @@ _COMMANDS = (
         "predict",
         "generate",
         "export",
+        "plan",
         "doctor",
     ),
 )

@@ -21,6 +21,7 @@ from weakref import WeakSet
 import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
+from onnxgrad.core.ir.examples import batch_axes
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.plan import Accumulation, LossTerm
 from onnxgrad.core.ir.program import Program
@@ -33,6 +34,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import view_of
 from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.core.step.gather import ROWS
+from onnxgrad.core.step.lookups import share_lookups
 from onnxgrad.core.step.loss_terms import only_term
 from onnxgrad.core.step.shards import RangePart, Shards, Share, range_parts
 from onnxgrad.core.step.split import check_batch_norm
@@ -280,11 +282,12 @@ class GradientExchange(_Sharing):
         """The part that is fed; ranks tell each other how many examples they have, where nobody has said"""
         if self.part is not None and (self.part.whole or not needs_whole):
             return self.part
-        counted = next((v.name for v in program.inputs if v.dims and not isinstance(v.dims[0], int) and v.name in feed), None)
+        axes = batch_axes(program)
+        counted = next((v for v in axes if v.dims and not isinstance(v.dims[axes[v]], int) and v.name in feed), None)
         if counted is None:
             raise FeedError(f"how many examples are fed is not known. Feed {PART!r}: those of the ranks before, and of this one.")
         counts = self.part is None or self.part.counts
-        own = len(feed[counted])
+        own = int(np.shape(feed[counted.name])[axes[counted]])
         sizes = gathered_sizes(self.transport, own if counts else 0)
         return Part(int(sizes[: self.transport.rank].sum()), own, counts, whole=int(sizes.sum()))
 
@@ -822,6 +825,8 @@ def distribute(
         raise ArgumentError("pipeline= is an option of a Trainer's strategy. For a program use PipelineStep.")
     if (strategy.sharding or strategy.compress) and transport.world_size > 1 and not hasattr(transport, "reduce_scatter_"):
         raise refuse("sharding" if strategy.sharding else "compress", "no ranges")
+    if transport.world_size > 1:
+        share_lookups(program)
     synchronises = check_batch_norm(program, strategy.batch_norm)
     accumulation = program.plan.accumulation
     weighing = PartWeights(transport, part_weights) if part_weights else None

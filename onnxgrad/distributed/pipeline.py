@@ -530,6 +530,6 @@ def _parameter(gradient: Variable, stages: Mapping[str, int]) -> str:
     if not names or names[0] not in stages:
         raise ArgumentError(
             f"the optimizer reads {gradient.name}, which is no gradient of a parameter of one stage. A pipeline is written for "
-            "plain gradients: leave scales of the loss, and further losses, out."
+            "plain gradients: leave scales of the loss, further losses, and lazy_mode of the optimizer, out."
         )
     return names[0]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Operator, Role
+from onnxgrad.core.ir.plan import Lookup
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.rules.common import add_rows
 
@@ -54,8 +55,11 @@ def looked_up(op: Builder, p: Variable, value: Variable, g: Variable, unclipped:
     flat = _joined(op, [index for index, _ in lookups])
     index, _, inverse = op.Unique(op.Mod(op.Cast(flat, to=7), p.dims[0]), outputs=3)
     if g is not unclipped:
-        return SparseRows(index, op.Gather(g, index))
-    return SparseRows(index, add_rows(op, op.Gather(value, index), inverse, _joined(op, [rows for _, rows in lookups]), 0))
+        gradient = op.Gather(g, index)
+    else:
+        gradient = add_rows(op, op.Gather(value, index), inverse, _joined(op, [rows for _, rows in lookups]), 0)
+    p.block.program.plan.lookups.append(Lookup(flat, g, index, gradient))
+    return SparseRows(index, gradient)
 
 
 def _joined(op: Builder, parts: list[Variable]) -> Variable:

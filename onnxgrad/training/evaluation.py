@@ -22,6 +22,7 @@ from onnxgrad.training.data.record import record_of
 from onnxgrad.training.data.rows import Batch, Parts, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.metrics.epoch import epoch_metric
+from onnxgrad.training.ranks.ranks import examples_of
 from onnxgrad.training.run.plan import Means, Row
 from onnxgrad.training.surgery.activations import score_kind
 
@@ -40,9 +41,7 @@ def evaluated(trainer: Trainer, opened: Rows | Stream, batch_size: int, scope: S
     """
     parts = opened.parts() if isinstance(opened, Rows) and trainer.model.reads else None
     evaluation = _Evaluation(trainer, scope, parts)
-    batches = (opened if parts is None else parts.rows).batches(batch_size, shuffle=False)
-    # Examples in parts are joined from outputs that lie in several batches, so every rank computes them all.
-    for batch in batches if parts is not None else trainer.ranks.shard(batches):
+    for batch in trainer.ranks.shard(opened if parts is None else parts.rows, batch_size):
         evaluation.add(batch)
     return evaluation.row()
 
@@ -78,7 +77,7 @@ class _Evaluation:
         values = trainer.executor.run(model.evaluation, feed, self._fetch, scope=self.scope)
         first = len(self._fetch) - len(self._detected)
         outputs = values[len(self._read) : first]
-        examples = len(next(iter(feed.values())))
+        examples = examples_of(feed, trainer.ranks.axes)
         row, weights = model.loss_parts(dict(zip(self._read, values, strict=False)), examples)
         if self.parts is not None:
             self._outputs_of_parts.append(outputs[0])
@@ -97,27 +96,48 @@ class _Evaluation:
                 metric.add(y, target)
 
     def row(self) -> Row:
-        model, means = self.model, self.means
-        measured: Row = {}
-        if self.parts is not None and means.count:
-            measured = self._measure_joined(self.parts)
-        elif self.parts is None:
-            means = self.trainer.ranks.reduce_means(means, [*model.loss_names, *(label for label, _ in model.metrics)])
-            for metric in self.whole.values():
-                metric.take(self.trainer.ranks.gathered_arrays(metric.state()))
+        """The means over all batches, and metrics of all examples together, which rank 0 computes for all"""
+        model, ranks = self.model, self.trainer.ranks
+        labels = [] if self.parts is not None else [label for label, _ in model.metrics]
+        means = ranks.reduce_means(self.means, [*model.loss_names, *labels])
         if means.count == 0:
             raise DataError("there is nothing to evaluate: the data has no batch.")
-        return {**model.with_loss({**means.now(), **measured}), **{name: metric.value() for name, metric in self.whole.items()}}
+        if self.parts is not None:
+            joined, parts = ranks.gathered_on_first(self._of_parts()), self.parts
+            values = ranks.from_first(lambda: self._measure_joined(joined, parts))
+        else:
+            states = {name: ranks.gathered_on_first(metric.state()) for name, metric in self.whole.items()}
+            values = ranks.from_first(lambda: self._measure_whole(states)) if states else {}
+        measured = {name: value for name, value in values.items() if name not in self.whole}
+        return {**model.with_loss({**means.now(), **measured}), **{name: values[name] for name in self.whole}}
 
-    def _measure_joined(self, parts: Parts) -> Row:
-        """Metrics of whole examples, whose outputs are joined from those of their parts"""
+    def _measure_whole(self, states: dict[str, list[dict[str, Any]]]) -> Row:
+        for name, metric in self.whole.items():
+            metric.take(states[name])
+        return {name: metric.value() for name, metric in self.whole.items()}
+
+    def _of_parts(self) -> dict[str, Any]:
+        """Outputs and targets of this rank's batches, by their number among its own"""
+        arrays: dict[str, Any] = {}
+        for number, (y, target) in enumerate(zip(self._outputs_of_parts, self._targets_of_parts, strict=True)):
+            # no file of numpy's knows the types of ml_dtypes
+            arrays[f"{number}/y"] = y.astype(np.float32) if y.dtype.kind == "V" else y
+            arrays[f"{number}/target"] = target
+        return arrays
+
+    def _measure_joined(self, of_ranks: Sequence[dict[str, Any]], parts: Parts) -> Row:
+        """Metrics of whole examples, whose outputs are joined from those of their parts, which ranks have computed in turns"""
         model = self.model
         measured: Row = {}
-        y, target = np.concatenate(self._outputs_of_parts), np.concatenate(self._targets_of_parts)
+        turns = range(max(len(arrays) for arrays in of_ranks) // 2)
+        y, target = (
+            np.concatenate([arrays[f"{turn}/{name}"] for turn in turns for arrays in of_ranks if f"{turn}/{name}" in arrays])
+            for name in ("y", "target")
+        )
         _measure(model, [parts.joined(y)], {model.terms[0].target: target[parts.firsts]}, measured, {})
         for metric in self.whole.values():
             metric.add_parts(*model.classes_second(y, target), parts)
-        return measured
+        return {**measured, **{name: metric.value() for name, metric in self.whole.items()}}
 
 
 def _measure(model: Model, outputs: list[Any], feed: dict[str, Any], row: Row, weights: dict[str, float]) -> None:

@@ -15,6 +15,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.types import is_nameless
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.executor import Executor
@@ -89,6 +90,7 @@ class Model:
         self._distances = {name: number for name, number in named if name is not None}
         """Columns of signed distances that are computed of masks, and the numbers of their terms."""
         self.outputs, self.layouts, self.doubts = attached.outputs, attached.layouts, attached.as_logits
+        program.plan.example_axes = _example_axes(program, self.outputs[0], self.layouts[0])
         self.evaluation = program.clone(for_test=True)
         self.evaluated_terms, told = _terms_in_evaluation(self.evaluation, attached.loss.name)
         self.remarks += told
@@ -262,3 +264,13 @@ def _terms_in_evaluation(evaluation: Program, loss: str) -> tuple[list[LossTerm]
         return loss_terms(evaluation.find(loss), build), []
     except ArgumentError as error:
         return [], [f"the loss of validation data is the mean of those of its batches, whatever their size: {error}"]
+
+
+def _example_axes(program: Program, output: Variable, layout: str | None) -> dict[str, int]:
+    """The axis that counts examples of each input that has it elsewhere than in front, as where steps come first: the dimension of
+    the output's examples says its name"""
+    at = layout.index("N") if layout in ("NTC", "TNC") else 0
+    name = output.dims[at] if output.dims and len(output.dims) > at else None
+    if not isinstance(name, str) or is_nameless(name):
+        return {}
+    return {v.name: v.dims.index(name) for v in program.inputs if v.dims and name in v.dims and v.dims[0] != name}

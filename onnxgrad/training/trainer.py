@@ -261,7 +261,7 @@ class Trainer(TrainingSteps):
 
     def _prepare(self, weights: WeightOptions) -> list[str]:
         """Give the program the forms that train, and choose what trains; return lines on what was decided"""
-        opened = open_batch(self.program)
+        opened = open_batch(self.program, several=self.ranks.are_many)
         self.inputs = list(self.program.inputs)
         self.program.random_seed = self.seed
         rounded = prepare_quantized(self.program, weights.quantized)
@@ -371,7 +371,7 @@ class Trainer(TrainingSteps):
             self.average = ExponentialMovingAverage(updates.ema)
             with program_guard(self.program, Program()):
                 self.average.update()
-        self.ranks.attach(self.program, self._step_loss, bool(scale.start), self.average)
+        self.remarks += self.ranks.attach(self.program, self._step_loss, bool(scale.start), self.average)
 
     def _loss_terms(self) -> list[LossTerm]:
         """What is differentiated: the loss, or of micro-batches and ranks its terms, which parts of a batch count differently"""
@@ -554,7 +554,7 @@ class Trainer(TrainingSteps):
                 that the Trainer cuts, or the learning rate.
         """
         feed, fetches = self._fed(batch)
-        examples = examples_of(batch) if isinstance(batch, EpochBatch) else 0
+        examples = examples_of(batch, self.ranks.axes) if isinstance(batch, EpochBatch) else 0
         self._compare_with_file(feed)
         try:
             row, outputs = self.program.active_scope().change(lambda: self._advance(feed, fetches, examples))

@@ -9,7 +9,7 @@ the gradient of the first weight, holding everything until then.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from onnxgrad.core.ir.operator import Operator, Role
@@ -34,22 +34,28 @@ def order_for_memory(operators: list[Operator]) -> list[Operator]:
     return [operators[i] for i in order_of_file(reads, _positions(operators, reads))]
 
 
-def peak_of_run(operators: list[Operator]) -> int | None:
+def peak_of_run(operators: list[Operator], apart: Collection[Variable] = (), *, unknown_is_one: bool = False) -> int | None:
     """The most bytes of results that live at once when onnxruntime runs a file with operators in this order; outputs live on.
 
     Memory that operators take inside, as convolutions do, is not counted, nor what is computed in place counted less.
 
+    Args:
+        operators: of the main graph.
+        apart: results that are not counted, as they lie in memory that is given.
+        unknown_is_one: whether an unknown dimension counts as 1.
+
     Returns:
-        None if a result has no known size.
+        None if a result has no known size, unless ``unknown_is_one``.
     """
     maker = {v: i for i, op in enumerate(operators) for v in op.outputs if v is not None}
     reads = [{maker[v] for v in op.operands() if v in maker} for op in operators]
     run = order_of_run(reads)
     last = {j: i for i in run for j in reads[i]}
+    given = set(apart)
     sizes = []
     for op in operators:
-        results = [v for v in op.outputs if v is not None]
-        if any(v.static_shape is None for v in results):
+        results = [v for v in op.outputs if v is not None and v not in given]
+        if any(v.static_shape is None for v in results) and not unknown_is_one:
             return None
         sizes.append(sum(map(bytes_of, results)))
     alive = peak = 0

@@ -24,7 +24,7 @@ from onnxgrad.core.ir.types import Dim, OptionalType, SequenceType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["Examples", "check_separate", "examples_of"]
+__all__ = ["Examples", "batch_axes", "check_separate", "examples_of"]
 
 
 @dataclass(frozen=True)
@@ -945,8 +945,8 @@ def examples_of(program: Program, axes: Mapping[Variable, int] | None = None) ->
 
     Args:
         program: in any opset; it is not changed.
-        axes: for each input that holds examples, the axis that counts them. None: axis 0 of each input that has a free one, or of
-            all inputs where none is free.
+        axes: for each input that holds examples, the axis that counts them. None for ``batch_axes``: axis 0 of each input that has
+            a free one, or of all inputs where none is free; another one of inputs that the program's plan says to have steps first.
 
     Example:
         >>> x = static.data("x", [None, 3], "float32")
@@ -956,7 +956,7 @@ def examples_of(program: Program, axes: Mapping[Variable, int] | None = None) ->
         >>> examples.axis(x), examples.mixed_by(x), examples.mixed_by(y).type
         (0, None, 'Softmax')
     """
-    return Examples(program, _default_axes(program) if axes is None else axes)
+    return Examples(program, batch_axes(program) if axes is None else axes)
 
 
 def check_separate(examples: Examples, v: Variable, what: str, advice: str = "Compute it from each example alone") -> None:
@@ -978,11 +978,17 @@ def check_separate(examples: Examples, v: Variable, what: str, advice: str = "Co
     raise ArgumentError(f"{what} needs examples that do not depend on each other, but on the way to {v.name} {reason}. {advice}.")
 
 
-def _default_axes(program: Program) -> dict[Variable, int]:
+def batch_axes(program: Program) -> dict[Variable, int]:
+    """The axis of each input that counts examples: the first one, but for inputs that ``program.plan.example_axes`` names.
+
+    Args:
+        program: in any opset; it is not changed.
+    """
+    axes = program.plan.example_axes
     inputs = [v for v in program.inputs if v.value is None and not v.persistable and v.dims != ()]
-    free = [v for v in inputs if v.dims is None or not isinstance(v.dims[0], int)]
+    free = [v for v in inputs if v.name in axes or v.dims is None or not isinstance(v.dims[0], int)]
     if free:
-        return dict.fromkeys(free, 0)
+        return {v: axes.get(v.name, 0) for v in free}
     first = inputs[0].dims[0] if inputs and inputs[0].dims else None
     return {v: 0 for v in inputs if v.dims and v.dims[0] == first}
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnxgrad.core.ir.variable import Variable
     from onnxgrad.core.runtime.exchange import Exchange
 
-__all__ = ["Accumulation", "LossTerm", "RunPlan", "Turn"]
+__all__ = ["Accumulation", "Lookup", "LossTerm", "RunPlan", "Turn"]
 
 Turn: TypeAlias = Literal["whole", "run", "apply"]
 """Which state of a program is replaced: all of it, or where gradients are added up what each run replaces, or what is made of the
@@ -81,6 +81,26 @@ class Accumulation:
         return Accumulation(self.runs, cleared, each, terms, frozenset(variables[v] for v in self.divisors))
 
 
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """The rows of a table that a batch looks up, which an optimizer updates, and no others.
+
+    Attributes:
+        positions: numbers of the rows as they are looked up, some several times and some negative: an integer vector.
+        whole: the gradient of the whole table.
+        index, gradient: what the optimizer reads: the number of each row that is looked up, in ascending order, and its gradient.
+    """
+
+    positions: Variable
+    whole: Variable
+    index: Variable
+    gradient: Variable
+
+    def copy(self, variables: Mapping[Variable, Variable]) -> Lookup:
+        """Return the lookup of a copy of the program."""
+        return Lookup(variables[self.positions], variables[self.whole], variables[self.index], variables[self.gradient])
+
+
 class RunPlan:
     """The settings of the runs of a program.
 
@@ -90,6 +110,8 @@ class RunPlan:
         memory: which tensors the last ``append_backward(checkpoints="auto")`` keeps, and the peak it expects, in bytes.
         exchange: what a step does with gradients before they are applied (``core.runtime.exchange``); copies have none.
         accumulation: how gradients are added up over several runs; None if each run applies its own.
+        lookups: of tables whose other rows an optimizer leaves alone.
+        example_axes: by name of an input, the axis that counts examples, where that is not the first one.
     """
 
     def __init__(self) -> None:
@@ -98,6 +120,8 @@ class RunPlan:
         self.memory: MemoryPlan | None = None
         self.exchange: Exchange | None = None
         self.accumulation: Accumulation | None = None
+        self.lookups: list[Lookup] = []
+        self.example_axes: dict[str, int] = {}
 
     def updates(self, updates: Mapping[Variable, Variable], turn: Turn) -> dict[Variable, Variable]:
         """Return the state variables that are replaced now, and their new values."""
@@ -121,8 +145,10 @@ class RunPlan:
             variables: the copy of each variable.
         """
         copy = RunPlan()
+        copy.example_axes = dict(self.example_axes)
         copy.printers = [(variables[v], printer) for v, printer in self.printers if v in variables]
         if not for_test:
             copy.schedulers = [(variables[v], scheduler) for v, scheduler in self.schedulers]
             copy.accumulation = None if self.accumulation is None else self.accumulation.copy(variables)
+            copy.lookups = [lookup.copy(variables) for lookup in self.lookups]
         return copy

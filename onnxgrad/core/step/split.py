@@ -34,6 +34,7 @@ from onnxgrad.core.step.export import (
     stem_of,
     with_manifest,
 )
+from onnxgrad.core.step.lookups import share_lookups
 from onnxgrad.core.step.loss_terms import loss_of, only_term
 from onnxgrad.core.step.stages import make_stages, sum_over_ranks
 from onnxgrad.core.step.step import AllReduce, Phase, phase_of
@@ -198,6 +199,7 @@ def split_step(
 ) -> Split:
     """The graphs and the manifest of ``to_split_training_step``."""
     program, copies = original.clone_with_variables()
+    share_lookups(program, as_numbers=True)
 
     def copies_of(fetches: Fetch) -> list[Variable]:
         return [copies[v] for v in as_variables(original, fetches)]

@@ -7,24 +7,32 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
+import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from onnxgrad import errors
+from onnxgrad.core.ir.examples import batch_axes
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.types import is_nameless
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.passes.modes import take_parts
+from onnxgrad.core.passes.modes import PART, take_parts
 from onnxgrad.core.runtime.executor import Executor
+from onnxgrad.core.step.gather import ROWS
+from onnxgrad.core.step.lookups import share_lookups
 from onnxgrad.distributed.agreement import Subject, check_equal
 from onnxgrad.distributed.environment import current, init, share_of_cores
 from onnxgrad.distributed.exchange import Part, gathered_sizes
 from onnxgrad.distributed.strategy import Strategy, check_together
 from onnxgrad.distributed.transport import Alone, Transport
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, TrainingError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, OnnxGradError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.training.data.fingerprints import content_of
 from onnxgrad.training.data.rows import Batch, Rows, Stream
@@ -58,30 +66,55 @@ class PartBatch(EpochBatch):
     part: Part
 
 
-def examples_of(batch: Batch) -> int:
-    """Examples of a batch, of all ranks where this is a part of one."""
-    return batch.whole if isinstance(batch, PartBatch) else len(next(iter(batch.values())))
+def examples_of(batch: Batch, axes: Mapping[str, int] = MappingProxyType({})) -> int:
+    """Examples of a batch, of all ranks where this is a part of one.
+
+    Args:
+        batch: arrays by column.
+        axes: of columns whose first axis does not count examples, the one that does.
+    """
+    if isinstance(batch, PartBatch):
+        return batch.whole
+    name, array = next(iter(batch.items()))
+    return int(np.shape(array)[axes.get(name, 0)])
 
 
-def part_of(batch: Batch, transport: Transport | _Row) -> PartBatch:
+def part_of(
+    batch: Batch, transport: Transport | _Row, axes: Mapping[str, int] = MappingProxyType({}), together: int = 1
+) -> PartBatch:
     """A rank's part: sizes differ by one example at most. A rank that gets none has the first one, which does not count there.
 
+    Args:
+        batch: arrays by column.
+        transport: says which rank this is, and how many there are.
+        axes: of columns whose first axis does not count examples, the one that does.
+        together: how many examples that follow each other stay on one rank.
+
     Raises:
-        DataError: if the first axis of an array does not count the examples.
+        DataError: if the axis of an array that counts the examples has another length than those of others.
     """
-    sizes = {name: array.shape[0] if array.ndim else 0 for name, array in batch.items()}
+    along = {name: axes.get(name, 0) for name in batch}
+    sizes = {name: array.shape[along[name]] if array.ndim > along[name] else 0 for name, array in batch.items()}
     whole = next(iter(sizes.values()))
     for name, size in sizes.items():
         if size != whole:
-            raise DataError(f"ranks cut a batch along its first axis, of which column {name!r} has {size} and others {whole}.")
-    rows, part = _rows(whole, transport, content_of(batch))
-    part_batch = PartBatch({name: array[rows] for name, array in batch.items()})
+            raise DataError(
+                f"ranks cut a batch along the axis that counts examples, which is {size} long in column {name!r} and {whole} in "
+                "others. Give all columns as many examples; where steps come first, name both dimensions in the file."
+            )
+    rows, part = _rows(whole, transport, content_of(batch), together)
+    part_batch = PartBatch({name: array[(*[slice(None)] * along[name], rows)] for name, array in batch.items()})
     part_batch.whole, part_batch.part = whole, part
     return part_batch
 
 
 def _rows(whole: int, transport: Transport | _Row, batch_hash: int, together: int = 1) -> tuple[slice, Part]:
     """The rows of a batch that a rank has, and its part, which notes the hash of the whole; ``together`` stay on one rank"""
+    if whole % together:
+        raise DataError(
+            f"{together} examples stay together on a rank, as the file takes them at a time, and a batch has {whole}. Use batches "
+            f"of {together * transport.world_size} (--batch-size), and leave out the smaller last one (--drop-last)."
+        )
     size, more = divmod(whole // together, transport.world_size)
     first = (transport.rank * size + min(transport.rank, more)) * together
     count = (size + (transport.rank < more)) * together
@@ -93,8 +126,11 @@ def _rows(whole: int, transport: Transport | _Row, batch_hash: int, together: in
 class _Parts(Stream):
     """A rank's parts of the batches of a source."""
 
-    def __init__(self, source: Rows | Stream, transport: Transport | _Row) -> None:
+    def __init__(
+        self, source: Rows | Stream, transport: Transport | _Row, axes: Mapping[str, int] = MappingProxyType({}), together: int = 1
+    ) -> None:
         self.source, self.transport, self.unused = source, transport, source.unused
+        self.axes, self.together = axes, together
 
     def count(self, batch_size: int, drop_last: bool = False) -> int | None:
         count: int | None = self.source.count(batch_size, drop_last)
@@ -109,12 +145,13 @@ class _Parts(Stream):
     ) -> Iterator[Batch]:
         order: dict[str, Any] = {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "epoch": epoch, "skip": skip}
         if isinstance(self.source, Stream):
-            yield from (part_of(batch, self.transport) for batch in self.source.batches(batch_size, **order))
+            batches = self.source.batches(batch_size, **order)
+            yield from (part_of(batch, self.transport, self.axes, self.together) for batch in batches)
             return
         for chosen in self.source.numbers(batch_size, **order):
             # Random changes of examples follow from the seed, the epoch and the number of a row.
             order_hash = zlib.crc32(np.array([seed, epoch, *chosen], np.int64).data)
-            rows, part = _rows(len(chosen), self.transport, order_hash, self.source.together)
+            rows, part = _rows(len(chosen), self.transport, order_hash, math.lcm(self.source.together, self.together))
             part_batch = PartBatch(self.source.take(chosen[rows], (seed, epoch)))
             part_batch.whole, part_batch.part = len(chosen), part
             yield part_batch
@@ -165,6 +202,10 @@ class Ranks:
         self._row = _Row(transport.rank // strategy.pipeline, transport.world_size // strategy.pipeline)
         self.part: Part | None = None
         self._part_weights: Mapping[Variable, Variable] | None = None
+        self.axes: Mapping[str, int] = {}
+        """Of columns whose first axis does not count examples, the one that does."""
+        self._together = 1
+        """How many examples a file takes at a time, if no other number."""
 
     # The programs ----------------------------------------------------------------------------------------------------
 
@@ -197,16 +238,26 @@ class Ranks:
         loss: Variable,
         is_scaled: bool,
         average: ExponentialMovingAverage | None,
-    ) -> None:
+    ) -> list[str]:
         """Let the step exchange gradients; where they are added up, let each run weigh them, and their sums be exchanged.
+
+        Returns:
+            Lines on what travels otherwise than one may think.
 
         Raises:
             ArgumentError: if the strategy does not fit the program.
         """
+        self.axes = {v.name: axis for v, axis in batch_axes(program).items() if axis}
+        sizes = {v.dims[self.axes.get(v.name, 0)] for v in program.inputs if v.dims and v.name not in (PART, ROWS)}
+        known = [size for size in sizes if isinstance(size, int)]
+        is_open = any(isinstance(size, str) and not is_nameless(size) for size in sizes)
+        self._together = known[0] if len(known) == 1 and not is_open else 1
+        remarks = share_lookups(program) if self.are_many else []
         step_class: type[RankStep] = RankStep
         if self.are_many and self.strategy.pipeline > 1:
             step_class = PipelinedStep
         self.step = step_class(self.transport, self.strategy, program, loss, is_scaled, average, self._part_weights)
+        return remarks
 
     def threads(self, wanted: int | None) -> int | None:
         """Threads of an operator: ranks of one machine share its cores."""
@@ -250,7 +301,7 @@ class Ranks:
 
     def source(self, source: Rows | Stream) -> Rows | Stream:
         """This rank's parts of what is trained on."""
-        return _Parts(source, self._row) if self.are_many else source
+        return _Parts(source, self._row, self.axes, self._together) if self.are_many else source
 
     def feed(self, batch: Batch) -> None:
         """Say which part of the whole batch is fed next. Where the user cuts batches, ranks tell each other their sizes."""
@@ -259,7 +310,7 @@ class Ranks:
         if isinstance(batch, PartBatch):
             self.part = batch.part
         else:
-            self.part = self._gathered(len(next(iter(batch.values()))))
+            self.part = self._gathered(examples_of(batch, self.axes))
 
     def _gathered(self, count: int) -> Part:
         """The part of a row whose ranks are each given the same examples, of this number
@@ -343,11 +394,21 @@ class Ranks:
         """Whether others evaluate with this rank, as they do not where a callback asks for it."""
         return self.are_many and not self.step.is_alone
 
-    def shard(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Every so many-th batch, as a whole, so that its means are what one process finds; all of them on a rank that is alone."""
+    def shard(self, source: Rows | Stream, batch_size: int) -> Iterator[Batch]:
+        """Every so many-th batch in the order of the data, as a whole, so that its means are what one process finds; all of them on
+        a rank that is alone. Of rows that can be read by number, those of other ranks are not read.
+
+        Args:
+            source: what is evaluated.
+            batch_size: examples in a batch.
+        """
         if not self._are_together:
-            return batches
-        return (batch for number, batch in enumerate(batches) if number % self.transport.world_size == self.transport.rank)
+            return source.batches(batch_size, shuffle=False)
+        own = slice(self.transport.rank, None, self.transport.world_size)
+        if isinstance(source, Rows):
+            numbers = itertools.islice(source.numbers(batch_size, shuffle=False), own.start, None, own.step)
+            return (source.take(chosen, (0, 0)) for chosen in numbers)
+        return itertools.islice(source.batches(batch_size, shuffle=False), own.start, None, own.step)
 
     @contextmanager
     def rank0_only(self) -> Iterator[None]:
@@ -377,20 +438,61 @@ class Ranks:
         totals, weights = sums[: len(names)], sums[len(names) :]
         return Means(dict(zip(names, totals, strict=True)), round(count), dict(zip(names, weights, strict=True)))
 
-    def gathered_arrays(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, np.ndarray[Any, Any]]]:
-        """The arrays of all ranks, in the order of ranks, which may have other names, shapes and dtypes on each."""
+    def gathered_on_first(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, np.ndarray[Any, Any]]]:
+        """Gather the arrays of all ranks on rank 0, in the order of ranks, which may have other names, shapes and dtypes on each.
+
+        The other ranks get an empty list.
+        """
         if not self._are_together:
             return [dict(arrays)]
         file = io.BytesIO()
         np.savez(file, **arrays)  # type: ignore[arg-type]
         own = np.frombuffer(file.getvalue(), np.uint8)
-        gathered = []
+        gathered = [dict(arrays)] if self.is_first else []
         for rank, size in enumerate(gathered_sizes(self.transport, len(own))):
-            buffer = own.copy() if rank == self.transport.rank else np.empty(size, np.uint8)
-            self.transport.broadcast_(buffer, rank)
-            with np.load(io.BytesIO(buffer.tobytes()), allow_pickle=False) as loaded:
-                gathered.append({name: loaded[name] for name in loaded.files})
+            received = self._sent_to_first(own, rank, size) if rank else None
+            if received is not None:
+                with np.load(io.BytesIO(received.tobytes()), allow_pickle=False) as loaded:
+                    gathered.append({name: loaded[name] for name in loaded.files})
         return gathered
+
+    def _sent_to_first(self, own: np.ndarray[Any, Any], rank: int, size: int) -> np.ndarray[Any, Any] | None:
+        """On rank 0 what a rank sends there; None on others"""
+        transport: Any = self.transport
+        is_sender = rank == transport.rank
+        buffer = own.copy() if is_sender else np.empty(size if self.is_first else 0, np.uint8)
+        # A watch takes any transport for one that can send.
+        if not hasattr(getattr(transport, "transport", transport), "send"):
+            buffer = buffer if is_sender or self.is_first else np.empty(size, np.uint8)
+            transport.broadcast_(buffer, rank)
+        elif is_sender:
+            transport.send(buffer, 0)
+        elif self.is_first:
+            transport.receive_(buffer, rank)
+        return buffer if self.is_first else None
+
+    def from_first(self, compute: Callable[[], Mapping[str, float]]) -> dict[str, float]:
+        """Numbers by name that rank 0 computes alone, and all get.
+
+        Raises:
+            OnnxGradError: on all ranks, what it raises.
+        """
+        if not self._are_together:
+            return dict(compute())
+        answer: dict[str, Any] = {}
+        if self.is_first:
+            try:
+                answer = {"values": {name: float(value) for name, value in compute().items()}}
+            except OnnxGradError as error:
+                answer = {"error": type(error).__name__, "message": str(error)}
+        message = np.frombuffer(json.dumps(answer).encode(), np.uint8).copy()
+        size = self.of_first(len(message))
+        message = message if self.is_first else np.empty(size, np.uint8)
+        self.transport.broadcast_(message)
+        answer = json.loads(message.tobytes())
+        if "error" in answer:
+            raise getattr(errors, answer["error"], TrainingError)(answer["message"])
+        return dict(answer["values"])
 
     def folder(self, out: str | Path | RunFolder | None, keep: int) -> AbstractContextManager[RunFolder | None]:
         """The folder of a run, which rank 0 alone writes to."""

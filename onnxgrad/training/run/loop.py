@@ -144,7 +144,7 @@ class TrainingLoop:
                 values = trainer.step(batch if isinstance(batch, EpochBatch) else EpochBatch(batch))
             except FeedError as error:
                 raise DataError(f"epoch {trainer.state.epoch + 1}, batch {trainer.state.batch + 1}: {error}") from error
-            size = examples_of(batch)
+            size = examples_of(batch, trainer.ranks.axes)
             progress.update(size, trainer.state.means.now())
             if self._heard:
                 self._stopped = trainer.ranks.any(self._tell("on_step", self._step_row(size, values)))
