@@ -22,8 +22,7 @@ from onnxgrad.errors import ArgumentError
 __all__ = ["ALIGNMENT", "Buckets", "Slot", "aligned_zeros", "give_back"]
 
 ALIGNMENT = 64
-"""Bytes of a line of the cache, and of the widest vector of a processor. Tensors and ranges of ranks begin at a multiple of as many
-elements, so that those of all element types lie alike."""
+"""Bytes of a line of the cache, and of the widest vector of a processor."""
 
 Array = np.ndarray[Any, Any]
 
@@ -81,7 +80,7 @@ class Buckets:
                     raise ArgumentError(
                         f"ranks cannot exchange {v.name}: its shape is unknown. Give the parameter known dimensions."
                     )
-                capacity = _rounded_up(prod(shape), ALIGNMENT)
+                capacity = _rounded_up(prod(shape), _line_of(dtype))
                 at = filling.get(dtype)
                 if at is None or (sizes[at][1] + capacity) * dtype.itemsize > limit:
                     at = filling[dtype] = len(sizes)
@@ -89,7 +88,7 @@ class Buckets:
                 self.slots[v] = Slot(at, sizes[at][1], shape)
                 sizes[at] = (dtype, sizes[at][1] + capacity)
             self.of_group.append(range(first, len(sizes)))
-        self.sizes = [(dtype, _rounded_up(size, ranks * ALIGNMENT)) for dtype, size in sizes]
+        self.sizes = [(dtype, _rounded_up(size, ranks * _line_of(dtype))) for dtype, size in sizes]
 
     @cached_property
     def flat(self) -> list[Array]:
@@ -119,6 +118,11 @@ class Buckets:
         bounds = [(rank, rank * length - slot.start, (rank + 1) * length - slot.start) for rank in range(ranks)]
         cut = [(rank, max(start, 0), min(stop, slot.size)) for rank, start, stop in bounds]
         return [(rank, start, stop) for rank, start, stop in cut if start < stop]
+
+
+def _line_of(dtype: Any) -> int:
+    """Elements of a line"""
+    return max(1, ALIGNMENT // int(np.dtype(dtype).itemsize))
 
 
 def _rounded_up(number: int, multiple: int) -> int:

@@ -218,10 +218,15 @@ def test_gradients_are_not_copied_on_their_way(monkeypatch):
 def test_slots_are_aligned_and_buckets_have_a_limit():
     program = static.Program()
     made = [program.create_global_var(f"v{size}", np.zeros(size, np.float32)) for size in (3, 17, 100, 5)]
-    buckets = Buckets([made], 768, ranks=3)
+    buckets = Buckets([made], 256, ranks=3)
     assert all(value.data_ptr() % ALIGNMENT == 0 for value in buckets.values.values())
-    assert [bucket.size for bucket in buckets.flat] == [3 * 64, 3 * 64]  # of 64 + 64, and 128 + 64
-    assert [buckets.shares(v, 3) for v in made] == [[(0, 0, 3)], [(1, 0, 17)], [(0, 0, 64), (1, 64, 100)], [(2, 0, 5)]]
+    assert [bucket.size for bucket in buckets.flat] == [3 * 16, 3 * 48, 3 * 16]  # of 16 + 32, 112 and 16, in three ranges of lines
+    assert [buckets.shares(v, 3) for v in made] == [
+        [(0, 0, 3)],
+        [(1, 0, 16), (2, 16, 17)],
+        [(0, 0, 48), (1, 48, 96), (2, 96, 100)],
+        [(0, 0, 5)],
+    ]
 
 
 def test_append_backward_takes_how_ranks_exchange():

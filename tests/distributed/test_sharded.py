@@ -104,8 +104,8 @@ class Counting:
 
 
 def padded(sizes, world):
-    """Elements of a bucket of tensors of these sizes, which begin at multiples of 64, as do the ranges of ranks"""
-    return -(-sum(-(-size // 64) * 64 for size in sizes) // (64 * world)) * 64 * world
+    """Elements of a bucket of tensors of these sizes, which begin at multiples of 16, as do the ranges of ranks"""
+    return -(-sum(-(-size // 16) * 16 for size in sizes) // (16 * world)) * 16 * world
 
 
 @pytest.mark.parametrize("shards", ["state", "gradients"])
