@@ -18,7 +18,7 @@ from onnxgrad.core.ir.plan import LossTerm
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.places import CUDAPlace, Place
 from onnxgrad.distributed.buckets import ALIGNMENT
-from onnxgrad.distributed.exchange import GradientExchange
+from onnxgrad.distributed.exchange import GradientExchange, part_sent
 from onnxgrad.distributed.part_weights import PartWeights
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Operation, Transport
@@ -139,4 +139,4 @@ class DeviceExchange(GradientExchange):
             self._engine.all_reduce_room_(self._rooms[number], 1.0, "max")
             return
         self._engine.all_reduce_room_(self._rooms[number], factor)
-        self.traffic.bytes += size * dtype.itemsize
+        self.traffic.bytes += 2 * part_sent(self.transport, size * dtype.itemsize)

@@ -49,7 +49,7 @@ from onnxgrad.distributed.transport import Transport, reused_buffer
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
 from onnxgrad.internal.arguments import checked
 
-__all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute", "gathered_sizes"]
+__all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute", "gathered_sizes", "part_sent"]
 
 Array = np.ndarray[Any, Any]
 
@@ -176,7 +176,7 @@ class _Sharing(Keeps):
         """Give all ranks the weights that each has updated"""
         if self._flat_weights is not None:
             self._flat_weights.spread(scope)
-            self.traffic.weights += _part_sent(self.transport, self._flat_weights.bytes)
+            self.traffic.weights += part_sent(self.transport, self._flat_weights.bytes)
 
     def forget(self, scope: Scope) -> None:
         """Let go of what other ranks hold, once this rank has what it needs of it."""
@@ -189,7 +189,7 @@ def _by_name(shards: Shards) -> dict[str, list[Share]]:
     return {v.name: shares for v, shares in shards.states.items()}
 
 
-def _part_sent(transport: Transport, size: int) -> int:
+def part_sent(transport: Transport, size: int) -> int:
     """What a rank sends when ranges of a buffer of so many bytes are gathered, exchanged, or added up"""
     return size * (transport.world_size - 1) // transport.world_size
 
@@ -720,7 +720,7 @@ class StateExchange(_Sharing):
         arrays = [own_array(scope, v) for v in self.sums if v in self._divisors]
         together = np.concatenate(arrays)
         self.transport.all_reduce_(together)
-        self.traffic.bytes += 2 * _part_sent(self.transport, together.nbytes)
+        self.traffic.bytes += 2 * part_sent(self.transport, together.nbytes)
         for array, total in zip(arrays, together, strict=True):
             array[:] = total
 
