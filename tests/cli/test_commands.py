@@ -75,7 +75,7 @@ class TestNotes:
     def test_are_three_lines_at_most_unless_all_are_asked_for(self, capsys):
         print_notes(["a", "b", "a", "c", "d"], False)
         assert capsys.readouterr().out.splitlines() == [
-            *("note: a", "note: b", "note: 2 more on how model and data are understood (--explain)"),
+            *("note: a", "note: b", "note: 2 more notes on how model and data are interpreted (--explain)"),
         ]
         print_notes(["a", "b", "c", "a"], False)
         print_notes(["a", "b", "c", "d", "d"], True)
@@ -176,7 +176,7 @@ class TestErrors:
             (files / "run" / "settings.json").write_text(content)
             assert "is damaged" in command("train", "--resume", files / "run", code=2)
         (files / "run" / "settings.json").write_text(json.dumps({"model": str(files / "m.onnx")}))
-        assert "does not say 'expand'" in command("train", "--resume", files / "run", code=2)
+        assert "has no entry 'expand'" in command("train", "--resume", files / "run", code=2)
 
     @pytest.mark.parametrize("debug", [[], ["--debug"]])
     def test_an_error_of_our_own_is_one_line_unless_it_is_debugged(self, files, debug, monkeypatch, capsys):
@@ -377,7 +377,9 @@ class TestTrain:
         train(files, "--epochs", "2", "--out", files / "run")
         process = start("train", "--resume", files / "run")
         _, err = process.communicate(timeout=60)
-        assert process.returncode == 0 and err.startswith("note: nothing is trained: 2 epochs are done, and 2 in all")
+        assert process.returncode == 0 and err.startswith(
+            "note: nothing is trained: the run has had 2 epochs, and total_epochs is 2"
+        )
         assert "epoch 3/3" in command("train", "--resume", files / "run", "--more-epochs", "1")
         assert "epoch 4/4" in command("train", "--resume", files / "run", "--epochs", "4")
         assert "Give one of them" in command("train", "--resume", files / "run", "--epochs", "4", "--more-epochs", "1", code=2)
@@ -623,7 +625,7 @@ class TestTrain:
         missing = ("--data", files / "train.npz", "--loss", "mse", "--out", files / "other")
         assert command("train", files / "no.onnx", *missing, code=1).endswith("no.onnx'. Name an .onnx file.\n")
         assert "train needs --out" in train(files, code=2)
-        assert "say what to write" in command("export", files / "run", code=2)
+        assert "choose a file to write" in command("export", files / "run", code=2)
         assert "no checkpoint" in command("export", files / "run", "--checkpoint", "x", "--inference", "y.onnx", code=1)
         assert "no LoRA branches" in command("export", files / "run", "--adapters", files / "a.safetensors", code=2)
         damaged = files / "run" / "last.safetensors"

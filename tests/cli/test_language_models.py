@@ -105,7 +105,7 @@ def test_a_chat_is_learnt_and_the_run_resumes(tmp_path):
     assert "is text, which needs a tokenizer" in command(*what, "--out", tmp_path / "no", code=1)
     what += ["--tokenizer", tmp_path / "tokenizer.json", "--max-length", "64", "--batch-size", "3", "--lr", "0.02"]
     said = command(*what, "--epochs", "2", "--pack", "--val", tmp_path / "chat.jsonl", "--out", tmp_path / "run")
-    assert said.count("chats are written as ChatML has it") == 1
+    assert said.count("chats are formatted as ChatML") == 1
     losses = [float(text) for text in re.findall(r" val_loss ([\d.]+)", said)]
     assert losses[1] < losses[0]
     command("train", "--resume", tmp_path / "run", "--more-epochs", "1")
