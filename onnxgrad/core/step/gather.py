@@ -313,7 +313,7 @@ class Gather:
         block = self.program.global_block()
         if self._fed is None or self._fed.dims is None or isinstance(self._fed.dims[0], int):
             raise ArgumentError(
-                "examples of ranks are gathered by how many each is fed, and the program says that for no input. "
+                "examples of ranks are gathered by how many each is fed, and no input of the program has that number. "
                 "Leave the first dimension of its inputs open."
             )
         if ROWS not in block.vars:

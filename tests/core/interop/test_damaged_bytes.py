@@ -89,8 +89,8 @@ class TestTrainingInfo:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda m: setattr(m.training_info[0].update_binding[0], "key", "x"), "'x', which is no initializer"),
-            (lambda m: setattr(m.training_info[0].update_binding[0], "key", "d"), "'d', which is no initializer"),
+            (lambda m: setattr(m.training_info[0].update_binding[0], "key", "x"), "'x', which is not an initializer"),
+            (lambda m: setattr(m.training_info[0].update_binding[0], "key", "d"), "'d', which is not an initializer"),
             (lambda m: setattr(m.training_info[0].update_binding[0], "key", "nothing"), "'nothing', which neither graph"),
             (lambda m: setattr(m.training_info[0].update_binding[0], "value", "l"), "which is of another type"),
             (lambda m: setattr(m.training_info[0].initialization_binding[0], "key", "r"), "'r', which is no state"),
