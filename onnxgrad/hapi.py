@@ -354,7 +354,7 @@ class Model:
         state, own = load(f"{path}.pdparams"), self.network.state_dict()
         unfit = [name for name, value in own.items() if name not in state or list(state[name].shape) != list(value.shape)]
         if unfit and not skip_mismatch:
-            raise Mismatch(f"load: {unfit[0]} is missing in {path}.pdparams, or has another shape. Say skip_mismatch=True.")
+            raise Mismatch(f"load: {unfit[0]} is missing in {path}.pdparams, or has another shape. Pass skip_mismatch=True.")
         self.network.set_state_dict(state)
         if self._optimizer is not None and not reset_optimizer and Path(f"{path}.pdopt").is_file():
             self._optimizer.set_state_dict(load(f"{path}.pdopt"))

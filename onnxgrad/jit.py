@@ -201,7 +201,7 @@ def traced(function: Any, input_spec: Sequence[Any] | None) -> tuple[Program, li
     spec = getattr(function if owner is None else owner, "called_with", None) if spec is None else spec
     if spec is None:
         raise ArgumentError(
-            "what the inputs look like is not known. Pass input_spec=[static.InputSpec([None, 784], 'float32', 'x')]."
+            "the shapes and types of the inputs are not known. Pass input_spec=[static.InputSpec([None, 784], 'float32', 'x')]."
         )
     program = Program()
     program.scope = Scope()

@@ -611,7 +611,7 @@ class StateExchange(_Sharing):
 
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         if gradients:
-            raise ArgumentError(f"{gradients[0].name} is no sum over micro-batches. Exchange gradients where they are computed.")
+            raise ArgumentError(f"{gradients[0].name} is not a sum over micro-batches. Exchange gradients where they are computed.")
         return {}
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:

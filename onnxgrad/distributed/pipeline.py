@@ -122,7 +122,7 @@ class PipelineStep:
         count = cuts if isinstance(cuts, int) else len(cuts) + 1
         if count < 1 or transport.world_size % count:
             request = f"{count} stages were asked for" if isinstance(cuts, int) else f"{count - 1} cuts make {count} stages"
-            raise ArgumentError(f"{request}, but there are {transport.world_size} ranks, which is no multiple of that.")
+            raise ArgumentError(f"{request}, but there are {transport.world_size} ranks, which is not a multiple of that.")
         if micro_batches < 1:
             raise ArgumentError(f"micro_batches is at least 1, not {micro_batches}.")
         if check_batch_norm(program, batch_norm):
@@ -526,7 +526,8 @@ def _parameter(gradient: Variable, stages: Mapping[str, int]) -> str:
     names = [p.name for p in program.parameters if p.grad_name == gradient.name or gradient.name.endswith(f"/{p.grad_name}")]
     if not names or names[0] not in stages:
         raise ArgumentError(
-            f"the optimizer reads {gradient.name}, which is no gradient of a parameter of one stage. A pipeline is written for "
+            f"the optimizer reads {gradient.name}, which is not the gradient of a parameter of one stage. A pipeline is "
+            "written for "
             "plain gradients: leave scales of the loss, and further losses, out."
         )
     return names[0]

@@ -32,7 +32,7 @@ _REFUSED = {
     ("pipeline", "checkpoints"): _RECOMPUTES,
     ("pipeline", "memory_budget"): _RECOMPUTES,
     ("pipeline", "frozen"): "each stage differentiates its own layers as they are. Leave frozen out",
-    ("overlap", "one thread"): "this MPI takes calls of its first thread alone. Start it with threads, or say overlap=1",
+    ("overlap", "one thread"): "this MPI takes calls of its first thread alone. Start it with threads, or pass overlap=1",
     ("sharding=2", "no send"): "this transport cannot send from one rank to another. Use sharding=1, or MPI",
 }
 """What does not work together, and why. All else does."""
@@ -125,7 +125,7 @@ class Strategy:
         if self.pipeline < 1 or self.micro_batches < 1:
             raise ArgumentError(f"pipeline and micro_batches are at least 1, not {self.pipeline} and {self.micro_batches}.")
         if self.pipeline == 1 and (self.micro_batches > 1 or self.cuts):
-            raise ArgumentError("micro_batches and cuts are those of a pipeline. Say of how many stages by pipeline=.")
+            raise ArgumentError("micro_batches and cuts are for a pipeline. Give the number of stages as pipeline=.")
         if self.cuts and len(self.cuts) != self.pipeline - 1:
             raise ArgumentError(f"{self.pipeline} stages have {self.pipeline - 1} cuts, not {len(self.cuts)}.")
         shares = bool(self.sharding) or None

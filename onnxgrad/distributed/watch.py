@@ -68,7 +68,7 @@ class Watch:
         try:
             connection = socket.create_connection((first, int(port[0])), timeout=30)
         except OSError as error:
-            advice = "Open the ports between the machines, or say init(watched=False)"
+            advice = "Open the ports between the machines, or call init(watched=False)"
             raise TrainingError(f"rank {self.rank} does not reach the watch of rank 0 ({error}). {advice}.") from error
         connection.settimeout(None)
         connection.sendall(HELLO.pack(key.tobytes(), self.rank, os.getpid(), bool((names[0] == names[self.rank]).all())))

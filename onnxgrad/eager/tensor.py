@@ -433,7 +433,7 @@ class Tensor(Variable):
 
     def __index__(self) -> int:
         if self.is_float:
-            raise ArgumentTypeError(f"a tensor of {self.dtype.name} is no index. Use one of integers.")
+            raise ArgumentTypeError(f"a tensor of {self.dtype.name} cannot be an index. Use a tensor of integers.")
         return int(self.item())
 
     def __len__(self) -> int:

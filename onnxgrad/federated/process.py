@@ -89,7 +89,7 @@ class ProcessWorker:
         except OSError as error:
             raise ExecutionError(f"{self.command[0]!r} could not be run: {error}. Check that it is installed.") from error
         if "error" in answer:
-            raise TrainingError(f"{self.command[0]!r} said: {answer['error']}")
+            raise TrainingError(f"{self.command[0]!r} failed: {answer['error']}")
         if answer.get("loss") is None:
             raise ExecutionError(f"{self.command[0]!r} ended without an answer (code {process.returncode}). Its errors are above.")
         self.set([values[name] for name in self.names])

@@ -101,7 +101,7 @@ _REASONS: dict[str, str] = {
     "onnxruntime manages streams, events and memory of the device": (
         "device.*tream* device.Event device.empty_cache device.ipc_collect device.*memory*"
     ),
-    "onnxruntime does not say it; use the driver's tools": "device.get_device_*",
+    "onnxruntime does not report it; use the driver's tools": "device.get_device_*",
     "onnxruntime has no provider for these devices; use CPUPlace or CUDAPlace": "device.IPUPlace device.XPUPlace",
     "ONNX has no sparse tensors that onnxruntime computes with": (
         "Tensor.coalesce Tensor.cols Tensor.crows Tensor.dense_dim Tensor.indices Tensor.is_coalesced Tensor.is_same_shape "

@@ -273,7 +273,7 @@ class Optimizer(EagerSteps):
             raise ArgumentError("there is nothing to update: no parameter has a gradient. Check the loss and stop_gradient.")
         for p, _ in params_grads:
             if not p.persistable:
-                raise ArgumentError(f"{p.name} is no parameter: each run computes or is fed it anew. Leave it out of parameters.")
+                raise ArgumentError(f"{p.name} is not a parameter: it is computed or fed in each run. Leave it out of parameters.")
         program = params_grads[0][0].block.program
         block = program.global_block()
         before = len(block.ops)

@@ -246,7 +246,7 @@ def prune_unread(program: Program, fetch_vars: Variable | Sequence[Variable]) ->
     copy, copies = program.clone_with_variables()
     other = next((v.name for v in fetches if v not in copies), None)
     if other is not None:
-        raise ArgumentError(f"prune_unread: {other!r} is no variable of the program. Give one that it computes.")
+        raise ArgumentError(f"prune_unread: {other!r} is not a variable of the program. Give one that it computes.")
     outputs = [copies[v] for v in fetches]
     run_program_pass(copy, demand(outputs))
     block = copy.global_block()

@@ -582,7 +582,7 @@ class _Index:
 
     def _operand(self, part: Any) -> Any:
         if isinstance(part, (bool, np.bool_)):
-            raise ArgumentTypeError(f"indexing {self.x.name}: a single boolean is no index. Use a mask or an integer.")
+            raise ArgumentTypeError(f"indexing {self.x.name}: a single boolean cannot be an index. Use a mask or an integer.")
         if part is None or part is Ellipsis or isinstance(part, builtins.slice) or is_variable(part):
             return part
         if isinstance(part, (int, np.integer)):

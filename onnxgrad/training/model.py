@@ -225,7 +225,7 @@ def _distances(masks: Any, output: Variable) -> Any:
     classes = output.dims[1] if output.dims is not None else None
     if not isinstance(classes, int):
         raise ArgumentError(
-            f"the output {output.name!r} does not say how many classes it has, which the distances for boundary need. "
+            f"the output {output.name!r} has an unknown number of classes, which the distances for boundary need. "
             "Give these as a column of their own (signed_distances)."
         )
     return signed_distances(masks, classes)

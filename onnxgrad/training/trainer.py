@@ -811,7 +811,7 @@ class Trainer(TrainingSteps):
                 another model or other data files. On all ranks, if they were given other data, options or versions.
         """
         if epochs is not None and total_epochs is not None:
-            raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
+            raise ArgumentError("epochs is the number of further epochs, total_epochs the total. Give one of them.")
         if self._awaits_data:
             data, validation = self.open(data, validation)
         counts = {
@@ -868,8 +868,8 @@ class Trainer(TrainingSteps):
                 before=before,
             )
             if count and self.epoch >= goal:
-                message = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
-                warnings.warn(f"{message}. Give a larger total_epochs (--epochs).", stacklevel=2)
+                message = f"nothing is trained: the run has had {self.epoch} epochs, and total_epochs is {goal}"
+                warnings.warn(f"{message}. Pass epochs=, the number of further epochs (--more-epochs).", stacklevel=2)
             if self.ranks.are_many:
                 self.ranks.agree(fit_subjects(self, source, held_out, folder is not None, plan))
             TrainingLoop(self, self.ranks.source(source), held_out, folder, plan).run()

@@ -1,4 +1,4 @@
-"""A participant of federated training: what travels, what stays, and that its steps are those of one process."""
+"""A participant of federated training: does not list parameters and statistics, what stays, and that its steps are those of one process."""
 
 import numpy as np
 import pytest
@@ -221,7 +221,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
         worker.fit({"x": DATA["x"], "target": DATA["target"][:3]})
     program, loss = linear(paddle.optimizer.SGD(0.1))
     paddle.save_split_training_step(program, tmp_path / "two", [loss])
-    with pytest.raises(ModelError, match="what travels"):
+    with pytest.raises(ModelError, match="does not list parameters and statistics"):
         Worker(tmp_path / "two.json")
     with pytest.raises(MissingFile, match="save_training_step"):
         Worker(tmp_path / "none.json")

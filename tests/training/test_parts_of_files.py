@@ -32,14 +32,16 @@ def test_a_file_without_its_head_is_said_to_be_that():
     """Its 8 hidden numbers were taken for the scores of 8 words, and words up to the eighth were learnt so"""
     headless = program(HEADER + "(float[N, S, 8] hidden_states) { h = Gather(table, input_ids) hidden_states = MatMul(h, w) }",
                        table=(30, 8), w=(8, 8))  # fmt: skip
-    with pytest.raises(ArgumentError, match=r"'hidden_states' holds 8 numbers for each of the 30 words.*exclude_lm_head.*Build"):
+    with pytest.raises(
+        ArgumentError, match=r"'hidden_states' has 8 features for each token, not logits over the 30 tokens.*exclude_lm_head.*Build"
+    ):
         Trainer(headless, loss="causal_lm")
 
 
 def test_a_head_of_the_last_word_is_said_to_be_that():
     text = "(float[N, 1, 30] logits) <int64 last = {-1}, int64[1] one = {1}> { h = Gather(table, input_ids)"
     text += " l = Gather<axis = 1>(h, last) u = Unsqueeze(l, one) logits = MatMul(u, head) }"
-    with pytest.raises(ArgumentError, match=r"'logits' scores the word behind the last one alone.*prune_lm_head=false"):
+    with pytest.raises(ArgumentError, match=r"'logits' has logits of the next token alone.*prune_lm_head=false"):
         Trainer(program(HEADER + text, table=(30, 8), head=(8, 30)), loss="causal_lm")
 
 
@@ -78,7 +80,7 @@ def test_the_text_part_of_a_file_learns_from_rows_of_a_table():
 
 
 def test_tokens_in_place_of_rows_are_refused_with_the_way():
-    with pytest.raises(DataError, match=r"has no column 'inputs_embeds'.*its table of embeddings, which is in another file"):
+    with pytest.raises(DataError, match=r"has no column 'inputs_embeds'.*reads embeddings, which another file of it computes"):
         Trainer(part(), loss="causal_lm").fit({"input_ids": ROWS, "labels": ROWS}, epochs=1)
 
 

@@ -37,7 +37,7 @@ def open_batch(program: Program) -> list[str]:
         >>> file = '<ir_version: 8, opset_import: ["": 17]> m (float[1, 3] x) => (float[1, 3] y) { y = Tanh(x) }'
         >>> program = from_onnx(onnx.parser.parse_model(file))
         >>> open_batch(program), program.inputs[0].shape
-        (['the file takes one example at a time (x); here it takes any number, as each gives what it gives alone.'], (-1, 3))
+        (['the file takes one example at a time (x); here it takes any number, as each example's outputs stay the same.'], (-1, 3))
     """
     inputs = program.inputs
     if any(list(op.blocks()) for op in program.global_block().ops):
@@ -53,7 +53,7 @@ def open_batch(program: Program) -> list[str]:
         return []
     _open(program)
     names = ", ".join(v.name for v in inputs)
-    return [f"the file takes one example at a time ({names}); here it takes any number, as each gives what it gives alone."]
+    return [f"the file takes one example at a time ({names}); here it takes any number, as each example's outputs stay the same."]
 
 
 def _open(program: Program) -> None:

@@ -182,7 +182,7 @@ def preparation_of(
         return v.name, how, _note(v, how, why_size, f"{how.values()}, which fits the statistics in the file best{doubt}")
     if channels == 3:
         base = replace(base, mean=_IMAGENET[0], std=_IMAGENET[1])
-    why = f"{base.values()}, a guess, as the file does not say: see --image-mean, --image-std and --image-order"
+    why = f"{base.values()}, a guess, as the file does not specify it: see --image-mean, --image-std and --image-order"
     return v.name, base, _note(v, base, why_size, why)
 
 
@@ -205,13 +205,13 @@ def _recorded(
     if (recorded.layout, len(recorded.mean)) != (layout, channels):
         then = f"{recorded.layout} with {len(recorded.mean)} channels"
         raise DataError(
-            f"the input {v.name!r} takes images as {layout} with {channels} channels, and the record of the data says {then}. "
-            "It is that of another model: ignore it (--ignore-record)."
+            f"the input {v.name!r} takes images as {layout} with {channels} channels, and the record of the data has {then}. "
+            "The record belongs to another model: ignore it (--ignore-record)."
         )
     if size is None and not all(want == have or not isinstance(want, int) for want, have in zip(declared, recorded.size)):
         raise DataError(
-            f"the input {v.name!r} takes images of {list(declared)}, and the record of the data says {list(recorded.size)}. "
-            "It is that of another model: ignore it (--ignore-record)."
+            f"the input {v.name!r} takes images of {list(declared)}, and the record of the data has {list(recorded.size)}. "
+            "The record belongs to another model: ignore it (--ignore-record)."
         )
     target_size, why_size = (recorded.size, "recorded") if size is None else _size(declared, size, (), {}, fit)
     how = Preparation(
@@ -235,7 +235,7 @@ def _note(v: Variable, preparation: Preparation, why_size: str, values: str) -> 
     channels = "grey" if preparation.order == "L" else preparation.order
     how = {"stretch": "", "letterbox": ", scaled by one factor between grey bars (letterbox)"}
     fitted = how.get(preparation.fit, ", scaled by one factor into the upper left corner")
-    return f"images go into {v.name!r} as {preparation.layout}, {channels}, {height} x {width} ({why_size}){fitted}, {values}."
+    return f"images enter {v.name!r} as {preparation.layout}, {channels}, {height} x {width} ({why_size}){fitted}, {values}."
 
 
 def _size(

@@ -52,7 +52,7 @@ def split(
     if isinstance(data, Shuffled):
         return *data.parts(fraction, seed), [f"validation holds out {fraction:.3g} of the examples, drawn as they come."]
     if not isinstance(data, (Rows, Text)):
-        raise DataError("batches that come ready made cannot be split. Give validation data of its own, or wrap them in Shuffled.")
+        raise DataError("ready-made batches cannot be split. Give validation data of its own, or wrap them in Shuffled.")
     rng = np.random.default_rng([seed, len(data)])
     labels = None if target is None or isinstance(data, Text) else classes_in(data.column(target))
     how = ""

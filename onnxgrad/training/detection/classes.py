@@ -253,7 +253,7 @@ class _Change:
                 self._take_over(operand, self.made[operand])
             return
         if operand is None or array is None or operand.value is None:
-            raise self._unknown(operand, "its weights are no floating-point tensor of the file")
+            raise self._unknown(operand, "its weights are not a floating-point tensor of the file")
         rows = np.moveaxis(array, axis, 0)
         rows = rows.reshape(block.groups, block.width, *rows.shape[1:])
         own = rows[:, block.start : block.start + self.old]

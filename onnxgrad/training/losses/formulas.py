@@ -97,7 +97,9 @@ def _causal_lm(op: Builder, y: Variable, label: Variable, notes: Notes) -> Any:
     scores instead would copy them.
     """
     if y.rank not in (None, 3):
-        raise ArgumentError(f"causal_lm needs scores of shape [batch, steps, words], not {y!r}. Name the output that holds them.")
+        raise ArgumentError(
+            f"causal_lm needs scores of shape [batch, steps, vocabulary], not {y!r}. Name the output that holds them."
+        )
     check_word_scores(y)
     following = following_words(op, label)
     return class_loss(op, y, following, notes, "causal_lm", -1)
@@ -105,7 +107,7 @@ def _causal_lm(op: Builder, y: Variable, label: Variable, notes: Notes) -> Any:
 
 _WRONG = {
     "bce_with_logits": ("the classes exclude each other", "Use cross_entropy"),
-    "causal_lm": ("each word has a probability of its own", "Use another loss"),
+    "causal_lm": ("each token has a probability of its own", "Use another loss"),
     "cross_entropy": ("each class has a probability of its own", "Use bce_with_logits"),
     "ctc": ("the probabilities do not add up to 1", "Use another loss"),
     "focal": ("the classes exclude each other", "Use cross_entropy"),

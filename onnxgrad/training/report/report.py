@@ -259,7 +259,7 @@ def _memory(trainer: Trainer) -> list[list[Any]]:
     rows += [["state of the optimizer and statistics", bytes_of(state)]]
     plan = trainer.program.memory_plan
     if plan is None:
-        rows += [["activations and gradients", "nothing is recomputed; --recompute and --memory-budget plan it"]]
+        rows += [["activations and gradients", "nothing is recomputed; turn it on by --recompute or --memory-budget"]]
     else:
         rows += [["activations and gradients at the peak", plan.peak], ["without recomputation", plan.peak_without]]
         rows += [["operators that run twice", f"{plan.recomputed} of {plan.operators}"]]

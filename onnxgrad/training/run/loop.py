@@ -85,7 +85,7 @@ class TrainingLoop:
             ended = out_of_patience(trainer.state.history[trainer.state.begun :], plan.patience, plan.monitor)
             if ended:
                 message = f"nothing is trained: no epoch was better for {plan.patience} epochs"
-                warnings.warn(f"{message}. Give another patience.", stacklevel=3)
+                warnings.warn(f"{message}. Give a larger patience.", stacklevel=3)
             while trainer.state.epoch < plan.epochs and not ended and not interrupt.stops and not self._at_end():
                 ended = not self._epoch()
             if (interrupt.stops or self._stopped) and self.folder is not None:

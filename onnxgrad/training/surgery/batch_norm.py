@@ -201,7 +201,7 @@ def _points(program: Program, after: Iterable[str] | None) -> list[Variable]:
     for v in points:
         op = v.op
         if op is None or _layer_of(op) is None:
-            raise ArgumentError(f"insert_batch_norm: {v.name!r} is no result of Conv, ConvTranspose or Gemm. Name one of these.")
+            raise ArgumentError(f"insert_batch_norm: {v.name!r} is not the result of a Conv, ConvTranspose or Gemm. Name one.")
         if v in outputs:
             raise ArgumentError(f"insert_batch_norm: {v.name!r} is an output of the program. Name a tensor before it.")
         if v in readers and after is not None:

@@ -167,7 +167,7 @@ def test_arrays_of_pairs_are_shuffled_as_pairs(folder):
     assert source.together == 2
     for batch in source.batches(4, seed=1):
         np.testing.assert_array_equal(batch["input_ids"][0::2] + 1, batch["input_ids"][1::2])
-    with pytest.raises(DataError, match=r"no multiple of that"):
+    with pytest.raises(DataError, match=r"not a multiple of that"):
         Columns({"x": np.ones(3)}, together=2)
 
 
@@ -183,7 +183,7 @@ def test_shuffled_halves_of_scored_pairs_are_refused(folder):
 def test_a_batch_in_which_nothing_is_alike_is_said_once(folder):
     trainer = trainer_of(folder, "info_nce")
     batch = {"input_ids": np.full((4, 1), 2), "attention_mask": np.ones((4, 1), int), "target": np.arange(4)}
-    with pytest.warns(UserWarning, match="no two rows of the first batch have the same 'target', so info_nce has nothing"):
+    with pytest.warns(UserWarning, match="no two rows of the first batch have the same 'target', so info_nce has no positive"):
         row = trainer.step(batch)
     assert row["loss"] == 0.0
     trainer.step(batch)

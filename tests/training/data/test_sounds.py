@@ -90,7 +90,7 @@ class TestFiles:
         (tmp_path / "a.wav").write_bytes(b"no sound")
         soundfile.write(tmp_path / "b.wav", np.zeros(0), 800)
         soundfile.write(tmp_path / "c.wav", np.array([0.1, np.nan]), 800, subtype="FLOAT")
-        for name, said in (("a", "cannot read the sound"), ("b", "no samples"), ("c", "no number")):
+        for name, said in (("a", "cannot read the sound"), ("b", "no samples"), ("c", "not a number")):
             with pytest.raises(DataError, match=f"{said}|{name}.wav"):
                 samples_of(tmp_path / f"{name}.wav", 800)
         with pytest.raises(DataError, match=r"cannot read the sound .*missing.wav"):
@@ -206,7 +206,7 @@ class TestColumn:
             (tmp_path / "one" / "a").mkdir(parents=True)
             soundfile.write(tmp_path / "one" / "a" / "x.wav", np.zeros(80), 800)
             opened(Sounds(tmp_path / "one"))
-        with pytest.raises(DataError, match="one sound, which says nothing of 'target'"):
+        with pytest.raises(DataError, match="one sound, without 'target'"):
             opened(Sounds(folder / "loud" / "0.wav"))
         with pytest.raises(DataError, match="no sounds"):
             (tmp_path / "empty").mkdir()

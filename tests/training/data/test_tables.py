@@ -163,7 +163,7 @@ class TestRefused:
 
     def test_a_line_that_is_no_json(self, tmp_path):
         (tmp_path / "t.jsonl").write_text('{"x": [1, 2, 3, 4], "target": 0}\n{"x": [1\n')
-        with pytest.raises(DataError, match=r"line 2 of .* is no JSON"):
+        with pytest.raises(DataError, match=r"line 2 of .* is not valid JSON"):
             trainer().open(tmp_path / "t.jsonl")
         (tmp_path / "t.jsonl").write_text('{"x": [1, 2, 3, 4], "target": 0}\n{"x": [1, 2], "target": 1}\n')
         with pytest.raises(DataError, match=r"t.jsonl, row 2, column 'x' has shape \[2\], but row 1 has \[4\]"):

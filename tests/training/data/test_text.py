@@ -63,7 +63,7 @@ class TestWhatCounts:
         assert shown(folder, batch["labels"][0]) == "yés<|im_end|>\n"
         text = "<|im_start|>user\nhéllo?<|im_end|>\n<|im_start|>assistant\nyés<|im_end|>\n<|im_start|>user\na<|im_end|>\n"
         assert shown(folder, batch["input_ids"][0][batch["attention_mask"][0] == 1]) == text
-        assert data.remarks == ["chats are written as ChatML has it: <|im_start|>role, the content, <|im_end|>."]
+        assert data.remarks == ["chats are formatted as ChatML: <|im_start|>role, the content, <|im_end|>."]
 
     def test_a_plain_text_is_cut_into_pieces(self, folder):
         data = opened(folder, "abcdefghijk", "data.txt", max_length=5)
@@ -194,12 +194,15 @@ class TestRows:
 
     def test_examples_without_words_that_count_are_left_out(self, folder):
         data = opened(folder, [{"messages": CHAT}, {"messages": CHAT[:1]}])
-        assert len(data) == 1 and "1 of 2 examples of data.jsonl have no word that counts, and are left out." in data.remarks
+        assert (
+            len(data) == 1
+            and "1 of 2 examples of data.jsonl have no token that counts in the loss, and are left out." in data.remarks
+        )
 
     def test_a_damaged_file_is_named_with_its_line(self, folder):
         for lines, said in (
-            ('{"text": "a"}\n\n{"text"', "line 3 of .* is no JSON"),
-            ("[1]", "line 1 of .* is no object"),
+            ('{"text": "a"}\n\n{"text"', "line 3 of .* is not valid JSON"),
+            ("[1]", "line 1 of .* is not an object"),
             ('{"words": "a"}', r"neither text, nor prompt and completion, nor messages; it has \['words'\]"),
             ('{"messages": [{"role": "user"}]}', "messages are a list of objects with role and content"),
             ('{"prompt": "a", "completion": null}', "neither text"),

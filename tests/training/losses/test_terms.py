@@ -425,7 +425,7 @@ class TestLayout:
         t = Trainer(parse_model(text), loss=Term("ctc", layout="TNC"), learning_rate=0.0)
         assert t.step({"x": x, "target": labels})["loss"] == pytest.approx(ctc(x, labels), rel=1e-5)
         t = Trainer(parse_model(text), loss="ctc")
-        with pytest.raises(og.errors.ArgumentError, match=r"axis 0 is not the batch. Say layout='TNC'"):
+        with pytest.raises(og.errors.ArgumentError, match=r"axis 0 is not the batch. Pass layout='TNC'"):
             t.step({"x": x, "target": labels})
 
     def test_labels_are_checked_against_steps_and_classes(self):

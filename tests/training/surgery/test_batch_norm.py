@@ -202,7 +202,7 @@ class TestInserting:
         "after, error, text",
         [
             ("nowhere", UnknownName, "Layers compute: hidden, scores"),
-            ("active", ArgumentError, "is no result of Conv"),
+            ("active", ArgumentError, "is not the result of a Conv"),
             ("scores", ArgumentError, "is an output"),
             ("hidden", ArgumentError, "already"),
             (None, ArgumentError, "no Conv or ConvTranspose"),

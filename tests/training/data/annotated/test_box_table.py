@@ -56,7 +56,7 @@ def test_a_table_without_boxes():
         ("000.png,bus,1,1,,2", "row 2, column 'x2' is ''"),
         ("000.png,,1,1,2,2", "row 2, column 'class' is empty"),
         ("000.png,bus,9,1,2,2", "row 2, columns x1, y1, x2, y2 ends before it begins"),
-        ("000.png,boat,1,1,2,2", "the class 'boat' is none of the training data"),
+        ("000.png,boat,1,1,2,2", "the class 'boat' is not a class of the training data"),
     ],
 )
 def test_damaged_cells_are_named(line, said):

@@ -29,7 +29,7 @@ def test_classes_of_the_training_data_keep_their_numbers():
     listing = read_coco(FILE, ["tree", "car", "bus", "boat"])
     assert listing.classes == ["tree", "car", "bus", "boat"]
     assert [int(b[0]) for b in listing.answers.original(0, (64, 48))] == [2, 2, 2]
-    with pytest.raises(DataError, match="the class 'bus' is none of the training data"):
+    with pytest.raises(DataError, match="the class 'bus' is not a class of the training data"):
         read_coco(FILE, ["tree", "car"])
 
 
@@ -72,7 +72,7 @@ def at(*keys, value=None):
         (at("annotations", 2, "image_id", value=5), r"annotations\[2\].image_id is 5, which no image has"),
         (
             at("annotations", 2, "category_id", value=[1]),
-            r"annotations\[2\].category_id is '\[1\]', which is no number of an entry",
+            r"annotations\[2\].category_id is '\[1\]', which is not a number",
         ),
         (at("annotations", 2, "category_id", value=3), r"annotations\[2\].category_id is 3, which no category has"),
         (at("annotations", 2, value=7), r"annotations\[2\] is '7', not an object"),

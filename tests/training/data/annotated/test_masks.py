@@ -31,14 +31,14 @@ def test_palette_numbers_are_classes_and_255_does_not_count():
     expected = {int(value): count for value, count in REFERENCE["masks"]["pixels"].items()}
     expected[-1] = expected.pop(255)
     assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == expected
-    assert listing.classes == ["0", "1", "2", "3"] and listing.remarks == ["255 in the masks of masks does not count."]
+    assert listing.classes == ["0", "1", "2", "3"] and listing.remarks == ["255 in the masks of masks is ignored."]
 
 
 def test_numbers_and_colours_say_the_same(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     numbers, coloured = read_masks(with_masks(tmp_path / "a", "numbers")), with_masks(tmp_path / "b", "coloured")
-    with pytest.raises(DataError, match=r"is in colours, and nothing says which class is which. Write class_dict.csv"):
+    with pytest.raises(DataError, match=r"is in colours, and there is no table of classes. Write class_dict.csv"):
         classes(read_masks(coloured), 0)
     shutil.move(coloured / "masks" / "class_dict.csv", coloured)
     listing = read_masks(coloured)

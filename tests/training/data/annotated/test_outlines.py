@@ -91,7 +91,7 @@ def test_classes_keep_the_numbers_of_the_training_data():
         (lambda a: a.update(segmentation={"counts": [5], "size": [2, 3]}), r"runs of 5 pixels in all, the size 2 x 3"),
         (lambda a: a.update(segmentation={"counts": "~", "size": [2, 3]}), r"has the character '~'"),
         (lambda a: a.update(segmentation={"counts": "o", "size": [2, 3]}), r"ends within a number"),
-        (lambda a: a.update(segmentation={"counts": 3, "size": [2, 3]}), r"no list and no text of run lengths"),
+        (lambda a: a.update(segmentation={"counts": 3, "size": [2, 3]}), r"neither a list nor a string of run lengths"),
         (lambda a: a.update(segmentation={"counts": "1"}), r"size is 'None', not \[height, width\]"),
     ],
 )
