@@ -216,7 +216,7 @@ if (data.samples.length) {
 {
   const size = (entry) => entry.shape.reduce((a, b) => a * b, 1), sum = (list) => list.reduce((a, entry) => a + size(entry), 0).toLocaleString("en");
   const listed = (list, row, head) => make("details", { open: list.length <= 12 }, make("summary", {}, `${sum(list)} parameters in ${list.length} tensors`), table(list.slice(0, 500).map(row), head), list.length > 500 ? make("p", { class: "faint" }, `and ${list.length - 500} more`) : null);
-  section("What trains", make("h3", {}, "Trained"), listed(data.trained, (p) => [p.name, p.shape.join(" × ")], ["weight", "shape"]),
+  section("Weights", make("h3", {}, "Trained"), listed(data.trained, (p) => [p.name, p.shape.join(" × ")], ["weight", "shape"]),
     make("h3", {}, "Frozen"), data.frozen.length ? listed(data.frozen, (p) => [p.name, p.shape.join(" × "), p.why], ["weight", "shape", "why"]) : make("p", { class: "faint" }, "nothing"),
     ...(data.remarks.length ? [make("h3", {}, "Notes"), make("ul", {}, ...data.remarks.map((text) => make("li", {}, text)))] : []));
 }

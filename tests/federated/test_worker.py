@@ -92,7 +92,7 @@ def test_state_of_the_optimizer_is_reset_or_kept():
     worker.set_local_state(kept)
     worker.fit(DATA, batch_size=8, seed=1)
     assert any(not np.array_equal(a, b) for a, b in zip(first, worker.get(), strict=True))
-    with pytest.raises(DataError, match="no state of this step"):
+    with pytest.raises(DataError, match="not state of this step"):
         worker.set_local_state({"nothing": np.zeros(1)})
 
 

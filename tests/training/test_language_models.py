@@ -166,7 +166,7 @@ class TestFollowingInputs:
         for text in (
             "past_key_values.* (4 inputs) are fed as an empty cache unless the data has them.",
             "attention_mask is 1 everywhere unless the data has it.",
-            "labels are input_ids, without what attention_mask hides, unless the data has them.",
+            "labels are input_ids, and -100 where attention_mask is 0, unless the data has them.",
             "the loss reads logits; the other 4 outputs are parts of a cache.",
         ):
             assert said.count(text) == 1

@@ -37,7 +37,7 @@ def test_rows_of_a_table_are_refused_by_name_or_left_out(tmp_path):
     batch = rows.take(np.arange(len(rows)))
     assert batch["a"].tolist() == [1, 5, 11] and batch["b"].tolist() == [2, 6, 12] and batch["target"].tolist() == [0, 0, 1]
     assert list(broken.reasons) == ["t.csv, row 5", "t.csv, row 2", "t.csv, row 4", "t.csv, row 7"]
-    assert "column 'b' holds 'n/a', so no value" in broken.reasons["t.csv, row 2"]
+    assert "column 'b' holds 'n/a', which is not a value" in broken.reasons["t.csv, row 2"]
     assert "row 4, column 'target' is empty" in broken.reasons["t.csv, row 4"]
     assert "holds '1.5.2', which is not a number" in broken.reasons["t.csv, row 7"]
 

@@ -205,7 +205,7 @@ class TestKindsOfCells:
     def test_words_for_what_was_trained_with_numbers(self, path, tmp_path):
         path.write_text("a,b,target\n1,2,1\n2,3,0\n")
         (tmp_path / "v.csv").write_text("a,b,target\n1,2,cat\n2,3,dog\n")
-        with pytest.raises(DataError, match=r"column 'target': the model was trained with numbers, this is a column of words"):
+        with pytest.raises(DataError, match=r"column 'target': the model was trained with numbers, this is a column of text"):
             trainer(loss="cross_entropy", classes=2).open(path, tmp_path / "v.csv")
 
     def test_words_of_a_table_that_is_read_in_pieces_are_counted_in_all_of_them(self, path):

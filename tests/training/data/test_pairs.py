@@ -198,7 +198,7 @@ def test_splitting_rows_that_stay_together_needs_no_class():
 
 REFUSED = [
     ("info_nce", [{"text": "port", "other": "left"}], "has no column 'target'"),
-    ("info_nce", [{"one": "port", "two": "left"}], r"which column.*those of pairs 'anchor' and 'positive' \(--columns\)"),
+    ("info_nce", [{"one": "port", "two": "left"}], r"no column.*those of pairs 'anchor' and 'positive' \(--columns\)"),
     ("cosine_pairs", [{"text": "port", "score": 1.0}], r"reads pairs of texts.*--columns input_ids=A,B"),
     ("cosine_pairs", [{"sentence1": "port", "sentence2": "left"}], "has no column 'target'"),
     ("info_nce", [{"anchor": "port", "positive": "left"}, {"anchor": "aft", "positive": ""}], "row 2, column 'positive'"),

@@ -232,7 +232,7 @@ class TestRecord:
 
     def test_another_rate_than_the_record_says_is_an_error_with_both(self, folder, tmp_path):
         self.trained(folder).export(tmp_path / "e.onnx")
-        with pytest.raises(DataError, match=r"trained with sounds of 1,000 Hz, this is said to be 500 Hz"):
+        with pytest.raises(DataError, match=r"trained with sounds of 1,000 Hz, this is given as 500 Hz"):
             Trainer(tmp_path / "e.onnx", loss="cross_entropy").opened(Sounds(folder, rate=500))
 
     def test_sounds_of_another_rate_are_resampled_to_the_recorded_one(self, folder, tmp_path):

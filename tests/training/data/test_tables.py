@@ -53,7 +53,7 @@ class TestColumns:
         source, held_out = trainer().open(tmp_path / "t.csv", tmp_path / "v.csv")
         assert set(held_out.column("target")) == {1, 2} and set(source.column("target")) == {0, 1, 2}
         (tmp_path / "v.csv").write_text(rows[0] + "\n1,2,3,4,huge\n")
-        with pytest.raises(DataError, match=r"v.csv, row 1, column 'target': the class 'huge' is none of the training data"):
+        with pytest.raises(DataError, match=r"v.csv, row 1, column 'target': the class 'huge' is not a class of the training data"):
             trainer().open(tmp_path / "t.csv", tmp_path / "v.csv")
 
     def test_words_of_data_to_judge_have_the_numbers_of_training(self, tmp_path):
@@ -127,7 +127,7 @@ class TestRefused:
         ("line", "said"),
         [
             ("1,2,3", r"t.csv, row 41 has 3 cells, the header has 5"),
-            ("1,2,oops,4,0", r"t.csv, row 41, column 'c' holds 'oops', which is no number"),
+            ("1,2,oops,4,0", r"t.csv, row 41, column 'c' holds 'oops', which is not a number"),
             ("1,2,,4,0", r"t.csv, row 41, column 'c' is empty"),
         ],
     )

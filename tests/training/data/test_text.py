@@ -85,7 +85,7 @@ class TestTemplates:
         self.write(folder)
         data = opened(folder, [{"messages": CHAT}, {"text": "b"}])
         assert [shown(folder, row.labels) for row in data.rows] == ["yés</s>", "b</s>"]
-        assert data.remarks == ["chats are written by the template in tokenizer_config.json."]
+        assert data.remarks == ["chats are formatted by the template in tokenizer_config.json."]
 
     def test_in_a_file_of_its_own(self, folder):
         pytest.importorskip("jinja2")
@@ -95,7 +95,7 @@ class TestTemplates:
         )
         data = opened(folder, [{"messages": CHAT}])
         assert [shown(folder, row.labels) for row in data.rows] == ["yés</s>"]
-        assert data.remarks == ["chats are written by the template in chat_template.jinja."]
+        assert data.remarks == ["chats are formatted by the template in chat_template.jinja."]
 
     def test_without_jinja(self, folder, monkeypatch):
         self.write(folder)
@@ -213,5 +213,5 @@ class TestRows:
         with pytest.raises(og.errors.ArgumentError, match=r"from \.jsonl or \.txt files"):
             opened(folder, "a", "data.csv")
         (folder / "tokenizer.json").write_text("{}")
-        with pytest.raises(og.errors.DataError, match="is no tokenizer"):
+        with pytest.raises(og.errors.DataError, match="is not a tokenizer"):
             opened(folder, [{"text": "a"}])

@@ -92,7 +92,7 @@ def test_bars_of_a_letterbox_do_not_count():
     [
         (lambda f: (f / "masks" / "001.png").unlink(), r"001.png' has no mask of its name in"),
         (lambda f: (f / "masks" / "000.png").write_bytes(b"no"), r"cannot read the mask .*000.png'"),
-        (lambda f: Image.new("L", (5, 5)).save(f / "masks" / "000.png"), r"000.png' has 5 x 5 pixels, its picture 64 x 48"),
+        (lambda f: Image.new("L", (5, 5)).save(f / "masks" / "000.png"), r"000.png' has 5 x 5 pixels, its image 64 x 48"),
         (lambda f: Image.new("F", (64, 48)).save(f / "masks" / "000.tiff"), None),
     ],
 )

@@ -82,7 +82,7 @@ def test_damaged_lines_are_named(tmp_path, line, said):
     [
         ([{"transcription": "a"}], r"line 2, region 1, points is 'None', not three corners"),
         ([{"points": [[1, 2], [3, 4]]}], r"region 1, points is .*not three corners"),
-        ([{"points": [[1, 2], [3, "x"], [5, 6]]}], r"region 1, points is 'x', which is no number"),
+        ([{"points": [[1, 2], [3, "x"], [5, 6]]}], r"region 1, points is 'x', which is not a number"),
         ([7], r"region 1 is '7', not an object"),
         ({}, "line 2 is not a path, a tab and a list"),
     ],

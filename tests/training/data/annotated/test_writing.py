@@ -65,7 +65,7 @@ def test_scores_of_one_class_are_compared_with_the_threshold():
     scores = np.array([[[[0.4, 0.6]]]])
     assert mask_classes(scores).tolist() == [[[1, 1]]] and mask_classes(scores, 0.5).tolist() == [[[0, 1]]]
     assert mask_classes(np.array([[[3, 1]]])).tolist() == [[[3, 1]]]
-    with pytest.raises(DataError, match=r"of shape \[2, 3\] is no mask"):
+    with pytest.raises(DataError, match=r"of shape \[2, 3\] is not a mask"):
         mask_classes(np.zeros((2, 3)))
 
 

@@ -31,7 +31,7 @@ def test_shares_become_the_pixels_that_were_drawn():
 def test_the_part_for_validation():
     assert any("--val" in line for line in read_yolo(FILE).remarks)
     assert [path.stem for path in read_yolo(FILE, "val").paths] == ["003", "007"]
-    with pytest.raises(DataError, match=r"data.yaml has no 'test' that names a folder of pictures; it has \['names', 'path'"):
+    with pytest.raises(DataError, match=r"data.yaml has no 'test' that names a folder of images; it has \['names', 'path'"):
         read_yolo(FILE, "test")
 
 
@@ -94,7 +94,7 @@ def test_numbers_are_those_that_the_names_have_in_the_training_data():
         ("1.5 0.5 0.5 0.1 0.1", "line 2 has the class 1.5"),
         ("-1 0.5 0.5 0.1 0.1", "line 2 has the class -1"),
         ("0 0.5 0.5 0.1", "line 2 has 4 numbers; a box has 5"),
-        ("0 0.5 0.5 x 0.1", "line 2 is 'x', which is no number"),
+        ("0 0.5 0.5 x 0.1", "line 2 is 'x', which is not a number"),
         ("0 30 20 10 10", "line 2 has a value outside 0 to 1"),
         ("0 nan 0.5 0.1 0.1", "line 2 is 'nan'"),
     ],
