@@ -15,7 +15,6 @@ BLOB = "https://github.com/onnxgrad/onnxgrad/blob/main/"
 TREE = "https://github.com/onnxgrad/onnxgrad/tree/main/"
 # Files at the top, and their pages.
 PAGES = {
-    "README.md": "index.md",
     "OPERATORS.md": "operators.md",
     "COMPATIBILITY.md": "compatibility.md",
     "CONTRIBUTING.md": "contributing.md",
