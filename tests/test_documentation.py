@@ -1,12 +1,15 @@
 """Examples in docstrings and pages run; generated files are current."""
 
+import contextlib
 import doctest
 import importlib
+import io
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -24,7 +27,13 @@ from onnxgrad.testing import Sample, check_adjointness, check_gradient
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "onnxgrad"
-PAGES = [page for page in (ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))) if "```python" in page.read_text()]
+TOUR = ROOT / "docs" / "develop" / "tour.md"
+"""Shows what its code prints, which is compared."""
+PAGES = [
+    page
+    for page in (ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if "```python" in page.read_text() and page != TOUR
+]
 # What the code of a page takes for granted.
 GIVEN = {
     "docs/develop/add_operator.md": "from onnxgrad.core.rules.registry import TABLE; del TABLE['', 'Softsign']",
@@ -108,6 +117,42 @@ def test_examples_of_pages_run_one_after_the_other(page, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def with_outputs(page, folder):
+    """The text of a page whose blocks of code are each followed by the output that they print now."""
+
+    def shown(found):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(found[1], names)
+        output = out.getvalue()
+        return f"```python\n{found[1]}```\n" + (f"\n```text\n{output}```\n" if output else "")
+
+    names = {}
+    (folder / "out").mkdir()
+    with contextlib.chdir(folder), onnxgrad.internal.state.isolated():
+        return re.sub(r"```python\n(.*?)```\n(?:\n```text\n.*?```\n)?", shown, page.read_text(), flags=re.DOTALL)
+
+
+def test_the_tour_shows_what_its_code_prints(tmp_path):
+    assert with_outputs(TOUR, tmp_path) == TOUR.read_text(), "run python -m tests.test_documentation and read the page again"
+
+
+def test_the_page_on_stability_is_true():
+    text = (ROOT / "docs" / "stability.md").read_text()
+    stable, _, unstable = text.partition("## Not stable")
+    listed = {name for row in re.findall(r"^\| (`onnxgrad.*?) \|", stable, re.MULTILINE) for name in re.findall(r"`([\w.]+)`", row)}
+    assert len(listed) > 25
+    for name in listed:
+        assert importlib.import_module(name).__all__, name
+    for name in re.findall(r"`(onnxgrad\.\w+)`", unstable.partition(" and all names")[0]):
+        importlib.import_module(name)
+        assert name not in listed
+    sources = [path.read_text() for path in PACKAGE.rglob("*.py")]
+    read = set(re.findall(r"\bONNXGRAD_[A-Z_]+", "\n".join(sources)))
+    assert read == set(re.findall(r"\bONNXGRAD_[A-Z_]+", stable))
+    warns = [source for source in sources if re.search(r"^ *@(?:\w+\.)*deprecated\(", source, re.MULTILINE)]
+    assert warns == [] and "No name is deprecated at present." in stable
+
+
 @pytest.mark.process
 @pytest.mark.exhaustive
 def test_readme_commands_run(tmp_path):
@@ -156,6 +201,17 @@ def test_compatibility_table_is_current():
 
 
 @pytest.mark.process
+def test_lists_of_decisions_and_measurements_are_current():
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "write_documentation_index", "--check"], cwd=ROOT, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.process
 def test_import_is_quick_and_opens_no_thread():
     code = "import threading, sys, onnxgrad; assert threading.active_count() == 1; assert 'onnxruntime' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        TOUR.write_text(with_outputs(TOUR, Path(folder)))

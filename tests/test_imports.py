@@ -155,7 +155,7 @@ def test_every_package_has_a_floor():
 
 
 def order_of_packages():
-    """The floors as docs/develop/architecture.md shows them; ``python -m tests.test_imports`` writes them there."""
+    """The floors as docs/develop/layers.md shows them; ``python -m tests.test_imports`` writes them there."""
     lines = [", ".join(line.split()) for line in FLOORS.strip().splitlines()]
     return textwrap.fill(" | ".join(line for line in lines if not line.startswith("__")), 138)
 
@@ -168,7 +168,7 @@ def written(text):
 
 
 def test_the_order_in_the_documents_is_the_one_that_is_checked():
-    page = (ROOT / "docs" / "develop" / "architecture.md").read_text()
+    page = (ROOT / "docs" / "develop" / "layers.md").read_text()
     assert written(page) == page, "run python -m tests.test_imports"
 
 
@@ -269,5 +269,5 @@ def test_steps_are_cut_and_state_is_gathered_in_the_engine_alone():
 
 
 if __name__ == "__main__":
-    architecture = ROOT / "docs" / "develop" / "architecture.md"
-    architecture.write_text(written(architecture.read_text()))
+    layers = ROOT / "docs" / "develop" / "layers.md"
+    layers.write_text(written(layers.read_text()))

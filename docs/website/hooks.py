@@ -40,6 +40,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Let links to files of the repository lead to their pages where there are any, else to the repository."""
     here = page.file.src_uri
+    if here == "index.md":
+        page.meta["hide"] = ["toc"]  # the first screen takes the width
 
     def address(link: str) -> str:
         path, _, anchor = link.removeprefix(BLOB).partition("#")

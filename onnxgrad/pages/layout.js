@@ -1,6 +1,6 @@
 // Layered drawings of acyclic graphs (Sugiyama, Tagawa and Toda, 1981): layers by longest paths, order by medians, and places that
 // minimise the squared distance to the neighbours. One chain of bends per tensor, however many read it;
-// kept libraries lay out a line for each reader, and cross more of them (measured in docs/develop/architecture.md).
+// kept libraries lay out a line for each reader, and cross more of them (decision 89 in docs/develop/decisions).
 
 const GAP_X = 26, GAP_Y = 34;
 

@@ -2,7 +2,7 @@
 
 A segment's copy reads its checkpoints through a barrier, ``x + 0 * g`` in effect, where ``g`` is an element of the incoming
 gradient. Without it onnxruntime's common-subexpression elimination merges the copy with the original, and with a barrier
-that does not depend on the gradient the copy runs early and saves nothing (measured: see docs/develop/architecture.md). The barrier
+that does not depend on the gradient the copy runs early and saves nothing (decision 6 in docs/develop/decisions). The barrier
 ends in a step, so it carries no gradient itself. Random samples are not taken again.
 Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
 """

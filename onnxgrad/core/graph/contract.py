@@ -44,9 +44,9 @@ Forms: TypeAlias = "Mapping[str, Form] | Callable[[Graph], Mapping[str, Form]]"
 Shapes: TypeAlias = Mapping[str, tuple[int, ...]]
 """Shapes of inputs by name."""
 
-CPU_FORMS = "docs/develop/performance.md: Forms for the CPU provider"
-CUDA_FORMS = "docs/develop/performance.md: CUDA without a device"
-OPENVINO_FORMS = "docs/develop/performance.md: OpenVINO's provider"
+CPU_FORMS = "docs/develop/measurements/cpu_forms.md"
+CUDA_FORMS = "docs/develop/measurements/cuda_without_device.md"
+OPENVINO_FORMS = "docs/develop/measurements/openvino.md"
 """Where the gains of a provider's forms are written down."""
 
 Rounding: TypeAlias = Literal["none", "order", "fast"]
