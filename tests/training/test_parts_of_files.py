@@ -95,7 +95,9 @@ def test_parts_that_score_no_words_are_said_to_be_that(tmp_path):
     """Pictures and embeddings of a multimodal model, which were taken for a model without its head, or for any other"""
     text = "(float[N, S, 8] inputs_embeds) { inputs_embeds = Gather(table, input_ids) }"
     embeddings = program(HEADER + text, table=(30, 8))
-    with pytest.raises(ArgumentError, match=r"'inputs_embeds' is not logits over the vocabulary: this file is the part .* that embeds tokens"):
+    with pytest.raises(
+        ArgumentError, match=r"'inputs_embeds' is not logits over the vocabulary: this file is the part .* that embeds tokens"
+    ):
         Trainer(embeddings, loss="causal_lm")
     assert "the part of a model in several files that embeds tokens" in command("info", saved(tmp_path, embeddings))
     text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 4] pixel_values) => (float[N, 8] image_features)'
