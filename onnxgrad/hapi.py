@@ -103,7 +103,7 @@ class Model:
         if not all(isinstance(metric, Metric) for metric in _listed(metrics)):
             raise Mismatch("prepare: metrics are objects of paddle.metric.")
         if amp_configs is not None:
-            raise NotOffered("prepare: amp_configs is not offered. Put amp.auto_cast around what the network computes.")
+            raise NotOffered("prepare: amp_configs is not offered. Put amp.auto_cast around the forward of the network.")
         self._optimizer, self._loss, self._metrics = optimizer, loss, _listed(metrics)
 
     # One batch -------------------------------------------------------------------------------------------------------

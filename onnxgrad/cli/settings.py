@@ -330,7 +330,7 @@ def _place_of(device: str, precision: Literal["f32", "bf16"], settings: dict[str
         if settings.get("device_is_chosen"):
             return "auto"
         if is_run:
-            raise ProviderError(f"{error} The run goes on without it by train --resume FOLDER --device cpu.") from error
+            raise ProviderError(f"{error} Continue the run without it by train --resume FOLDER --device cpu.") from error
         raise
 
 

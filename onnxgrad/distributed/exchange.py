@@ -219,7 +219,10 @@ class GradientExchange(_Sharing):
             return self.part
         counted = next((v.name for v in program.inputs if v.dims and not isinstance(v.dims[0], int) and v.name in feed), None)
         if counted is None:
-            raise FeedError(f"how many examples are fed is not known. Feed {PART!r}: those of the ranks before, and of this one.")
+            raise FeedError(
+                f"how many examples are fed is not known. Feed {PART!r}: the number of examples of the ranks before, "
+                "and of this rank."
+            )
         counts = self.part is None or self.part.counts
         own = len(feed[counted])
         sizes = gathered_sizes(self.transport, own if counts else 0)

@@ -85,7 +85,7 @@ def failure_reason(ranks: list[RankStatus], now: float, timeout: float, lost_aft
     waited = f"rank {first} has waited for more than {timeout:.0f} seconds {at}"
     here = (ranks[first].left, ranks[first].entered)
     behind = [rank for rank, one in enumerate(ranks) if one.since is None or (one.left, one.entered) < here]
-    return f"rank {behind[0]} of {count} hangs: {waited}" if behind else f"no rank of {count} goes on: {waited}"
+    return f"rank {behind[0]} of {count} hangs: {waited}" if behind else f"no rank of {count} continues: {waited}"
 
 
 class _Monitor:

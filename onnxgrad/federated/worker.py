@@ -260,7 +260,7 @@ class _Entry(NamedTuple):
     dims: Sequence[int | None] | None
 
 
-_SENT = COLUMN._replace(what="what came for", owner="this step")
+_SENT = COLUMN._replace(what="the array for", owner="this step")
 
 
 def _column(feed: Mapping[str, Any]) -> _Entry:

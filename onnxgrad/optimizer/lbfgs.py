@@ -180,7 +180,7 @@ class LBFGS(Optimizer):
         kept = state_dict.get("state", {})
         for name in ("func_evals", "old_stps", "old_yk", "before"):
             if name not in kept:
-                raise ArgumentError(f"the state of LBFGS lacks {name!r}. Give what its state_dict gave.")
+                raise ArgumentError(f"the state of LBFGS lacks {name!r}. Give the result of its state_dict.")
         changes = deque(zip(kept["old_stps"], kept["old_yk"], strict=True), self._changes.maxlen)
         vars(self).update(_evaluations=kept["func_evals"], _before=kept["before"], _changes=changes)
 

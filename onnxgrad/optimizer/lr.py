@@ -131,7 +131,7 @@ class LRScheduler:
         """
         for key in self._keys:
             if key not in state_dict:
-                raise ArgumentError(f"the state of {type(self).__name__} lacks {key!r}. Give what its state_dict gave.")
+                raise ArgumentError(f"the state of {type(self).__name__} lacks {key!r}. Give the result of its state_dict.")
         return [(self, {key: state_dict[key] for key in self._keys})]
 
 
@@ -366,7 +366,7 @@ class LinearWarmup(LRScheduler):
         if not isinstance(self.learning_rate, LRScheduler):
             return pairs
         if "LinearWarmup_LR" not in state_dict:
-            raise ArgumentError("the state of LinearWarmup lacks 'LinearWarmup_LR'. Give what its state_dict gave.")
+            raise ArgumentError("the state of LinearWarmup lacks 'LinearWarmup_LR'. Give the result of its state_dict.")
         return [*self.learning_rate.attributes_of(state_dict["LinearWarmup_LR"]), *pairs]
 
 

@@ -241,7 +241,7 @@ def prune_unread(program: Program, fetch_vars: Variable | Sequence[Variable]) ->
     fetches = _variables("fetch_vars", fetch_vars)
     if any(op.role is not Role.FORWARD for op in program.global_block().ops):
         raise ArgumentError(
-            "prune_unread: the program has a backward pass, which reads what it was written for. Call it before minimize."
+            "prune_unread: the program has a backward pass, which needs all operators. Call prune_unread before minimize."
         )
     copy, copies = program.clone_with_variables()
     other = next((v.name for v in fetches if v not in copies), None)

@@ -101,7 +101,7 @@ def where_(condition: Variable, x: Variable | None = None, y: Variable | float |
         ArgumentError: if only the condition is given.
     """
     if x is None or y is None:
-        raise ArgumentError("where_ takes both x and y: x is what it writes to.")
+        raise ArgumentError("where_ takes both x and y: x is written in place.")
     require_variables("where_", condition, x, y)
     return in_place_result("where_", x, search.where(condition, x, y, name))
 

@@ -128,7 +128,7 @@ class Model:
         self._unused.update(unused)
         if unused:
             message = f"nothing reads the data's {', '.join(map(repr, unused))}: the columns of model and loss are {self.columns}"
-            warnings.warn(f"{message}. Leave out what is not used, or rename it.", stacklevel=4)
+            warnings.warn(f"{message}. Leave unused columns out, or rename them.", stacklevel=4)
 
     def feed_of(self, batch: dict[str, Any], executor: Executor, scope: Scope | None = None) -> Batch:
         """Check a batch and complete it by what follows from its columns.
@@ -261,4 +261,4 @@ def _terms_in_evaluation(evaluation: Program, loss: str) -> tuple[list[LossTerm]
     try:
         return loss_terms(evaluation.find(loss), build), []
     except ArgumentError as error:
-        return [], [f"the loss of validation data is the mean of those of its batches, whatever their size: {error}"]
+        return [], [f"the loss of validation data is the mean of the losses of its batches, whatever their size: {error}"]

@@ -575,8 +575,8 @@ class Trainer(TrainingSteps):
         found = first_difference(self.program, self.inference, [v.name for v in self.outputs], row, self.executor)
         if found is not None:
             raise TrainingError(
-                f"the training step does not compute what the file does: {found.name!r} differs by {found.share:.0%}, at "
-                f"{found.operator}. onnxruntime gives other numbers for an operator before it among those of the step. Write its "
+                f"the training step differs from the file: {found.name!r} differs by {found.share:.0%}, at "
+                f"{found.operator}. onnxruntime computes an operator before it otherwise within the step. Write its "
                 "operators out, by expand='com.microsoft' (--expand com.microsoft), and report this."
             )
 

@@ -470,17 +470,17 @@ class TestTrain:
             files, "--epochs", "1", "--out", files / "small"
         )
         assert (means("small") == np.float32(0.3)).all()
-        assert "learns new statistics" in train(files, "--epochs", "1", "--batch-norm", "train", "--out", files / "asked")
+        assert "updates the statistics" in train(files, "--epochs", "1", "--batch-norm", "train", "--out", files / "asked")
         assert (means("asked") != np.float32(0.3)).all()
         assert "takes no names" in train(files, "--batch-norm", "frozen", "hidden", "--out", files / "none", code=2)
         rows = data(10_000)
         np.savez(files / "train.npz", x=rows["x"], y=rows["target"])
-        assert "learns new statistics" in train(files, "--epochs", "1", "--batch-size", "500", "--out", files / "large")
+        assert "updates the statistics" in train(files, "--epochs", "1", "--batch-size", "500", "--out", files / "large")
         assert "of the file" in train(files, "--epochs", "0", "--batch-size", "8", "--out", files / "narrow")
         # A run of a version that always trained them goes on doing so.
         settings = json.loads((files / "asked" / "settings.json").read_text())
         (files / "asked" / "settings.json").write_text(json.dumps({**settings, "batch_norm": None}))
-        assert "learns new statistics" in command("train", "--resume", files / "asked", "--epochs", "2", "--accept-changed-data")
+        assert "updates the statistics" in command("train", "--resume", files / "asked", "--epochs", "2", "--accept-changed-data")
 
     def test_the_models_own_normalization_is_folded_if_asked(self, files):
         train(files, "--epochs", "1", "--out", files / "run")

@@ -320,7 +320,7 @@ def test_a_sampler_refuses_more_ranks_than_examples():
         ([{"entered": 3}, {"gone": "has died"}], "rank 1 of 2 has died"),
         ([{"entered": 3, "left": True, "since": 99.0}, {"entered": 4, "since": 99.5}], "rank 0 of 2 has ended after 3"),
         ([{"entered": 3}, {"entered": 4, "since": 80.0}], "rank 0 of 2 hangs: rank 1 has waited"),
-        ([{"entered": 4, "since": 80.0}, {"entered": 4, "since": 81.0}], "no rank of 2 goes on"),
+        ([{"entered": 4, "since": 80.0}, {"entered": 4, "since": 81.0}], "no rank of 2 continues"),
         ([{"entered": 3, "heard": 10.0}, {"entered": 3}], "rank 0 of 2 has not been heard of for 90 seconds"),
         ([{"entered": 3, "left": True, "since": 80.0}, {"entered": 3}], "rank 1 of 2 hangs: rank 0 has waited"),
         ([{"entered": 3, "left": True, "since": 99.0}, {"entered": 3, "left": True, "since": 99.0}], None),

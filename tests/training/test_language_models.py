@@ -439,7 +439,8 @@ class TestExports:
         trainer = adapted("llama-int4", "*o_proj*")
         (said,) = trainer.export(tmp_path / "again.onnx", quantised="again")
         assert (
-            said.startswith("2 weights are rounded to 4 bits again, with a relative error of 0.0") and "of what was learnt" in said
+            said.startswith("2 weights are rounded to 4 bits again, with a relative error of 0.0")
+            and "of the trained change" in said
         )
         before, after = (
             Counter(n.op_type for n in onnx.load(p).graph.node) for p in (FOLDER / "llama-int4.onnx", tmp_path / "again.onnx")

@@ -71,7 +71,7 @@ def test_the_text_part_of_a_file_learns_from_rows_of_a_table():
     rows = RNG.normal(size=(4, 6, 8)).astype(np.float32)
     steps = [trainer.step({"inputs_embeds": rows, "labels": ROWS})["loss"] for _ in range(5)]
     assert steps[-1] < steps[0]
-    assert [text for text in trainer.remarks if "time, height and width are those of text" in text]
+    assert [text for text in trainer.remarks if "time, height and width are the positions of text" in text]
     completed = trainer.model.derived.complete({"inputs_embeds": rows})
     np.testing.assert_array_equal(completed["position_ids"], np.tile(np.arange(6), (3, 4, 1)))
     np.testing.assert_array_equal(completed["attention_mask"], np.ones((4, 6), np.int64))
@@ -120,7 +120,7 @@ def test_info_says_what_a_part_is_and_which_inputs_follow(tmp_path):
     assert "the head is left out (exclude_lm_head)" in said and "causal_lm" not in said
     said = command("info", saved(tmp_path, part()))
     assert "attention_mask: int64[N, T]; 1 for each position of inputs_embeds, unless the data has it" in said
-    assert "position_ids: int64[3, N, S]; counted from attention_mask, three times, as those of text are" in said
+    assert "position_ids: int64[3, N, S]; counted from attention_mask, three times, as for text" in said
     assert "inputs_embeds are rows of the embedding table" in said
     said = command("info", LLAMA)
     assert "; an empty cache, by the rows of input_ids, unless the data has it" in said and "causal_lm" in said

@@ -14,7 +14,7 @@ __all__ = ["add_data", "add_lowering", "add_model", "add_sizes", "parse_bytes"]
 
 
 def add_model(
-    parser: argparse.ArgumentParser, what: str = "path of an .onnx file, or folder of a run, whose best checkpoint is taken"
+    parser: argparse.ArgumentParser, what: str = "path of an .onnx file, or folder of a run, for its best checkpoint"
 ) -> None:
     parser.add_argument("model", help=what)
     parser.add_argument(

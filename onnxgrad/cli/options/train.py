@@ -115,9 +115,7 @@ def _add_data(group: Any) -> None:
 
 def _add_loss(group: Any) -> None:
     group.add_argument("--task", choices=get_args(TaskName), help="task (default: chosen by data and model output)")
-    group.add_argument(
-        "--loss", choices=sorted([*get_args(LossName), DETECTION]), help="loss to minimize (default: that of the task)"
-    )
+    group.add_argument("--loss", choices=sorted([*get_args(LossName), DETECTION]), help="loss to minimize (default: by the task)")
     group.add_argument(
         "--output",
         "--of",

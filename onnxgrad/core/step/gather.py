@@ -134,7 +134,7 @@ class Gather:
     def remark(self) -> str:
         """Say what is gathered, and why, as a line for people."""
         names = ", ".join(v.name for v in self.rows)
-        return f"examples meet in the loss: each rank gathers {names} of all ranks, and computes what follows on the whole batch."
+        return f"examples meet in the loss: each rank gathers {names} of all ranks, and computes the rest on the whole batch."
 
     # Cutting ---------------------------------------------------------------------------------------------------------
 

@@ -232,7 +232,11 @@ class _Formula:
                     return LossTerm(value, _MEAN, self.build.Reshape(weight, []), weight)
 
                 return [self._leaf(v, [*numerator.rows, weight], path, quotient)]
-        return [self._unread(v, path, f"{v.name} is a {'product' if op.type == 'Mul' else 'quotient'} of what depends on the data")]
+        return [
+            self._unread(
+                v, path, f"{v.name} is a {'product' if op.type == 'Mul' else 'quotient'} of values that depend on the data"
+            )
+        ]
 
     def _is_sum(self, numerator: _Formula) -> bool:
         """Whether a formula is a plain sum over examples"""

@@ -76,7 +76,7 @@ def _check_equal_shapes(layer_name: str, first: Variable, *others: Variable) -> 
     for other in others:
         known = zip(first.shape, other.shape, strict=False)
         if first.ndim != other.ndim or any(a != b for a, b in known if a >= 0 and b >= 0):
-            raise ArgumentError(f"{layer_name}: the shapes {list(first.shape)} and {list(other.shape)} are to be the same.")
+            raise ArgumentError(f"{layer_name}: the shapes {list(first.shape)} and {list(other.shape)} must be the same.")
 
 
 # Distances -----------------------------------------------------------------------------------------------------------

@@ -217,7 +217,7 @@ class _Plan:
         rest = [name for name in candidates if name not in self.wanted.beside]
         if not named and len(rest) != 1:
             pairs = set(self.wanted.losses.values()) & set(OF_PAIRS)
-            also = ", or those of pairs 'anchor' and 'positive' (--columns)" if pairs else ""
+            also = ", or name pairs 'anchor' and 'positive' (--columns)" if pairs else ""
             raise DataError(f"no column of {self.where} is known to be the text; it has {list(self.kinds)}. Call it 'text'{also}.")
         self.parts[tokens] = [named[0] if named else rest[0]]
 

@@ -83,11 +83,12 @@ class DerivedInputs:
             self.follows[POSITIONS] = f"counted from {self._source if mask is None else MASK}"
         elif positions is not None and positions.rank == 3 and positions.dims is not None and positions.dims[0] == 3:
             self.remarks.append(
-                f"{POSITIONS} in time, height and width are those of text: each counts the positions where {MASK} is 1, unless "
+                f"{POSITIONS} in time, height and width are the positions of text: each counts the positions where "
+                f"{MASK} is 1, unless "
                 "the data has them."
             )
             self._made[POSITIONS] = _positions_of_text
-            self.follows[POSITIONS] = f"counted from {self._source if mask is None else MASK}, three times, as those of text are"
+            self.follows[POSITIONS] = f"counted from {self._source if mask is None else MASK}, three times, as for text"
         self._windowed = any(op.attrs.get("sliding_window_cache") for v in past for op in _readers(v))
         if self._windowed:
             self.remarks.append(f"{MASK} hides no padding on the right, which a window cache does not support and no token reads.")

@@ -175,7 +175,7 @@ def preparation_of(
         return v.name, base, _note(v, base, why_size, f"{base.values()}, as detectors like YOLO take them")
     if known is not None:
         base = replace(base, mean=(_PLAIN[known][0],) * channels, std=(_PLAIN[known][1],) * channels)
-        return v.name, base, _note(v, base, why_size, f"{base.values()}, which the graph itself goes on to normalise")
+        return v.name, base, _note(v, base, why_size, f"{base.values()}, which the graph itself normalises further")
     best = _by_statistics(program, v, base, samples, channel_order)
     if best is not None:
         how, doubt = best
@@ -226,7 +226,7 @@ def _recorded(
     )
     what = how.values() if v.dtype.is_float else "bytes as they are"
     names = [name for name in ("size", "mean", "std", "order") if getattr(how, name) != getattr(recorded, name)]
-    instead = f", but for the {' and '.join(names)} given" if names else ""
+    instead = f", except the given {' and '.join(names)}" if names else ""
     return how, _note(v, how, why_size, f"{what}, as the model was trained{instead}")
 
 
@@ -262,10 +262,10 @@ def _size(
     if exported is not None and all(
         not isinstance(d, int) or str(d) == e for d, e in zip(declared, exported.groups(), strict=True)
     ):
-        return (int(exported[1]), int(exported[2])), "that of the export, imgsz in the file"
+        return (int(exported[1]), int(exported[2])), "imgsz in the file"
     sizes = {image.size for image in samples}
     (width, height), why = (
-        (next(iter(sizes)), "that of the images") if len(sizes) == 1 else ((_OPEN_SIZE,) * 2, "a guess: see --image-size")
+        (next(iter(sizes)), "the size of the images") if len(sizes) == 1 else ((_OPEN_SIZE,) * 2, "a guess: see --image-size")
     )
     if stride or fit not in (None, "stretch"):  # as a detector takes them: 640, or the images with bars up to a multiple
         stride = stride or _STRIDE

@@ -148,7 +148,7 @@ def _refuse_hidden(y: Variable, loss: str) -> None:
     if hidden is not None:
         inside, op_type = hidden
         raise ArgumentError(
-            f"{y.name} holds what {op_type} makes within the body of {inside.type}, and {loss} would take it for logits. "
+            f"{y.name} is the result of {op_type} in the body of {inside.type}, and {loss} would take it for logits. "
             f"Use the loss mse, or a file without that {inside.type}."
         )
 

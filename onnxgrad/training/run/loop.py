@@ -109,7 +109,7 @@ class TrainingLoop:
             better = self._is_better(row)
             trainer.program.active_scope().change(lambda: self._end_epoch(row, better))
             progress.finish(row)
-            progress.say("writing a checkpoint and what callbacks keep")
+            progress.say("writing a checkpoint and reports")
             if self.folder is not None:
                 self._write(self.folder, better, ends_epoch=True)
                 if plan.curves and trainer.ranks.is_first:

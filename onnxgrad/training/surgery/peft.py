@@ -371,7 +371,7 @@ def _widths(program: Program, branch: Branch, leaf: str, columns: int) -> list[i
     size, rest = divmod(columns, heads[0] + 2 * heads[1])
     if rest:
         raise ArgumentError(
-            f"{branch.base}: its {columns} columns are not those of {heads} heads, so q, k and v cannot be told apart."
+            f"{branch.base}: its {columns} columns do not divide into {heads} heads, so q, k and v cannot be told apart."
         )
     return [heads[0] * size, heads[1] * size, heads[1] * size]
 

@@ -631,5 +631,5 @@ def test_prune_unread_refuses_what_it_cannot_do():
     with pytest.raises(ArgumentError, match="is not a variable of the program"):
         static.prune_unread(program, other)
     static.gradients([loss], [x])
-    with pytest.raises(ArgumentError, match="Call it before minimize"):
+    with pytest.raises(ArgumentError, match="Call prune_unread before minimize"):
         static.prune_unread(program, loss)

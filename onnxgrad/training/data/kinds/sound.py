@@ -136,7 +136,7 @@ class SoundColumn(Column):
         if self.chunk:
             given = f"chunks of {self.chunk:,} samples and {self.context:,} before them"
         if self.fronts:
-            given = f"what {self.fronts[-1]} makes of {given}, {list(window.shape)}"
+            given = f"the output of {self.fronts[-1]} for {given}, {list(window.shape)}"
         assert v is not None
         raise DataError(
             f"the input {v.name!r} takes {['batch', *(dim if isinstance(dim, int) else 'any' for dim in dims)]}, which {given} "
@@ -278,7 +278,7 @@ def _rate(said: int | None, recorded: SoundColumn | None, wanted: DataSpec, file
         raise DataError(
             f"{where!r} holds sounds of {shown} Hz, and the sample rate of the model is not known. Give it (--sound-rate)."
         )
-    return rates[0], "that of the files, a guess: see --sound-rate"
+    return rates[0], "the files' rate, a guess: see --sound-rate"
 
 
 def _length(
@@ -297,7 +297,7 @@ def _length(
         return recorded.length, "as trained"
     longest = max(length_of(file, rate) for file in files[:_LOOKED_AT])
     most = round(_LONGEST * rate)
-    return min(longest, most), "that of the longest file" if longest <= most else "a guess: see --sound-length"
+    return min(longest, most), "the length of the longest file" if longest <= most else "a guess: see --sound-length"
 
 
 class LazySounds(LazyColumn):
