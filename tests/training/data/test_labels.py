@@ -79,9 +79,9 @@ def test_numbers_are_not_moved_with_their_images(tmp_path):
 
 def test_other_losses_take_no_labels(tmp_path):
     """Words are mistakes of a regression, and a semicolon may stand in the name of a class"""
-    with pytest.raises(DataError, match=r"t\.csv, row 1, column 'target' holds 'bus;tree', which is no number"):
+    with pytest.raises(DataError, match=r"t\.csv, row 1, column 'target' holds 'bus;tree', which is not a number"):
         opened(table(tmp_path, "bus;tree", "car"), loss="mse")
-    with pytest.raises(DataError, match=r"t\.csv, row 1, column 'target' holds 'bus', which is no number"):
+    with pytest.raises(DataError, match=r"t\.csv, row 1, column 'target' holds 'bus', which is not a number"):
         opened(table(tmp_path, "bus", "car"), loss="mse")
     spec = wanted("target", (None,), "int64", loss="cross_entropy")
     rows = open_data(table(tmp_path, "bus;tree", "car"), replace(spec, names=["target"]))

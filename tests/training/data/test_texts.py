@@ -77,7 +77,7 @@ def test_fixed_length_and_other_names_of_inputs_are_the_models(folder):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ({"text": "", "label": "bad"}, r"row 21, column 'text' holds '', which is no text"),
+        ({"text": "", "label": "bad"}, r"row 21, column 'text' holds '', which is not text"),
         ({"text": 3, "label": "bad"}, r"row 21, column 'text' holds 3"),
         ({"text": "fine"}, r"row 21, column 'label' is empty"),
     ],
