@@ -86,7 +86,7 @@ class Model:
         metrics: Metric | Sequence[Metric] | None = None,
         amp_configs: None = None,
     ) -> None:
-        """Set what training needs.
+        """Set the optimizer, the loss and the metrics.
 
         Args:
             optimizer: of the network's parameters.
@@ -151,7 +151,7 @@ class Model:
             return self._judged(outputs, losses, tensors)
 
     def predict_batch(self, inputs: Any) -> list[np.ndarray[Any, Any]]:
-        """Compute what the network gives.
+        """Compute the outputs of the network.
 
         Args:
             inputs: what it takes: a tensor, an array, or a list of them.
@@ -287,7 +287,7 @@ class Model:
         verbose: int = 1,
         callbacks: None = None,
     ) -> list[Any]:
-        """Compute what the network gives for all batches.
+        """Compute the outputs of the network for all batches.
 
         Args:
             test_data: a Dataset or a DataLoader.
@@ -341,7 +341,7 @@ class Model:
 
     @checked
     def load(self, path: str, skip_mismatch: bool = False, reset_optimizer: bool = False) -> None:
-        """Set what ``save`` wrote, or Paddle's Model did.
+        """Load the values that ``save``, or Paddle's Model, wrote.
 
         Args:
             path: the prefix.

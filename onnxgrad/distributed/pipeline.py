@@ -346,7 +346,7 @@ class PipelineStep:
                 self._sums[parameter] = view.copy()
 
     def apply(self) -> None:
-        """The second half of ``run``: gradients, or what runs have added up of them, update what this rank holds."""
+        """The second half of ``run``: gradients, or sums of gradients, update the state of this rank."""
         self._rates.take()
         set_rates(self.program, self._scope)
         if self._accumulation is None:
@@ -442,7 +442,7 @@ class PipelineStep:
         return stages
 
     def forget(self) -> None:
-        """Let go of what other ranks hold, after a checkpoint was read into the scope or written from it."""
+        """Free the state of other ranks, after a checkpoint was read into the scope or written from it."""
         self._shared().forget(self._scope, self._names)
 
     def gather(self, scope: Scope | None, only: Collection[str] | None = None) -> None:

@@ -134,7 +134,7 @@ class Strategy:
             raise ArgumentError(f"bucket_megabytes is more than 0, not {self.bucket_megabytes}.")
 
     def attach(self, loss: Variable) -> None:
-        """Let ranks exchange the gradients of a loss: what ``append_backward(loss, distop_context=strategy)`` calls.
+        """Let ranks exchange the gradients of a loss; ``append_backward(loss, distop_context=strategy)`` calls this.
 
         Args:
             loss: a scalar of the program.

@@ -169,7 +169,7 @@ class LBFGS(Optimizer):
         return {"state": {"func_evals": self._evaluations, "old_stps": steps, "old_yk": changes, "before": self._before}}
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what ``state_dict`` gave.
+        """Continue from a result of ``state_dict``.
 
         Args:
             state_dict: what ``state_dict`` gave.

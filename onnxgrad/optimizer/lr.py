@@ -110,7 +110,7 @@ class LRScheduler:
         return {key: getattr(self, key) for key in self._keys}
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from what ``state_dict`` gave.
+        """Continue from a result of ``state_dict``.
 
         Args:
             state_dict: what ``state_dict`` gave.

@@ -290,7 +290,7 @@ def save_inference_model(
 def load_inference_model(
     path_prefix: str, executor: Executor | None = None, model_filename: str | None = None, params_filename: str | None = None
 ) -> tuple[Program, list[str], list[Variable]]:
-    """Load what ``save_inference_model`` wrote, or any ``<path_prefix>.onnx``.
+    """Load a model that ``save_inference_model`` wrote, or any ``<path_prefix>.onnx``.
 
     Args:
         path_prefix: the file, with or without ``.onnx``.

@@ -150,13 +150,13 @@ fill_diagonal_tensor_ = in_place(fill_diagonal_tensor)
 
 @checked
 def fill_diagonal_(x: Variable, value: float, offset: int = 0, wrap: bool = False, name: str | None = None) -> Variable:
-    """One value in place of the elements whose indices are equal; with ``wrap``, a high matrix begins anew below each square.
+    """One value in place of the elements whose indices are equal; with ``wrap``, a high matrix starts again below each square.
 
     Args:
         x: a matrix, or axes of one size.
         value: a number.
         offset: the number of the diagonal: above the main one if positive.
-        wrap: whether a high matrix begins anew below each square.
+        wrap: whether a high matrix starts again below each square.
 
     Raises:
         ArgumentError: for one axis, or for more than two of different sizes.

@@ -34,7 +34,7 @@ _HALF = "\ufffd"
 
 
 class Generator:
-    """A language model with its tokenizer, which goes on with a text or answers a chat.
+    """A language model with its tokenizer, which continues a prompt or answers a chat.
 
     A model with a cache (``past_key_values.*`` in, ``present.*`` out) computes each token once; another one reads the whole text
     again for each token.
@@ -123,7 +123,7 @@ class Generator:
         stop: Sequence[str] = (),
         seed: int = 0,
     ) -> Iterator[str]:
-        """Yield what follows a text, piece by piece.
+        """Yield the continuation of a prompt, piece by piece.
 
         Args:
             prompt: the text.

@@ -105,7 +105,7 @@ class Model:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
+        """Names of the data columns: the model's inputs, then the targets, without inputs that are computed from others."""
         return [v.name for v in [*self.inputs, *self.labels] if v.name not in self.derived.names]
 
     @property

@@ -446,7 +446,7 @@ class Trainer(TrainingSteps):
         return None if self._awaits_data else self.summary()._repr_html_()
 
     def summary(self) -> Summary:
-        """Layers with shapes, weights and what trains, and the memory of a step; print it.
+        """Summarise layers, shapes, trained weights and the memory of a step; print it.
 
         Raises:
             TrainingError: if the loss waits for data (see ``sample``).
@@ -461,12 +461,12 @@ class Trainer(TrainingSteps):
 
     @property
     def columns(self) -> list[str]:
-        """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
+        """Names of the data columns: the model's inputs, then the targets, without inputs that are computed from others."""
         return list(self._spec.names)
 
     @property
     def state(self) -> RunState:
-        """The progress of the run, which stands where the weights do; a copy with changes is what ``go_to`` takes."""
+        """The progress of the run, which belongs to the present weights; ``go_to`` takes a changed copy."""
         self._settle()
         return self._state
 
@@ -506,7 +506,7 @@ class Trainer(TrainingSteps):
 
     @property
     def before(self) -> Row | None:
-        """The row of epoch 0: what validation gave before the first step; None unless ``fit(before=True)`` evaluated it."""
+        """The row of epoch 0, the evaluation before the first step; None unless ``fit(before=True)`` evaluated it."""
         return self.state.before
 
     @property
@@ -521,7 +521,7 @@ class Trainer(TrainingSteps):
 
     @property
     def best(self) -> float | None:
-        """The best value of what is monitored."""
+        """The best value of the monitored metric."""
         return self.state.best
 
     @property
@@ -708,7 +708,7 @@ class Trainer(TrainingSteps):
         return self._norms is not None
 
     def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
-        """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.
+        """Open training and validation data as ``fit`` does; notes on them go into ``remarks``.
 
         Args:
             data: as for ``fit``.
@@ -730,7 +730,7 @@ class Trainer(TrainingSteps):
 
     @property
     def record(self) -> DataRecord:
-        """What was found of the data when it was opened, here or by the run that wrote the model: see ``DataRecord``.
+        """The record of the data, of this run or of the run that wrote the model: see ``DataRecord``.
 
         It stands in the metadata of the programs, so that exports hold it.
         """
@@ -878,7 +878,7 @@ class Trainer(TrainingSteps):
     # Using the model ---------------------------------------------------------------------------------------------------
 
     def averaged(self) -> Scope:
-        """The scope to evaluate in: that of the run, or where ``ema`` is on a copy with the averages in place of the weights."""
+        """The scope to evaluate in: the run's, or with ``ema`` a copy with the averages in place of the weights."""
         scope = self.program.active_scope()
         if self._awaits_data:
             return scope  # nothing was trained

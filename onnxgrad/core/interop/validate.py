@@ -58,7 +58,7 @@ _ADVICE = "The model is damaged; fetch the file again."
 
 
 def check_model(model: ModelProto) -> None:
-    """Refuse a message that is no well-formed model.
+    """Refuse a message that is not a well-formed model.
 
     Raises:
         ModelError: naming what is wrong, and where.

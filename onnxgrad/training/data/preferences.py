@@ -82,7 +82,7 @@ class Preferences(Text):
         super().__init__(path, tokenizer, max_length=max_length)
 
     def opened(self, wanted: DataSpec) -> Columns:
-        """The rows as columns: tokens, mask, and what the loss reads.
+        """The rows as columns: tokens, mask, and the inputs of the loss.
 
         Args:
             wanted: the columns that the program wants.

@@ -27,7 +27,7 @@ FILE = "data.json"
 
 @dataclass(frozen=True)
 class DataRecord:
-    """What was found of each input and target when data was opened.
+    """The record of the data: the interpretation of each input and target.
 
     Args:
         columns: by name of the input or target; see ``kinds`` for the fields of each kind of column.

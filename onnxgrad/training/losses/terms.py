@@ -119,7 +119,7 @@ class Term:
 
     @property
     def awaits_data(self) -> bool:
-        """Whether the type or the shape of the target is that of data, which was not seen yet."""
+        """Whether the type or the shape of the target depends on data that was not read yet."""
         return callable(self.loss) and self.column is None and (self.dtype is None or self.dims is None)
 
     def typed_by(self, columns: Data | None, any_sizes: bool = False) -> Term:

@@ -88,7 +88,7 @@ def prepare_quantized(program: Program, mode: str | None) -> list[str]:
 def train_quantized(
     program: Program, layers: str | Sequence[str] = "*", *, scales: Literal["learned", "fixed"] = "learned", integers: bool = False
 ) -> list[str]:
-    """Let the integer weights of a quantised file train: quantisation-aware training of what it stores.
+    """Train the integer weights of a quantised file (quantisation-aware training).
 
     Args:
         program: a loaded program without a backward pass; it is changed.

@@ -41,7 +41,7 @@ _BODY = """<header><h1></h1><p id="said" class="faint"></p><nav id="contents"></
 
 
 class Report(Callback):
-    """Writes ``report.html`` (and ``report.json``, what a resumed run goes on with) into the folder of the run, after each epoch.
+    """Writes ``report.html`` (and ``report.json``, which a resumed run continues) into the folder of the run, after each epoch.
 
     The page has the curves, the learning rate, norms of gradients and sizes of updates by layer, the confusion matrix or the
     residuals, the worst and the best validation examples, what is frozen and why, the memory plan and the environment. Weights are
