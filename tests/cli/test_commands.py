@@ -325,7 +325,7 @@ class TestTrain:
         shown = train(
             files, "--val", files / "val.npz", "--metric", "accuracy", "--epochs", "6", "--curves", "--out", files / "run"
         )
-        assert "taken as logits" in shown and "epoch 6/6" in shown and "val_accuracy" in shown
+        assert "read as logits" in shown and "epoch 6/6" in shown and "val_accuracy" in shown
         with (files / "run" / "history.csv").open() as file:
             rows = list(csv.DictReader(file))
         assert float(rows[-1]["val_loss"]) < float(rows[0]["val_loss"])
@@ -529,7 +529,7 @@ class TestTrain:
         with np.load(files / "train.npz") as given:
             np.savez(files / "train.npz", x=given["x"], y_=given["y"])
         _, err = start("train", files / "m.onnx", *what).communicate(timeout=120)
-        assert err.startswith("note: y is taken as logits") and len(err.splitlines()) == 1
+        assert err.startswith("note: y is read as logits") and len(err.splitlines()) == 1
 
     def test_merged_weights_are_named_and_taken_apart(self, files):
         made = model()

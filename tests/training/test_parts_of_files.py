@@ -123,7 +123,7 @@ def test_info_says_what_a_part_is_and_which_inputs_follow(tmp_path):
     assert "position_ids: int64[3, N, S]; counted from attention_mask, three times, as for text" in said
     assert "inputs_embeds are rows of the embedding table" in said
     said = command("info", LLAMA)
-    assert "; an empty cache, by the rows of input_ids, unless the data has it" in said and "causal_lm" in said
+    assert "; an empty cache, a row for each row of input_ids, unless the data has it" in said and "causal_lm" in said
 
 
 def test_check_judges_a_file_in_sixteen_bits(tmp_path):

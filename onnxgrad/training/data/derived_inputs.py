@@ -72,7 +72,7 @@ class DerivedInputs:
         if past:
             self.remarks.append(f"{_together([v.name for v in past])} are fed as an empty cache unless the data has them.")
         self._made.update((v.name, _empty(v)) for v in past)
-        self.follows.update((v.name, f"an empty cache, by the rows of {self._source}") for v in past)
+        self.follows.update((v.name, f"an empty cache, a row for each row of {self._source}") for v in past)
         if mask is not None and mask.rank == 2:
             self.remarks.append(f"{MASK} is 1 everywhere unless the data has it.")
             self._made[MASK] = _ones

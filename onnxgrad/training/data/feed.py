@@ -165,7 +165,7 @@ def doubted_logits(outputs: Sequence[Any], names: Sequence[str], as_logits: Sequ
         if taken and _looks_like_probabilities(array):
             low, high = f"{array.min():.3g}", f"{array.max():.3g}"
             sentences.append(
-                f"{name} is taken as logits, but all its values in the first batch lie between {low} and {high}. "
+                f"{name} is read as logits, but all its values in the first batch lie between {low} and {high}. "
                 "If these are probabilities, name the tensor before the last activation as the output of the loss."
             )
     return sentences

@@ -238,7 +238,7 @@ class TestSplits:
         source, held_out = t.open(arrays, 0.1)
         assert np.bincount(held_out.column("target")).tolist() == [17, 2, 1]
         assert np.bincount(source.column("target")).tolist() == [153, 18, 9]
-        assert any("each class of 'target' by its share" in said for said in t.remarks)
+        assert any("stratified by 'target'" in said for said in t.remarks)
         assert any("170 examples of class 0, 10 of class 2" in said for said in t.remarks)
 
     def test_fit_evaluates_what_it_does_not_train_on(self):
