@@ -184,7 +184,7 @@ class TestPictures:
         said = command("predict", pictures / "out.onnx", "--data", pictures / "photos" / "red", "--out", pictures / "s.csv")
         rows = list(csv.DictReader((pictures / "s.csv").read_text().splitlines()))
         assert {row["y.class"] for row in rows} == {"red"}
-        assert "note: images go into 'x' as CHW, RGB, 8 x 8" in said
+        assert "note: images enter 'x' as CHW, RGB, 8 x 8" in said
 
     def test_another_class_is_an_error(self, pictures):
         trained(pictures)
