@@ -89,7 +89,7 @@ class TestChangedData:
         capsys.readouterr()
         assert main(["train", "--resume", run, "--more-epochs", "1"]) == 1
         said = capsys.readouterr().err
-        assert said.startswith("error: the file 'train.npz' (data) is not what") and "--accept-changed-data" in said
+        assert said.startswith("error: the file 'train.npz' (data) has changed since the run") and "--accept-changed-data" in said
         assert main(["train", "--resume", run, "--more-epochs", "1", "--accept-changed-data"]) == 0
         assert main(["train", str(tmp_path / "m.onnx"), *what, "--accept-changed-data"]) == 2
 

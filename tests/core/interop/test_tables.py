@@ -266,7 +266,7 @@ class TestOverruling:
         path, data = self.rotary(tmp_path)
         trainer = Trainer(path, loss="mse", optimizer="sgd")
         said = [line for line in trainer.remarks if "computed tables" in line]
-        assert said == ["cos, sin are no weights but computed tables, kept unless trainable= (--train) names it; see onnxgrad info"]
+        assert said == ["cos, sin are computed tables, not weights, kept unless trainable= (--train) names it; see onnxgrad info"]
         before = {p.name: p.get_value() for p in trainer.program.parameters}
         trainer.fit(data, 1, batch_size=4)
         changed = {p.name for p in trainer.program.parameters if not np.array_equal(p.get_value(), before[p.name])}
