@@ -289,7 +289,7 @@ class TestOverruling:
         assert main(["info", str(path)]) == 0
         out = capsys.readouterr().out
         assert "in 3 tensors (1 trainable)" in out
-        assert "frozen, as it is no weight: cos: sines and cosines of positions (train --train 'cos' trains it)" in out
+        assert "frozen, as it is not a weight: cos: sines and cosines of positions (train --train 'cos' trains it)" in out
         assert main(["info", str(path), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["parameters"]["tables"].keys() == {"cos", "sin"}
 

@@ -91,7 +91,7 @@ def test_rows_that_cannot_be_used_are_named(folder, line, message):
 
 def test_column_of_text_must_be_known(folder):
     (folder / "data.jsonl").write_text('{"one": "a", "two": "b", "label": "bad"}\n')
-    with pytest.raises(DataError, match=r"which column of data\.jsonl is the text"):
+    with pytest.raises(DataError, match=r"no column of data\.jsonl is known to be the text"):
         opened(folder)
 
 

@@ -154,9 +154,9 @@ PROBABILITIES = [
     ("cross_entropy", "y = Identity (x)", "read as logits"),
     ("bce_with_logits", "y = Sigmoid (x)", "probabilities (it comes from Sigmoid)"),
     ("kl", "y = Softmax (x)", "read as probabilities"),
-    ("kl", "y = LogSoftmax (x)", "taken as log-probabilities"),
+    ("kl", "y = LogSoftmax (x)", "read as log-probabilities"),
     ("ctc", "y = Softmax (x)", "read as probabilities"),
-    ("ctc", "y = LogSoftmax (x)", "taken as log-probabilities"),
+    ("ctc", "y = LogSoftmax (x)", "read as log-probabilities"),
 ]
 
 
