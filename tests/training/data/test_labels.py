@@ -51,7 +51,9 @@ def test_the_record_keeps_the_numbers_of_labels(tmp_path):
     assert DataRecord.parsed(record.as_text(), "m") == record
     rows = opened(table(tmp_path, "tree", "", name="u.csv"), record)
     assert rows.take(np.arange(2))["target"].tolist() == [[0, 0, 1], [0, 0, 0]]
-    with pytest.raises(DataError, match=r"u\.csv, row 2, column 'target': the label 'boat' is not a label of the training data: bus, car"):
+    with pytest.raises(
+        DataError, match=r"u\.csv, row 2, column 'target': the label 'boat' is not a label of the training data: bus, car"
+    ):
         opened(table(tmp_path, "tree", "car;boat", name="u.csv"), record)
 
 

@@ -121,7 +121,7 @@ class TestColumn:
         assert batch["sound"].shape == (2, 400) and batch["sound"].dtype == np.float32
         assert np.allclose(batch["sound"][0, :200], tone(100, 0.2, 1000), atol=1e-4) and not batch["sound"][0, 200:].any()
         assert np.allclose(batch["sound"][1], tone(150, 1.4, 1000)[500:900], atol=1e-4)  # the middle
-        assert any("400" in line or "0.4 s (as the input is) at 1,000 Hz (that of the files" in line for line in rows.remarks)
+        assert any("400" in line or "0.4 s (as the input is) at 1,000 Hz (the files' rate" in line for line in rows.remarks)
 
     def test_a_record_is_read_back_as_it_was_written(self):
         record = DataRecord({"x": SoundColumn((), 8000, 4000, 2000, "max", 32768.0, ("m.onnx",), ("ab",), (8,))})
