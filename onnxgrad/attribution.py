@@ -259,7 +259,7 @@ def grad_cam(
 
 @checked
 def token_table(program: Program, ids: str = "input_ids") -> str:
-    """The tensor that holds the vectors of tokens: what the first Gather makes of the ids.
+    """Find the tensor of token embeddings: the result of the first Gather of the ids.
 
     Args:
         program: of a language model.

@@ -128,7 +128,7 @@ class WrongKind(ArgumentTypeError, ArgumentError):
 
 
 class UnknownDType(ArgumentTypeError, ValueError):
-    """There is no element type of that name."""
+    """There is no element type of this name."""
 
 
 class NotAVariable(ArgumentTypeError, ValueError, AssertionError):
@@ -144,7 +144,7 @@ class DataError(FeedError):
 
 
 class TrainingError(OnnxGradError, RuntimeError):
-    """A training run cannot start or go on."""
+    """A training run cannot start or continue."""
 
 
 class FetchError(OnnxGradError, RuntimeError):
@@ -196,7 +196,7 @@ class OutOfMemory(OnnxGradError, MemoryError):
 
 
 class FileError(OnnxGradError, OSError):
-    """A file cannot be read, or written; what was there before is then untouched."""
+    """A file cannot be read or written; the old file is then unchanged."""
 
 
 class MissingFile(FileError, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""paddle.fft: what of it stays within real numbers; the transforms themselves are refused, with the reason.
+"""paddle.fft: the functions on real numbers; the transforms are refused, with the reason.
 
 Tests: tests/tensor/test_linalg.py.
 """

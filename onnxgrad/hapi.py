@@ -86,7 +86,7 @@ class Model:
         metrics: Metric | Sequence[Metric] | None = None,
         amp_configs: None = None,
     ) -> None:
-        """Set what training needs.
+        """Set the optimizer, the loss and the metrics.
 
         Args:
             optimizer: of the network's parameters.
@@ -103,7 +103,7 @@ class Model:
         if not all(isinstance(metric, Metric) for metric in _listed(metrics)):
             raise Mismatch("prepare: metrics are objects of paddle.metric.")
         if amp_configs is not None:
-            raise NotOffered("prepare: amp_configs is not offered. Put amp.auto_cast around what the network computes.")
+            raise NotOffered("prepare: amp_configs is not offered. Put amp.auto_cast around the forward of the network.")
         self._optimizer, self._loss, self._metrics = optimizer, loss, _listed(metrics)
 
     # One batch -------------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Model:
             return self._judged(outputs, losses, tensors)
 
     def predict_batch(self, inputs: Any) -> list[np.ndarray[Any, Any]]:
-        """Compute what the network gives.
+        """Compute the outputs of the network.
 
         Args:
             inputs: what it takes: a tensor, an array, or a list of them.
@@ -287,7 +287,7 @@ class Model:
         verbose: int = 1,
         callbacks: None = None,
     ) -> list[Any]:
-        """Compute what the network gives for all batches.
+        """Compute the outputs of the network for all batches.
 
         Args:
             test_data: a Dataset or a DataLoader.
@@ -341,7 +341,7 @@ class Model:
 
     @checked
     def load(self, path: str, skip_mismatch: bool = False, reset_optimizer: bool = False) -> None:
-        """Set what ``save`` wrote, or Paddle's Model did.
+        """Load the values that ``save``, or Paddle's Model, wrote.
 
         Args:
             path: the prefix.
@@ -354,7 +354,7 @@ class Model:
         state, own = load(f"{path}.pdparams"), self.network.state_dict()
         unfit = [name for name, value in own.items() if name not in state or list(state[name].shape) != list(value.shape)]
         if unfit and not skip_mismatch:
-            raise Mismatch(f"load: {unfit[0]} is missing in {path}.pdparams, or has another shape. Say skip_mismatch=True.")
+            raise Mismatch(f"load: {unfit[0]} is missing in {path}.pdparams, or has another shape. Pass skip_mismatch=True.")
         self.network.set_state_dict(state)
         if self._optimizer is not None and not reset_optimizer and Path(f"{path}.pdopt").is_file():
             self._optimizer.set_state_dict(load(f"{path}.pdopt"))

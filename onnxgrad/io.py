@@ -697,7 +697,7 @@ class DataLoader:
             self.batch_sampler: Any = batch_sampler
         elif self._iterable:
             if shuffle:
-                raise ArgumentError("DataLoader: an IterableDataset says its order itself. Leave shuffle out.")
+                raise ArgumentError("DataLoader: an IterableDataset defines its own order. Leave shuffle out.")
             self.batch_sampler = None
         elif self.batch_size is None:
             self.batch_sampler = RandomSampler(dataset) if shuffles else SequenceSampler(dataset)

@@ -162,7 +162,7 @@ def ignore_module(modules: Sequence[object]) -> None:
 
 @checked
 def enable_to_static(enable_to_static_bool: bool) -> None:
-    """Nothing: what ``to_static`` decorates runs as it is written, and is traced when it is saved.
+    """Accept Paddle's switch, without effect: a function of ``to_static`` runs as it is written, and is traced when it is saved.
 
     Args:
         enable_to_static_bool: of no effect.
@@ -201,7 +201,7 @@ def traced(function: Any, input_spec: Sequence[Any] | None) -> tuple[Program, li
     spec = getattr(function if owner is None else owner, "called_with", None) if spec is None else spec
     if spec is None:
         raise ArgumentError(
-            "what the inputs look like is not known. Pass input_spec=[static.InputSpec([None, 784], 'float32', 'x')]."
+            "the shapes and types of the inputs are not known. Pass input_spec=[static.InputSpec([None, 784], 'float32', 'x')]."
         )
     program = Program()
     program.scope = Scope()
@@ -264,7 +264,7 @@ def _file(path: Any) -> Path:
 
 @checked
 def load(path: str, **configs: object) -> TranslatedLayer:
-    """A Layer that computes what an .onnx file does, and trains: ``<path>.onnx``, by ``save`` or any exporter.
+    """A Layer that runs an .onnx file, and trains: ``<path>.onnx``, by ``save`` or any exporter.
 
     Args:
         path: a file, with or without ``.onnx``.

@@ -1,4 +1,4 @@
-"""paddle.metric: what is counted over batches.
+"""paddle.metric: metrics that are accumulated over batches.
 
 Tests: tests/paddle_suite/test_data_and_files.py.
 """
@@ -28,7 +28,7 @@ def __dir__() -> list[str]:
 
 
 class Metric:
-    """Base: ``compute`` of a batch's tensors, ``update`` with what it gave, ``accumulate`` for the value so far, ``reset``.
+    """Base: ``compute`` of a batch's tensors, ``update`` with its results, ``accumulate`` for the value so far, ``reset``.
 
     Args:
         name: the name of the metric; that of its class in small letters unless given.

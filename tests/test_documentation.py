@@ -207,6 +207,12 @@ def test_lists_of_decisions_and_measurements_are_current():
 
 
 @pytest.mark.process
+def test_figures_of_first_screens_are_current():
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "write_figures", "--check"], cwd=ROOT, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.process
 def test_import_is_quick_and_opens_no_thread():
     code = "import threading, sys, onnxgrad; assert threading.active_count() == 1; assert 'onnxruntime' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

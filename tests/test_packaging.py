@@ -41,6 +41,12 @@ def test_the_changelog_begins_with_the_version():
     assert re.fullmatch(re.escape(onnxgrad.__version__) + r" \(\d{4}-\d\d-\d\d\)", first[1])
 
 
+def test_the_citation_names_what_the_package_does():
+    lines = (ROOT / "CITATION.cff").read_text().splitlines()
+    assert "cff-version: 1.2.0" in lines and f"title: {PROJECT['project']['name']}" in lines
+    assert f"license: {PROJECT['project']['license']}" in lines and f"  - name: {PROJECT['project']['authors'][0]['name']}" in lines
+
+
 @pytest.mark.process
 def test_the_command_prints_the_version():
     done = subprocess.run([sys.executable, "-m", "onnxgrad", "--version"], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -15,7 +15,6 @@ BLOB = "https://github.com/onnxgrad/onnxgrad/blob/main/"
 TREE = "https://github.com/onnxgrad/onnxgrad/tree/main/"
 # Files at the top, and their pages.
 PAGES = {
-    "README.md": "index.md",
     "OPERATORS.md": "operators.md",
     "COMPATIBILITY.md": "compatibility.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -41,6 +40,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Let links to files of the repository lead to their pages where there are any, else to the repository."""
     here = page.file.src_uri
+    if here == "index.md":
+        page.meta["hide"] = ["toc"]  # the first screen takes the width
 
     def address(link: str) -> str:
         path, _, anchor = link.removeprefix(BLOB).partition("#")

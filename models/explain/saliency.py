@@ -17,7 +17,7 @@ model, images, _ = trained_classifier()
 shown = {"image": images[:8]}
 slopes = saliency(model, shown, "image")
 added = integrated_gradients(model, shown, "image")
-print(f"integrated gradients add up to the change of the score but for {added.gap:.2%}")
+print(f"integrated gradients: the sum of attributions differs from the change of the score by {added.gap:.2%}")
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "saliency.png")
 rows = [(images[:8, 0], "gray"), (slopes.values[:, 0], "magma"), (np.abs(added.values[:, 0]), "magma")]
 draw(out, rows, [f"is a {digit}" for digit in slopes.labels])

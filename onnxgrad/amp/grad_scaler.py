@@ -144,7 +144,7 @@ class GradScaler:
         self._unscaled, self._stepped, self._overflowed = set(), set(), set()
 
     def minimize(self, optimizer: Optimizer, *args: object, **kwargs: object) -> None:
-        """``step`` and ``update``; what would go to ``optimizer.minimize`` is not needed.
+        """``step`` and ``update``; arguments of ``optimizer.minimize`` are not needed.
 
         Args:
             optimizer: of the parameters.
@@ -248,7 +248,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what ``state_dict`` gave.
+        """Continue from a result of ``state_dict``.
 
         Args:
             state_dict: what ``state_dict`` gave.

@@ -105,7 +105,9 @@ def answers_of(
     for name, array in outputs.items():
         flat = np.asarray(array).reshape(len(array), -1)
         if flat.shape[1] > _WIDEST or len(counts) > 1:
-            raise ArgumentError(f"the output {name!r} has shape {list(np.shape(array))}, which is no table. Write an .npz file.")
+            raise ArgumentError(
+                f"the output {name!r} has shape {list(np.shape(array))}, which does not fit into a table. Write an .npz file."
+            )
         target = targets.get(name) if name in targets else _target_of(flat.shape[1], record)
         column = None if target is None else record.columns.get(target)
         classes = () if target is None else record.classes.get(target, ())

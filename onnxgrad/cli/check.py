@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     if rows and options.feeds is None and (assumed := assumed_sizes(program, feeds, sizes_of(options.dim))):
         print(f"dynamic dimensions were taken as {', '.join(f'{n}={k}' for n, k in assumed.items())} (--dim NAME=SIZE, or --feeds)")
     for row in rows:
-        verdict = {True: "right", False: "WRONG", None: f"cannot be resolved by differences: {row['why']}"}[row["right"]]
+        verdict = {True: "right", False: "WRONG", None: f"cannot be resolved by finite differences: {row['why']}"}[row["right"]]
         differences = f"finite differences {row['differences']:.6g} +- {row['error']:.1g}"
         print(f"  {row['name']}: gradient {row['gradient']:.6g}, {differences}: {verdict}")
     if rows:

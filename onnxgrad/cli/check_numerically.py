@@ -152,7 +152,7 @@ class _Judge:
             return False, ""
         if 2.0 * self.noise / estimate.step > 0.5 * estimate.error:
             return None, "rounding hides it"
-        return None, "it changes too fast for any step"
+        return None, "the function changes too fast for finite differences"
 
     def _second_opinion(
         self, name: str, direction: Array, along: float, estimate: Estimate, f: Callable[[float], float], length: float
@@ -172,7 +172,7 @@ class _Judge:
                 return estimate, None, "the model has a kink here"
         exact = self._in_double(name)
         if exact is not None and self.verdict(float((exact * direction).sum()), estimate)[0] is not False:
-            return estimate, None, "the gradient agrees in float64, and is rounded too much in the file's type"
+            return estimate, None, "the gradient agrees in float64; in the file's type rounding is too large"
         rounds = _rounding(self.program)
         if rounds is not None:
             return estimate, None, f"the gradient passes through {rounds} by convention"

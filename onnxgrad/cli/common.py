@@ -150,7 +150,7 @@ def _random(v: Variable, shape: Sequence[int], rng: np.random.Generator) -> Arra
         return rng.normal(0, 1, shape).astype(v.dtype.numpy)
     if v.dtype.is_integer or v.dtype.name == "bool":
         return rng.integers(0, 2, shape).astype(v.dtype.numpy)
-    raise DataError(f"no random values for the input {v.name!r} of type {v.dtype.name}. Give --feeds FILE.npz.")
+    raise DataError(f"cannot draw random values for the input {v.name!r} of type {v.dtype.name}. Give --feeds FILE.npz.")
 
 
 def _as_input(v: Variable, array: Array, path: str) -> Array:
@@ -181,7 +181,7 @@ def print_notes(notes: Sequence[object], everything: bool) -> None:
     for line in shown:
         say(f"note: {line}")
     if len(lines) > len(shown):
-        say(f"note: {len(lines) - len(shown)} more on how model and data are understood (--explain)")
+        say(f"note: {len(lines) - len(shown)} more notes on how model and data are interpreted (--explain)")
 
 
 def say(line: str) -> None:

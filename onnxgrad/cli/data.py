@@ -68,7 +68,7 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
     losses = [settings.get("loss"), *(term[0] for term in settings.get("term") or ())]
     if any(loss in OF_ANSWERS for loss in losses):
         if settings.get("tokenizer") is None:
-            raise ArgumentError("pairs of answers are texts, which need a tokenizer. Give --tokenizer FILE.json.")
+            raise ArgumentError("pairs of answers are text, which needs a tokenizer. Give --tokenizer FILE.json.")
         if settings.get("pack"):
             raise ArgumentError("--pack puts texts into one row, and a pair of answers is two. Leave it out.")
         reference = settings["model"] if "dpo" in losses else None
@@ -110,12 +110,12 @@ def data_named(settings: dict[str, Any], name: str, label: str = "labels", recor
     if name == "data":
         _check_sound_options(path, settings)
     if image_options and name == "data":
-        raise ArgumentError(f"--{image_options[0].replace('_', '-')} is for images; {path!r} holds none. Leave it out.")
+        raise ArgumentError(f"--{image_options[0].replace('_', '-')} is for images; {path!r} has none. Leave it out.")
     if isinstance(source, Table):
         return Table(path, **of_tables) if buffer is None else Table(path, stream=True, buffer=buffer, **of_tables)
     given = [option for option, value in of_tables.items() if value]
     if given and name == "data":
-        raise ArgumentError(f"--{given[0]} is for tables; {path!r} is none. Leave it out.")
+        raise ArgumentError(f"--{given[0]} is for tables; {path!r} is not a table. Leave it out.")
     if buffer is not None and callable(source):
         return Shuffled(source, buffer=buffer)
     return path
@@ -130,7 +130,7 @@ def _mosaic_epochs(settings: dict[str, Any]) -> int | None:
 def check_skipped(options: dict[str, Any]) -> None:
     """Raise ArgumentError if a file is named for examples that are not left out."""
     if options.get("skipped") and not options.get("skip_broken"):
-        raise ArgumentError("--skipped names the file of what --skip-broken leaves out. Add --skip-broken.")
+        raise ArgumentError("--skipped names the list of examples that --skip-broken leaves out. Add --skip-broken.")
 
 
 def skipped_file(options: dict[str, Any]) -> Path:
@@ -144,7 +144,7 @@ def skipped_file(options: dict[str, Any]) -> Path:
 def _check_sound_options(path: Any, settings: dict[str, Any]) -> None:
     given = [option for option in _SOUNDS if settings.get(option)]
     if given:
-        raise ArgumentError(f"--{given[0].replace('_', '-')} is for sounds; {path!r} holds none. Leave it out.")
+        raise ArgumentError(f"--{given[0].replace('_', '-')} is for sounds; {path!r} has none. Leave it out.")
 
 
 def _sounds(path: Any, settings: dict[str, Any], is_training: bool, of_tables: dict[str, Any]) -> Sounds:
@@ -152,7 +152,7 @@ def _sounds(path: Any, settings: dict[str, Any], is_training: bool, of_tables: d
     if given and is_training:
         raise ArgumentError(f"--{given[0].replace('_', '-')} is for images; {path!r} holds sounds. Leave it out.")
     if settings.get("snr") and not settings.get("noise"):
-        raise ArgumentError("--snr says how loud the noise of --noise is. Give that too, or leave it out.")
+        raise ArgumentError("--snr is the signal-to-noise ratio of --noise. Give --noise too, or leave --snr out.")
     changes: dict[str, Any] = {}
     if is_training:
         changes = {"noise": settings.get("noise"), "shift": (settings.get("shift") or 0.0) / 1000}
@@ -181,7 +181,7 @@ def unroll_stream(program: Program, settings: dict[str, Any]) -> list[str]:
         raise ArgumentError(f"--state takes IN=OUT, the input and the output of a state, not {wrong[0]!r}.")
     if not settings.get("chunk") and recorded is None:
         if entries:
-            raise ArgumentError("--state goes with --chunk, which says how many samples a chunk has. Give both.")
+            raise ArgumentError("--state needs --chunk, the samples of a chunk. Give both.")
         return []
     rate = settings.get("sound_rate") or (None if recorded is None else recorded.rate)
     states = {entry.partition("=")[0]: entry.partition("=")[2] for entry in entries}

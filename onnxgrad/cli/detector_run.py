@@ -27,7 +27,7 @@ def choose_classes(settings: dict[str, Any]) -> None:
     """
     if settings["loss"] != DETECTION:
         if settings.get("detector_classes"):
-            raise ArgumentError("--classes is for detectors (--task detect). For a classifier, say --head NUMBER.")
+            raise ArgumentError("--classes is for detectors (--task detect). For a classifier, give --head NUMBER.")
         return
     program = model_of(settings, None)
     head = require_head(program)

@@ -115,7 +115,7 @@ def _gradient() -> None:
     ends = [float(f({"x": x + np.float32(t) * direction})[0]["y"].sum()) for t in (-1e-2, 1e-2)]
     difference = (ends[1] - ends[0]) / 2e-2
     if not abs(along - difference) <= 1e-2 * max(1.0, abs(along)):
-        raise ArithmeticError(f"the gradient is {along:.6g}, differences say {difference:.6g}")
+        raise ArithmeticError(f"the gradient is {along:.6g}, finite differences give {difference:.6g}")
 
 
 def _training() -> None:

@@ -34,7 +34,7 @@ def check_pictures(rows: Rows | Stream, folder: str) -> Rows:
         DataError: if a drawing would take the place of a picture.
     """
     if not isinstance(rows, Rows) or not len(rows) or rows.view(0) is None:
-        raise ArgumentError("--draw is for pictures, and the data holds none. Leave it out.")
+        raise ArgumentError("--draw is for images, and the data has none. Leave it out.")
     answer_files(Path(folder), rows)
     return rows
 

@@ -59,7 +59,8 @@ def take_run(settings: dict[str, Any], folder: str, shared: bool = True) -> str 
         return None
     if not (earlier / SETTINGS).is_file():
         raise ArgumentError(
-            f"{str(earlier)!r} is a folder without {SETTINGS}, so no run. Name an .onnx file or the folder of a run."
+            f"{str(earlier)!r} is a folder without {SETTINGS}, so it is not the folder of a run. Name an .onnx file or "
+            "the folder of a run."
         )
     if settings.get("expand"):
         raise ArgumentError("a run was started with or without --expand. Leave it out.")

@@ -66,7 +66,10 @@ def run(options: argparse.Namespace) -> int:
     print(f"class {first.labels[0]}{'' if class_name is None else f' ({class_name})'}, score {first.scores[0]:.4g}")
     if "integrated" in attributions:
         gap = attributions["integrated"].gap
-        print(f"integrated gradients add up to the change of the score but for {gap:.1%} (more --steps, less)")
+        print(
+            f"integrated gradients: the sum of attributions differs from the change of the score by {gap:.1%} (reduce "
+            "it by more --steps)"
+        )
     print(f"wrote {output}: the picture, {', '.join(attributions)}")
     return 0
 

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
                 file.check(column)
         encoding = file.tokenizer.encode(options.text)
         if not encoding.ids:
-            raise ArgumentError("the text has no tokens. Give another.")
+            raise ArgumentError("the text has no tokens. Give a longer text.")
         feeds = _feeds(program, encoding)
         about = options.tokens_at or token_table(program)
         working.say("computing gradients")
@@ -60,7 +60,10 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(facts)
         return 0
-    print(f"{label}, score {attribution.scores[0]:.4g}; the tokens add up but for {attribution.gap:.1%}")
+    print(
+        f"{label}, score {attribution.scores[0]:.4g}; the sum of contributions differs from the change of the score by "
+        f"{attribution.gap:.1%}"
+    )
     most = max(max(abs(t["adds"]) for t in tokens), 1e-30)
     for t in tokens:
         print(f"  {t['adds']:>+9.4f}  {('+' if t['adds'] > 0 else '-') * round(20 * abs(t['adds']) / most):<20}  {t['token']}")
@@ -73,7 +76,9 @@ def _feeds(program: Any, encoding: Any) -> dict[str, Any]:
     """The model's inputs: token ids, and the inputs derived from them"""
     inputs = {v.name: v for v in program.inputs}
     if "input_ids" not in inputs:
-        raise ArgumentError(f"the model has no input 'input_ids'; it has {list(inputs)}. Other models of text are not explained.")
+        raise ArgumentError(
+            f"the model has no input 'input_ids'; it has {list(inputs)}. Only models that read token ids are explained."
+        )
     feeds = {"input_ids": np.array([encoding.ids], inputs["input_ids"].dtype.numpy)}
     if "token_type_ids" in inputs:
         feeds["token_type_ids"] = np.array([encoding.type_ids], inputs["token_type_ids"].dtype.numpy)
@@ -81,6 +86,7 @@ def _feeds(program: Any, encoding: Any) -> dict[str, Any]:
     missing = [name for name in inputs if name not in feeds]
     if missing:
         raise ArgumentError(
-            f"the model takes {missing[0]!r} too, which does not follow from the text. It cannot be explained here."
+            f"the model also needs the input {missing[0]!r}, which cannot be computed from the text. Use a model that "
+            "reads the text alone."
         )
     return feeds

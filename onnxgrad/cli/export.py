@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     if options.lowering and not options.training_step:
         raise ArgumentError("--lowering is for --training-step; the other files hold plain operators.")
     if options.required_operators and not options.training_step:
-        raise ArgumentError("--required-operators lists those of a training step. Add --training-step FILE.onnx.")
+        raise ArgumentError("--required-operators lists the operators of a training step. Add --training-step FILE.onnx.")
     if options.split and (not options.training_step or options.required_operators):
         raise ArgumentError("--split is for --training-step, without --required-operators.")
     if options.batch_norm and not options.split:
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     if options.peft_base and not options.peft:
         raise ArgumentError("--peft-base is for --peft FOLDER. Name the folder.")
     if not (options.inference or options.merged or options.training_step or options.adapters or options.peft):
-        raise ArgumentError("say what to write: --inference, --merged, --training-step, --adapters or --peft.")
+        raise ArgumentError("choose a file to write: --inference, --merged, --training-step, --adapters or --peft.")
     if options.requantise and not options.merged:
         raise ArgumentError("--requantise is for --merged FILE.onnx. Name the file.")
     trainer = make_trainer(read_settings(options.folder), options.folder)
@@ -81,7 +81,7 @@ def _with_weights(paths: list[str]) -> tuple[list[str], list[str]]:
             if name == f"{Path(path).name}.data":
                 files.append(f"{path}.data")
             else:
-                notes.append(f"{path} reads {name}, which lies beside it already. Copy both.")
+                notes.append(f"{path} reads {name}, which is beside it already. Copy both.")
     return files, notes
 
 

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     model = Path(settings["model"]) if is_run else Path(options.model)
     tokenizer = options.tokenizer or settings.get("tokenizer") or model.parent / "tokenizer.json"
     if not Path(tokenizer).is_file():
-        raise ArgumentError(f"there is no tokenizer {str(tokenizer)!r}. Name that of the model: --tokenizer FILE.json.")
+        raise ArgumentError(f"there is no tokenizer {str(tokenizer)!r}. Give the model's: --tokenizer FILE.json.")
     generator = Generator(load(options), tokenizer, model.parent)
     drawn = {name: getattr(options, name) for name in ("max_tokens", "temperature", "top_p", "stop", "seed")}
     if options.prompt is not None:
@@ -56,13 +56,13 @@ def _chat(options: argparse.Namespace) -> dict[str, Any]:
         said = [] if options.system is None else [{"role": "system", "content": options.system}]
         return {"messages": [*said, {"role": "user", "content": options.chat}]}
     if options.system is not None:
-        raise ArgumentError("--system goes with what the user says; a file has its own messages. Leave it out.")
+        raise ArgumentError("--system is for --chat TEXT; a file has its own messages. Leave it out.")
     text = read_whole(path).decode()
     first = next((line for line in text.split("\n") if line.strip()), "")
     try:
         record = json.loads(text if path.suffix == ".json" else first)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{str(path)!r} is no JSON ({error}). Write an object with messages.") from error
+        raise DataError(f"{str(path)!r} is not valid JSON ({error}). Write an object with messages.") from error
     if not isinstance(record, dict) or not isinstance(record.get("messages"), list):
         raise DataError(f'{str(path)!r} holds no object with messages. Write {{"messages": [...]}}.')
     messages = record["messages"]

@@ -19,7 +19,7 @@ from onnxgrad.training.surgery.activations import Activation
 
 def run(options: argparse.Namespace) -> int:
     if options.cotangent and options.label is not None:
-        raise ArgumentError("--class K chooses what --cotangent leaves open. Give one of them.")
+        raise ArgumentError("--class K fixes the cotangent that --cotangent makes an input. Give one of them.")
     derive = func.vjp if options.cotangent else func.value_and_grad
     program = load(options)
     names, notes = ([], []) if options.cotangent else _differentiated(program, options.of, options.label)
@@ -60,7 +60,7 @@ def _differentiated(program: Program, names: list[str] | None, label: int | None
         elif activation.kind == "Softmax":
             chosen.append(activation.before.name)
             notes.append(
-                f"{y.name} comes from Softmax, so its sum is constant; the gradient is that of the logits before it, "
+                f"{y.name} comes from Softmax, so its sum is constant; the gradient is of the logits before it, "
                 f"{activation.before.name}. --class K takes one class, --cotangent any weights."
             )
         else:

@@ -124,7 +124,7 @@ def _parts(program: Program) -> list[str]:
     """What is said of a file that holds part of a language model"""
     other = other_part(program)
     if other is not None:
-        return [f"this file is {other}. The one with logits learns words."]
+        return [f"this file is {other}. Train the file with logits on tokens."]
     said, whole = [], False
     for v in program.outputs:
         if v.is_float and v.rank == 3 and any(given.name == TOKENS for given in program.inputs):
@@ -134,7 +134,7 @@ def _parts(program: Program) -> list[str]:
             except ArgumentError as error:
                 said.append(str(error))
     if any(v.name == EMBEDDED for v in program.inputs):
-        said.append(f"{EMBEDDED} are rows of a table of embeddings, which another file of the model gives for its tokens.")
+        said.append(f"{EMBEDDED} are rows of the embedding table, which another file of the model computes from token ids.")
     return [] if whole else said
 
 
@@ -143,7 +143,7 @@ def _weight(p: Any) -> dict[str, Any]:
     reason = (
         p.reason
         if p.trainable
-        else f"frozen: {p.reason} (no weight; train --train '{p.name}' trains it)"
+        else f"frozen: {p.reason} (not a weight; train --train '{p.name}' trains it)"
         if is_table(p)
         else "frozen: the file says so"
     )
@@ -202,7 +202,7 @@ def _print(facts: dict[str, Any], everything: bool) -> None:
     if len(parameters["weights"]) > len(weights):
         print(f"  and {len(parameters['weights']) - len(weights)} more (--all)")
     for name, why in parameters["tables"].items():
-        print(f"frozen, as it is no weight: {name}: {why} (train --train '{name}' trains it)")
+        print(f"frozen, as it is not a weight: {name}: {why} (train --train '{name}' trains it)")
     floats = {name: why for name, why in parameters["not_weights"].items() if why != "not a floating-point tensor"}
     print(f"not trained: {len(parameters['not_weights'])} constants, {len(floats)} of them floating-point")
     for name, why in list(floats.items())[: None if everything else SHOWN // 2]:
@@ -215,7 +215,7 @@ def _print(facts: dict[str, Any], everything: bool) -> None:
         named = ", ".join(frozen[:3]) + (f" and {len(frozen) - 3} more" if len(frozen) > 3 else "")
         print(f"training freezes {len(frozen)} of {parameters['count']} tensors: {named}")
     if facts["keeps_statistics"]:
-        print("training keeps the statistics of BatchNormalization that the file holds, unless --batch-norm train is given")
+        print("training keeps the file's BatchNormalization statistics, unless --batch-norm train is given")
     print(f"operators that training changes: {modes or 'none'}")
     memory = facts["memory"]
     total = memory["weights_gradients_and_adam"] + memory["results_and_their_gradients"]

@@ -175,7 +175,7 @@ def _run(run: Callable[[Any], Any], options: Any) -> int:
     except Exception as error:
         # No file may lead here: this is an error of onnxgrad itself.
         message = f"{type(error).__name__}: {error}"
-        return _say(f"onnxgrad failed ({message}). Run it again with --debug, and report what it then shows.", 1)
+        return _say(f"onnxgrad failed ({message}). Run it again with --debug, and report the traceback.", 1)
 
 
 def _reader_has_gone() -> bool:

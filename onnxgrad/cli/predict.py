@@ -121,7 +121,9 @@ class _Predictor:
         """Detections of each picture, and the names of their classes"""
         assert self.detector is not None and self.detector.detection is not None
         if not isinstance(self.opened, Rows):
-            raise ArgumentError("a detector answers pictures; the data comes in batches. Give pictures, or write an .npz file.")
+            raise ArgumentError(
+                "a detector's boxes are written for image files; the data comes in batches. Give images, or write an .npz file."
+            )
         names = self.record.classes.get(self.detector.detection.column) or self.detector.detection.classes
         return detected(self.detector, self.opened, self.batch_size, self.executor, self.scope, least), names
 
@@ -133,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
     if out is not None and out.suffix not in (*_TABLES, ".npz", ""):
         raise ArgumentError(f"--out is a .csv, .json or .npz file, or a folder for masks, not {options.out!r}.")
     if options.draw is not None and Path(options.draw).exists() and not Path(options.draw).is_dir():
-        raise ArgumentError(f"--draw is a folder for pictures; {options.draw!r} is a file. Name another.")
+        raise ArgumentError(f"--draw is a folder for images; {options.draw!r} is a file. Name another.")
     if options.data is None:
         raise ArgumentError("predict needs --data. See onnxgrad predict --help.")
     if options.batch_size < 1:
@@ -214,7 +216,9 @@ def _write_masks(folder: Path, program: Program, outputs: dict[str, Any], rows: 
     v = _masks_in(program, outputs)
     if v is None or not isinstance(rows, Rows):
         shapes = {name: list(array.shape) for name, array in outputs.items()}
-        raise ArgumentError(f"the outputs {shapes} are no masks of pictures, which a folder is for. Write a .csv or .npz file.")
+        raise ArgumentError(
+            f"the outputs {shapes} are not masks, and only masks are written to a folder. Write a .csv or .npz file."
+        )
     write_masks(folder, mask_classes(outputs[v.name], score_threshold(score_kind(v))), rows)
 
 

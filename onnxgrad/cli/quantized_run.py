@@ -84,12 +84,10 @@ def _read(folder: str) -> dict[str, dict[str, float]]:
     try:
         table = json.loads(read_whole(path))
     except (ValueError, RecursionError) as error:
-        raise ArgumentError(f"{str(path)!r} is damaged: {error}. Remove it; the run then begins the table anew.") from error
+        raise ArgumentError(f"{str(path)!r} is damaged: {error}. Remove it; the run then writes a new table.") from error
     rows = table.values() if isinstance(table, dict) else [None]
     if not all(isinstance(row, dict) and all(type(value) in (int, float) for value in row.values()) for row in rows):
-        raise ArgumentError(
-            f"{str(path)!r} is damaged: it holds no rows of numbers. Remove it; the run then begins the table anew."
-        )
+        raise ArgumentError(f"{str(path)!r} is damaged: it holds no rows of numbers. Remove it; the run then writes a new table.")
     return dict(table)
 
 

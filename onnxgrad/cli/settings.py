@@ -86,7 +86,9 @@ def read_settings(folder: str) -> dict[str, Any]:
         wrong = [name for name in names if settings.get(name) is not None and not is_sound(settings[name])]
         if wrong:
             value = repr(settings[wrong[0]])[:40]
-            raise ArgumentError(f"{str(path)!r} is damaged: the setting {wrong[0]!r} cannot be {value}. Correct it, or start anew.")
+            raise ArgumentError(
+                f"{str(path)!r} is damaged: the setting {wrong[0]!r} cannot be {value}. Correct it, or start a new run."
+            )
     return _Settings(settings)
 
 
@@ -160,7 +162,7 @@ class _Settings(dict[str, Any]):
     """Settings that say what they lack."""
 
     def __missing__(self, name: str) -> Any:
-        raise ArgumentError(f"the {SETTINGS} of the run does not say {name!r}. It is damaged, or of another version of onnxgrad.")
+        raise ArgumentError(f"the {SETTINGS} of the run has no entry {name!r}. It is damaged, or of another version of onnxgrad.")
 
 
 def write_settings(run: RunFolder, settings: dict[str, Any]) -> None:
@@ -213,7 +215,7 @@ def _go_on_from(settings: dict[str, Any], program: Program) -> None:
         if (other.get(name) or None) != (settings.get(name) or None):
             raise ArgumentError(
                 f"--adapter {path}: that run has {option} {other.get(name) or 'unset'}, this one {settings.get(name) or 'unset'}: "
-                "the adapters would weigh something else. Give the same."
+                "the adapters would adapt other weights. Give the same."
             )
     trainer = make_trainer(other, str(path))
     trainer.load(checkpoint_of(path, "best"))
@@ -330,7 +332,7 @@ def _place_of(device: str, precision: Literal["f32", "bf16"], settings: dict[str
         if settings.get("device_is_chosen"):
             return "auto"
         if is_run:
-            raise ProviderError(f"{error} The run goes on without it by train --resume FOLDER --device cpu.") from error
+            raise ProviderError(f"{error} Continue the run without it by train --resume FOLDER --device cpu.") from error
         raise
 
 

@@ -198,7 +198,9 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
             _check_device(settings.get("precision"), options.device)
             settings["device"] = options.device
         if options.epochs is not None and options.more_epochs is not None:
-            raise ArgumentError("--epochs says how many in all, --more-epochs how many more. Give one of them.")
+            raise ArgumentError(
+                "--epochs is the total number of epochs, --more-epochs the number of further epochs. Give one of them."
+            )
         if options.epochs is not None:
             settings["epochs"] = options.epochs
         if options.more_epochs is not None:
@@ -208,7 +210,7 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     if options.accept_changed_data:
         raise ArgumentError("--accept-changed-data goes with --resume FOLDER. Leave it out for a new run.")
     if options.more_epochs is not None:
-        raise ArgumentError("--more-epochs goes with --resume FOLDER. Say --epochs for a new run.")
+        raise ArgumentError("--more-epochs goes with --resume FOLDER. Give --epochs for a new run.")
     if options.term and (options.loss is not None or options.of is not None):
         raise ArgumentError("--term replaces --loss, --output and --target. Give one or the other.")
     for name in ("model", "data", "out"):

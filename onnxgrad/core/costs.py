@@ -92,7 +92,7 @@ def read_overruled(path: Path) -> dict[str, Any]:
     except KeyError as error:
         raise ArgumentError(f"{path}: an entry holds its number as 'value'. Write it so, or the number alone.") from error
     except (AttributeError, ValueError) as error:
-        raise ArgumentError(f'{path} is no JSON object. Write thresholds as {{"plan.transpose": 1.2}}.') from error
+        raise ArgumentError(f'{path} is not a JSON object. Write thresholds as {{"plan.transpose": 1.2}}.') from error
 
 
 def _overruled() -> dict[str, Any]:

@@ -247,7 +247,9 @@ class Keeps:
         views = self._views(rest)
         for name, value in rests.items():
             if name not in views or views[name].shape != value.shape:
-                raise TrainingError(f"the checkpoint keeps a rest of {name}, which is not exchanged here. Use the model of then.")
+                raise TrainingError(
+                    f"the checkpoint keeps a rest of {name}, which is not exchanged here. Use the model that wrote it."
+                )
             views[name][...] = value
         if rests:
             self._compression.rest.update(rest)

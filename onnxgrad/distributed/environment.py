@@ -197,7 +197,7 @@ def is_initialized() -> bool:
 
 
 class ParallelEnv:
-    """What a rank knows of its job.
+    """Properties of a rank and its job.
 
     Example:
         >>> paddle.distributed.ParallelEnv().world_size

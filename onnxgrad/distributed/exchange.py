@@ -285,7 +285,10 @@ class GradientExchange(_Sharing):
         axes = batch_axes(program)
         counted = next((v for v in axes if v.dims and not isinstance(v.dims[axes[v]], int) and v.name in feed), None)
         if counted is None:
-            raise FeedError(f"how many examples are fed is not known. Feed {PART!r}: those of the ranks before, and of this one.")
+            raise FeedError(
+                f"how many examples are fed is not known. Feed {PART!r}: the number of examples of the ranks before, "
+                "and of this rank."
+            )
         counts = self.part is None or self.part.counts
         own = int(np.shape(feed[counted.name])[axes[counted]])
         sizes = gathered_sizes(self.transport, own if counts else 0)
@@ -677,7 +680,7 @@ class StateExchange(_Sharing):
 
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         if gradients:
-            raise ArgumentError(f"{gradients[0].name} is no sum over micro-batches. Exchange gradients where they are computed.")
+            raise ArgumentError(f"{gradients[0].name} is not a sum over micro-batches. Exchange gradients where they are computed.")
         return {}
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:

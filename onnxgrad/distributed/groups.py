@@ -47,7 +47,7 @@ def grid_of(transport: Transport, stages: int) -> Grid:
     """
     count = transport.world_size
     if stages < 1 or count % stages:
-        raise ArgumentError(f"{count} ranks are no replicas of {stages} stages. Start a multiple of {stages} ranks.")
+        raise ArgumentError(f"{count} ranks cannot hold replicas of {stages} stages. Start a multiple of {stages} ranks.")
     if stages > 1 and not hasattr(transport, "send"):
         raise ArgumentError("this transport cannot send from one rank to another, as a pipeline must. Use MPI or torch.")
     replica, stage = divmod(transport.rank, stages)

@@ -123,7 +123,7 @@ class PipelineStep:
         count = cuts if isinstance(cuts, int) else len(cuts) + 1
         if count < 1 or transport.world_size % count:
             request = f"{count} stages were asked for" if isinstance(cuts, int) else f"{count - 1} cuts make {count} stages"
-            raise ArgumentError(f"{request}, but there are {transport.world_size} ranks, which is no multiple of that.")
+            raise ArgumentError(f"{request}, but there are {transport.world_size} ranks, which is not a multiple of that.")
         if micro_batches < 1:
             raise ArgumentError(f"micro_batches is at least 1, not {micro_batches}.")
         if check_batch_norm(program, batch_norm):
@@ -347,7 +347,7 @@ class PipelineStep:
                 self._sums[parameter] = view.copy()
 
     def apply(self) -> None:
-        """The second half of ``run``: gradients, or what runs have added up of them, update what this rank holds."""
+        """The second half of ``run``: gradients, or sums of gradients, update the state of this rank."""
         self._rates.take()
         set_rates(self.program, self._scope)
         if self._accumulation is None:
@@ -442,7 +442,7 @@ class PipelineStep:
         return stages
 
     def forget(self) -> None:
-        """Let go of what other ranks hold, after a checkpoint was read into the scope or written from it."""
+        """Free the state of other ranks, after a checkpoint was read into the scope or written from it."""
         self._shared().forget(self._scope, self._names)
 
     def gather(self, scope: Scope | None, only: Collection[str] | None = None) -> None:
@@ -529,7 +529,7 @@ def _parameter(gradient: Variable, stages: Mapping[str, int]) -> str:
     names = [p.name for p in program.parameters if p.grad_name == gradient.name or gradient.name.endswith(f"/{p.grad_name}")]
     if not names or names[0] not in stages:
         raise ArgumentError(
-            f"the optimizer reads {gradient.name}, which is no gradient of a parameter of one stage. A pipeline is written for "
-            "plain gradients: leave scales of the loss, further losses, and lazy_mode of the optimizer, out."
+            f"the optimizer reads {gradient.name}, which is not the gradient of a parameter of one stage. A pipeline is written "
+            "for plain gradients: leave scales of the loss, further losses, and lazy_mode of the optimizer, out."
         )
     return names[0]

@@ -76,7 +76,7 @@ class DistributedBatchSampler:
         return len(self._borders()) - 1
 
     def set_epoch(self, epoch: int) -> None:
-        """Shuffle anew, on all ranks alike.
+        """Shuffle again, on all ranks alike.
 
         Args:
             epoch: its number, from 0.

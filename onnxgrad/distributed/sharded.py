@@ -156,7 +156,7 @@ class ShardedStep:
     # State -------------------------------------------------------------------------------------------------------------
 
     def bytes_of_state(self) -> int:
-        """Bytes of the optimizer's state that this rank holds: what the program updates and is no parameter."""
+        """Bytes of the optimizer's state that this rank holds: updated state without parameters."""
         plan = self.program.plan
         sums = [] if plan.accumulation is None else plan.accumulation.sums
         updated = {v for v in plan.updates(self.program.updates, "apply" if sums else "whole") if not isinstance(v, Parameter)}
@@ -166,7 +166,7 @@ class ShardedStep:
         return own + sum(map(bytes_of, updated.difference(sums, held)))
 
     def forget(self) -> None:
-        """Let go of what other ranks hold, after a checkpoint was read into the scope or written from it."""
+        """Free the state of other ranks, after a checkpoint was read into the scope or written from it."""
         self.exchange.forget(self._scope)
 
     def gather(self, scope: Scope | None, only: Collection[str] | None = None) -> None:

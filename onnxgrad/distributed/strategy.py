@@ -28,7 +28,7 @@ _REFUSED = {
     ("pipeline", "checkpoints"): _RECOMPUTES,
     ("pipeline", "memory_budget"): _RECOMPUTES,
     ("pipeline", "frozen"): "each stage differentiates its own layers as they are. Leave frozen out",
-    ("overlap", "one thread"): "this MPI takes calls of its first thread alone. Start it with threads, or say overlap=1",
+    ("overlap", "one thread"): "this MPI takes calls of its first thread alone. Start it with threads, or pass overlap=1",
     ("sharding", "no ranges"): "this transport does not add up ranges of a buffer. Leave sharding out, or use MPI",
     ("compress", "no ranges"): "this transport does not exchange ranges of a buffer. Leave compress out, or use MPI",
 }
@@ -123,7 +123,7 @@ class Strategy:
         if self.pipeline < 1 or self.micro_batches < 1:
             raise ArgumentError(f"pipeline and micro_batches are at least 1, not {self.pipeline} and {self.micro_batches}.")
         if self.pipeline == 1 and (self.micro_batches > 1 or self.cuts):
-            raise ArgumentError("micro_batches and cuts are those of a pipeline. Say of how many stages by pipeline=.")
+            raise ArgumentError("micro_batches and cuts are for a pipeline. Give the number of stages as pipeline=.")
         if self.cuts and len(self.cuts) != self.pipeline - 1:
             raise ArgumentError(f"{self.pipeline} stages have {self.pipeline - 1} cuts, not {len(self.cuts)}.")
         shares = bool(self.sharding) or None
@@ -132,7 +132,7 @@ class Strategy:
             raise ArgumentError(f"bucket_megabytes is more than 0, not {self.bucket_megabytes}.")
 
     def attach(self, loss: Variable) -> None:
-        """Let ranks exchange the gradients of a loss: what ``append_backward(loss, distop_context=strategy)`` calls.
+        """Let ranks exchange the gradients of a loss; ``append_backward(loss, distop_context=strategy)`` calls this.
 
         Args:
             loss: a scalar of the program.

@@ -98,7 +98,7 @@ class Transport(Protocol):
         """
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
-        """Replace a buffer, in place, by that of the rank ``root``.
+        """Replace a buffer, in place, by the buffer of the rank ``root``.
 
         Args:
             buffer: flat and contiguous; of one length and dtype on all ranks.
@@ -113,7 +113,7 @@ class PointToPoint(Transport, Protocol):
     """A transport whose ranks can also send to one another, as stages of a pipeline do."""
 
     def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
-        """Send what a buffer holds to a rank; it may be written to when this returns, which waits for nobody.
+        """Send the elements of a buffer to a rank without waiting; the buffer may be overwritten when this returns.
 
         Args:
             buffer: flat and contiguous.
@@ -257,7 +257,7 @@ class Alone:
         writable_buffer(buffer)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
-        """Replace a buffer, in place, by that of one rank.
+        """Replace a buffer, in place, by the buffer of one rank.
 
         Args: as for ``Transport.broadcast_``.
         """
@@ -391,7 +391,7 @@ class LocalTransport:
         buffer[...] = received
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
-        """Replace a buffer, in place, by that of one rank.
+        """Replace a buffer, in place, by the buffer of one rank.
 
         Args: as for ``Transport.broadcast_``.
         """
@@ -422,7 +422,7 @@ class LocalTransport:
         self._group.mail[self.rank, to].put(writable_buffer(buffer).copy())
 
     def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
-        """Replace a buffer, in place, by what another rank sends.
+        """Replace a buffer, in place, by the buffer that another rank sends.
 
         Args: as for ``PointToPoint.receive_``.
         """

@@ -233,7 +233,7 @@ class Tensor(Variable):
 
     @property
     def data(self) -> Tensor:
-        """The tensor itself; what is assigned becomes its value."""
+        """The tensor itself; assign to it to set its value."""
         return self
 
     @data.setter
@@ -318,7 +318,7 @@ class Tensor(Variable):
         backward([self], None if grad_tensor is None else [grad_tensor], retain_graph)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
-        """Call ``hook`` with the gradient of this tensor in each backward pass; what it returns replaces the gradient.
+        """Call ``hook`` with the gradient of this tensor in each backward pass; its result replaces the gradient.
 
         Args:
             hook: takes the gradient; gives another in its place, or None.
@@ -351,7 +351,7 @@ class Tensor(Variable):
         return wrap(detached)
 
     def detach_(self) -> Tensor:
-        """Cut this tensor off from what it was computed from."""
+        """Cut this tensor off from its inputs."""
         self._replace(self.detach()._node)
         return self
 
@@ -434,7 +434,7 @@ class Tensor(Variable):
 
     def __index__(self) -> int:
         if self.is_float:
-            raise ArgumentTypeError(f"a tensor of {self.dtype.name} is no index. Use one of integers.")
+            raise ArgumentTypeError(f"a tensor of {self.dtype.name} cannot be an index. Use a tensor of integers.")
         return int(self.item())
 
     def __len__(self) -> int:
@@ -509,7 +509,7 @@ class Tensor(Variable):
         self.hold(self.fitting(value))
 
     def fitting(self, value: Given) -> np.ndarray[Any, Any]:
-        """What ``set_value`` takes, as an array; raises what it raises.
+        """Convert a value for ``set_value`` to an array, with the same errors.
 
         Args:
             value: an array, a number, nested lists or a tensor.
@@ -558,7 +558,7 @@ class Tensor(Variable):
         return func(self)
 
     def apply_(self, func: Callable[[Tensor], Tensor]) -> Tensor:
-        """Take what a function of Python makes of this tensor, as ``apply``.
+        """Replace this tensor by the result of a Python function, as ``apply``.
 
         Args:
             func: takes this tensor and gives one of its shape.

@@ -123,7 +123,7 @@ def _check_one_loss_each(loss: Variable) -> None:
     if total is not None:
         raise ArgumentError(f"{total} adds up the losses of the examples in {loss.name}. Give it a vector, with reduction='none'.")
     if examples.depends(loss) and (examples.axis(loss) != 0 or examples.rows(loss) != 1):
-        raise ArgumentError(f"{loss!r} is not a vector with one loss per example. Reduce every axis but that of the batch.")
+        raise ArgumentError(f"{loss!r} is not a vector with one loss per example. Reduce every axis except the batch.")
 
 
 def _clipped(limit: float, op: Builder, gradients: list[Variable]) -> list[Variable]:

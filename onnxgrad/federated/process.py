@@ -107,7 +107,7 @@ class ProcessWorker:
         if late.is_set():
             raise ExecutionError(f"{self.command[0]!r} has not answered within {self.timeout:g} seconds. Give a longer timeout.")
         if "error" in answer:
-            raise TrainingError(f"{self.command[0]!r} said: {answer['error']}")
+            raise TrainingError(f"{self.command[0]!r} failed: {answer['error']}")
         if answer.get("loss") is None:
             raise ExecutionError(f"{self.command[0]!r} ended without an answer (code {process.returncode}). Its errors are above.")
         self.set([values[name] for name in self.names])

@@ -45,7 +45,7 @@ def with_proximal(program: Program) -> Program:
     if not applied:
         raise ArgumentError("no optimizer updates this program. Call minimize on the loss first.")
     if any(v.name.startswith("loss_scaling") for v in copy.list_vars() if v.persistable):
-        raise ArgumentError("the gradients here are those of a scaled loss. Train with loss_scale=0, or without FedProx.")
+        raise ArgumentError("the gradients here belong to a scaled loss. Train with loss_scale=0, or without FedProx.")
     trained = [v for v, new in copy.updates.items() if isinstance(v, Parameter) and is_applied(new)]
     gradients = _gradients(copy, applied, trained)
     block = copy.global_block()
@@ -81,7 +81,7 @@ def _gradients(program: Program, applied: list[Variable], trained: list[Paramete
         grads[p] = g
     missing = [p.name for p in trained if p not in grads]
     if missing:
-        raise ArgumentError(f"the gradients of {missing} are not among what the optimizer reads. Train without FedProx.")
+        raise ArgumentError(f"the gradients of {missing} are not read by the optimizer. Train without FedProx.")
     return grads
 
 

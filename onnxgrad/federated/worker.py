@@ -141,7 +141,7 @@ class Worker:
         known, taken = self.local_state(), dict(self._first)
         for name, value in (state or {}).items():
             if name not in known or known[name].shape != np.shape(value):
-                raise DataError(f"{name} is no state of this step. Was it kept for another model or optimizer?")
+                raise DataError(f"{name} is not state of this step. Was it kept for another model or optimizer?")
             taken[name] = np.array(as_input(_Entry(name, dtype_of(known[name].dtype), known[name].shape), value, _SENT))
         self._step.values.update(taken)
 
@@ -216,7 +216,7 @@ class Worker:
             metrics = self.trainer.evaluate(dict(data), batch_size=batch_size)
             return {"examples": len(np.asarray(next(iter(data.values())))), **metrics}
         if self._evaluation is None:
-            raise ArgumentError("a step in files does not say how to evaluate. Pass evaluation=, the manifest of such a step.")
+            raise ArgumentError("a step in files has no evaluation model. Pass evaluation=, the manifest of such a step.")
         step = self._evaluation
         columns, count = self._columns(data, step)
         step.values.update({name: value for name, value in self._step.values.items() if name in step.values})
@@ -260,7 +260,7 @@ class _Entry(NamedTuple):
     dims: Sequence[int | None] | None
 
 
-_SENT = COLUMN._replace(what="what came for", owner="this step")
+_SENT = COLUMN._replace(what="the array for", owner="this step")
 
 
 def _column(feed: Mapping[str, Any]) -> _Entry:

@@ -73,12 +73,12 @@ class NumpyFunction(Generic[_Result]):
         return self.summary()._repr_html_()
 
     def summary(self) -> Summary:
-        """Layers of the model, and what the function takes and gives; print it."""
+        """Summarise the layers of the model, and the inputs and outputs of the function; print it."""
         return summarize(self.program, repr(self), state=0)
 
     @property
     def model(self) -> ModelProto:
-        """The function as an ONNX model. Its inputs are those of the original, then one for each direction."""
+        """The function as an ONNX model. Its inputs are the inputs of the original, then one for each direction."""
         if self._model is None:
             self._model = to_onnx(self.program, self._fetches)
         return self._model

@@ -98,7 +98,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             held = {name: arrays[name] for name in arrays.files}
             if not all(isinstance(array, np.ndarray) for array in held.values()):
-                raise ValueError("a member of the archive is no array")
+                raise ValueError("a member of the archive is not an array")
             return held
     except FileNotFoundError as error:
         raise MissingFile(f"there is no file {str(path)!r}.") from error

@@ -66,15 +66,15 @@ _MAPS = {
     "paddle.distributed.get_group": "nothing: all ranks are one group",
     "paddle.distributed.new_group": "nothing: all ranks are one group",
     "paddle.distributed.gloo_barrier": "paddle.distributed.barrier",
-    "paddle.distributed.save_state_dict": "Trainer's checkpoints, which hold what all ranks share",
-    "paddle.distributed.load_*state_dict": "Trainer's checkpoints, which hold what all ranks share",
+    "paddle.distributed.save_state_dict": "Trainer's checkpoints, which hold the state of all ranks",
+    "paddle.distributed.load_*state_dict": "Trainer's checkpoints, which hold the state of all ranks",
     "paddle.distributed.fleet.Fleet": "paddle.distributed.fleet",
     "paddle.static.Variable.to_string": "repr(variable)",
 }  # fmt: skip
 
 _IN_PLACE = "values are never overwritten; use the function without the underscore"
 _COMPLEX = "stock runtimes compute no complex numbers; keep real and imaginary part as two tensors"
-_OUTSIDE = "it is a package of its own, beside what a model is made of"
+_OUTSIDE = "it is a package of its own, beside the parts of a model"
 _HOST = "it concerns Paddle's own runtime; here onnxruntime runs programs"
 _MEMORY = "it accesses the memory of a tensor, which belongs to onnxruntime"
 _LOD = "ONNX tensors have no levels of detail (LoD)"
@@ -88,10 +88,10 @@ _REASONS: dict[str, str] = {
     ),
     "each sample takes another path through a tree; use CrossEntropyLoss": "nn.HSigmoidLoss",
     "each sample takes another branch; use CrossEntropyLoss": "nn.AdaptiveLogSoftmaxWithLoss",
-    "its windows are sampled anew in every run; use AdaptiveMaxPool": "nn.FractionalMaxPool*",
+    "its windows are sampled again in every run; use AdaptiveMaxPool": "nn.FractionalMaxPool*",
     "quantise the exported ONNX model with onnxruntime's tools": "static.quantization",
     _IN_PLACE: "*.[a-z]*_ [a-z]*_",
-    "what was recorded for gradients is not shown; register_hook sees each gradient": "Tensor.grad_fn",
+    "the record for gradients is not shown; register_hook sees each gradient": "Tensor.grad_fn",
     _COMPLEX: "complex* cdouble cfloat Tensor.complex* Tensor.cdouble Tensor.cfloat Tensor.istft Tensor.imag",
     "element types of Paddle's own files are not offered": "pstring raw",
     "torch's names are Paddle's own; nothing is replaced": "enable_compat disable_compat",
@@ -101,7 +101,7 @@ _REASONS: dict[str, str] = {
     "onnxruntime manages streams, events and memory of the device": (
         "device.*tream* device.Event device.empty_cache device.ipc_collect device.*memory*"
     ),
-    "onnxruntime does not say it; use the driver's tools": "device.get_device_*",
+    "onnxruntime does not report it; use the driver's tools": "device.get_device_*",
     "onnxruntime has no provider for these devices; use CPUPlace or CUDAPlace": "device.IPUPlace device.XPUPlace",
     "ONNX has no sparse tensors that onnxruntime computes with": (
         "Tensor.coalesce Tensor.cols Tensor.crows Tensor.dense_dim Tensor.indices Tensor.is_coalesced Tensor.is_same_shape "
@@ -122,10 +122,10 @@ _REASONS: dict[str, str] = {
         "distributed.QueueDataset distributed.fleet.MultiSlot* distributed.fleet.PaddleCloudRoleMaker distributed.fleet.Role "
         "distributed.fleet.UserDefinedRoleMaker distributed.fleet.UtilBase"
     ),
-    "its files and servers are Paddle's own; use those of Python": (
+    "its files and servers are Paddle's own; use Python's": (
         "distributed.fleet.utils.DistributedInfer distributed.fleet.utils.HDFSClient distributed.fleet.utils.LocalFS"
     ),
-    "ranks are those of one data-parallel group or of a pipeline; see distributed.PipelineStep": (
+    "all ranks form one data-parallel group or a pipeline; see distributed.PipelineStep": (
         "distributed.fleet.CommunicateTopology distributed.fleet.HybridCommunicateGroup distributed.ParallelMode"
     ),
     "ranks exchange gradients and state by all_reduce and broadcast; send other things by mpi4py": (
@@ -133,7 +133,7 @@ _REASONS: dict[str, str] = {
         "distributed.isend distributed.recv* distributed.reduce distributed.reduce_scatter distributed.scatter* "
         "distributed.send* distributed.wait distributed.create_nccl_config"
     ),
-    "the ranks of a job are those that started it; end the process": (
+    "the ranks of a job do not change; end the process": (
         "distributed.destroy_process_group distributed.restart_process_group distributed.shutdown_process_group "
         "distributed.gloo_* distributed.get_backend"
     ),
@@ -192,7 +192,7 @@ _REFUSED: dict[str, dict[str, str]] = {
         "it names one vendor's kernel; use scaled_dot_product_attention": (
             "flash_attn_qkvpacked flash_attn_varlen_qkvpacked flash_attn_unpadded flashmask_attention sparse_attention"
         ),
-        "its windows are sampled anew in every run; use adaptive_max_pool": "fractional_max_pool2d fractional_max_pool3d",
+        "its windows are sampled again in every run; use adaptive_max_pool": "fractional_max_pool2d fractional_max_pool3d",
         "each sample takes another branch; use cross_entropy, or a hierarchy of your own": "adaptive_log_softmax_with_loss",
         "the number of sampled classes depends on the data and the devices": "class_center_sample",
         "it walks back through beams; decode outside the program": "gather_tree",
@@ -225,7 +225,7 @@ _MODULES = {
     "nn.quant": "quantise the exported ONNX model with onnxruntime's tools",
     "static.sparsity": "no runtime of ONNX gains from zeros in a weight",
     "incubate.asp": "no runtime of ONNX gains from zeros in a weight",
-    "incubate.nn": "its layers name one vendor's kernels; those of paddle.nn are fused for the provider that runs them",
+    "incubate.nn": "its layers name one vendor's kernels; layers of paddle.nn are fused for the provider that runs them",
     "incubate.distributed": "its models name one vendor's kernels; use paddle.distributed",
     "utils.cpp_extension": "nothing here is compiled; write a layer from operators, or an ONNX function",
     "utils.dlpack": _MEMORY,
@@ -233,7 +233,7 @@ _MODULES = {
     "distributed.rpc": "ranks exchange gradients and state alone; call other processes by a package for that",
     "distributed.ps": "there are no parameter servers; use distributed.Strategy",
     "distributed.auto_parallel": "a tensor lies on one device; use distributed.Strategy(sharding=) or a pipeline",
-    "distributed.checkpoint": "use the checkpoints of onnxgrad.training.Trainer, which hold what all ranks share",
+    "distributed.checkpoint": "use the checkpoints of onnxgrad.training.Trainer, which hold the state of all ranks",
 }
 
 

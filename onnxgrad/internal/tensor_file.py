@@ -150,7 +150,7 @@ def write_tensors(path: str | Path, arrays: Mapping[str, Array], metadata: Mappi
             for name in entries:
                 file.write(_laid(arrays[name]).reshape(-1).view(np.uint8).data)
     except FileError as error:
-        raise TrainingError(f"{error} What was there before is untouched.") from error
+        raise TrainingError(f"{error} The old file is unchanged.") from error
 
 
 def _laid(array: Array) -> Array:

@@ -1189,7 +1189,7 @@ class Dropout3D(FunctionLayer):
 
 
 class AlphaDropout(FunctionLayer):
-    """Drop elements so that mean and deviation of what ``selu`` gives stay. Klambauer et al. 2017.
+    """Drop elements so that mean and deviation of the output of ``selu`` stay. Klambauer et al. 2017.
 
     The layer of ``nn.functional.alpha_dropout``.
 
@@ -4066,7 +4066,7 @@ class MSELoss(FunctionLayer):
 
 
 class MultiMarginLoss(FunctionLayer):
-    """Average max(0, margin - right + wrong)^p over the wrong classes; NaN for a label that is no class.
+    """Average max(0, margin - right + wrong)^p over the wrong classes; NaN for a label that is not a class.
 
     The layer of ``nn.functional.multi_margin_loss``.
 
@@ -4127,7 +4127,7 @@ class MultiMarginLoss(FunctionLayer):
 
 
 class MultiLabelMarginLoss(FunctionLayer):
-    """Sum max(0, 1 - right + wrong) / classes over all pairs of a right and a wrong class; NaN for a label that is no class.
+    """Sum max(0, 1 - right + wrong) / classes over all pairs of a right and a wrong class; NaN for a label that is not a class.
 
     The layer of ``nn.functional.multi_label_margin_loss``.
 

@@ -421,7 +421,7 @@ class Layer:
     to_static_state_dict = state_dict
 
     def set_state_dict(self, state_dict: GivenByName, use_structured_name: bool = True) -> tuple[list[str], list[str]]:
-        """Set parameters and buffers; what is missing, or has another shape, is left as it is, with a warning.
+        """Set parameters and buffers; values that are missing, or have another shape, are left as they are, with a warning.
 
         Args:
             state_dict: tensors or arrays by path.

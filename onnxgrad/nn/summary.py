@@ -132,7 +132,7 @@ def _table(rows: dict[str, _Row], total: int, trained: int, sizes: list[float]) 
 def _described(sizes: Any, dtypes: Any) -> list[tuple[list[int], Any]]:
     """Shape and element type of each input"""
     if sizes is None:
-        raise ArgumentError("summary: what does the network take? Pass input_size=(None, 3, 224, 224), or input=tensors.")
+        raise ArgumentError("summary: the shape of the input is not known. Pass input_size=(None, 3, 224, 224), or input=tensors.")
     single = hasattr(sizes, "shape") or all(n is None or isinstance(n, int) for n in sizes)
     shapes = [sizes] if single else list(sizes)
     types = list(dtypes) if isinstance(dtypes, Sequence) and not isinstance(dtypes, str) else [dtypes] * len(shapes)

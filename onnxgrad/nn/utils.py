@@ -214,7 +214,7 @@ def clip_grad_norm_(
     """
     listed = _with_gradient(parameters)
     if norm_type not in (0, 1, 2, float("inf")):
-        raise ArgumentError(f"clip_grad_norm_: the norm is that of 0, 1, 2 or inf, not {norm_type}.")
+        raise ArgumentError(f"clip_grad_norm_: norm_type is 0, 1, 2 or inf, not {norm_type}.")
     if not listed:
         return leaf(np.array(0.0, np.float32))
     each = np.array([np.linalg.norm(p.grad.numpy().reshape(-1), norm_type) for p in listed])

@@ -1104,7 +1104,7 @@ class BatchNorm3D(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Normalise each channel by the batch of all processes. In one process it is that of its batch.
+    """Normalise each channel by the batch of all processes. In one process it normalises by its batch.
 
     Args:
         num_features: channels of the input.

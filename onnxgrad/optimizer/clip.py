@@ -59,7 +59,7 @@ class GradientClip:
         return [(p, clipped.get(p, g)) for p, g in params_grads]
 
     def apply(self, op: Builder, pairs: Pairs) -> Pairs:
-        """Append the clipping of gradients; those of parameters with ``need_clip=False`` stay as they are.
+        """Append the clipping of gradients; gradients of parameters with ``need_clip=False`` stay as they are.
 
         Args:
             op: builder of operators.

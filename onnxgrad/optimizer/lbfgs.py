@@ -169,7 +169,7 @@ class LBFGS(Optimizer):
         return {"state": {"func_evals": self._evaluations, "old_stps": steps, "old_yk": changes, "before": self._before}}
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what ``state_dict`` gave.
+        """Continue from a result of ``state_dict``.
 
         Args:
             state_dict: what ``state_dict`` gave.
@@ -180,7 +180,7 @@ class LBFGS(Optimizer):
         kept = state_dict.get("state", {})
         for name in ("func_evals", "old_stps", "old_yk", "before"):
             if name not in kept:
-                raise ArgumentError(f"the state of LBFGS lacks {name!r}. Give what its state_dict gave.")
+                raise ArgumentError(f"the state of LBFGS lacks {name!r}. Give the result of its state_dict.")
         changes = deque(zip(kept["old_stps"], kept["old_yk"], strict=True), self._changes.maxlen)
         vars(self).update(_evaluations=kept["func_evals"], _before=kept["before"], _changes=changes)
 

@@ -114,7 +114,7 @@ class LRScheduler:
         return {key: getattr(self, key) for key in self._keys}
 
     def set_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from what ``state_dict`` gave.
+        """Continue from a result of ``state_dict``.
 
         Args:
             state_dict: what ``state_dict`` gave.
@@ -135,7 +135,7 @@ class LRScheduler:
         """
         for key in self._keys:
             if key not in state_dict:
-                raise ArgumentError(f"the state of {type(self).__name__} lacks {key!r}. Give what its state_dict gave.")
+                raise ArgumentError(f"the state of {type(self).__name__} lacks {key!r}. Give the result of its state_dict.")
         return [(self, {key: state_dict[key] for key in self._keys})]
 
 
@@ -370,7 +370,7 @@ class LinearWarmup(LRScheduler):
         if not isinstance(self.learning_rate, LRScheduler):
             return pairs
         if "LinearWarmup_LR" not in state_dict:
-            raise ArgumentError("the state of LinearWarmup lacks 'LinearWarmup_LR'. Give what its state_dict gave.")
+            raise ArgumentError("the state of LinearWarmup lacks 'LinearWarmup_LR'. Give the result of its state_dict.")
         return [*self.learning_rate.attributes_of(state_dict["LinearWarmup_LR"]), *pairs]
 
 

@@ -273,7 +273,7 @@ class Optimizer(EagerSteps):
             raise ArgumentError("there is nothing to update: no parameter has a gradient. Check the loss and stop_gradient.")
         for p, _ in params_grads:
             if not p.persistable:
-                raise ArgumentError(f"{p.name} is no parameter: each run computes or is fed it anew. Leave it out of parameters.")
+                raise ArgumentError(f"{p.name} is not a parameter: it is computed or fed in each run. Leave it out of parameters.")
         program = params_grads[0][0].block.program
         block = program.global_block()
         before = len(block.ops)
@@ -290,8 +290,8 @@ class Optimizer(EagerSteps):
             if self._awaited_by_others and self._accumulators.get(program):
                 given, here = next(iter(self._awaited)), self._accumulators[program][0].name
                 raise ArgumentError(
-                    f"the state that set_state_dict gave is of other parameters: it has {given}, not {here}. "
-                    "Make the model under utils.unique_name.guard(), so that its names are those of the state."
+                    f"the state of set_state_dict belongs to other parameters: it has {given}, not {here}. "
+                    "Make the model under utils.unique_name.guard(), so that its names equal the names in the state."
                 )
         return block.ops[before:]
 
@@ -454,7 +454,9 @@ class Optimizer(EagerSteps):
             return self._named_state(program, name, value)
         restored = self._awaited[name]
         if restored.shape != value.shape:
-            raise ArgumentError(f"{name} has shape {list(value.shape)}, its state {list(restored.shape)}. Use that of this model.")
+            raise ArgumentError(
+                f"{name} has shape {list(value.shape)}, its state {list(restored.shape)}. Use the state of this model."
+            )
         del self._awaited[name]
         self._awaited_by_others = False
         return self._named_state(program, name, restored.astype(value.dtype))

@@ -424,7 +424,7 @@ function look() {
   matches = new Set(hits);
   hit = -1;
   const entries = hits.slice(0, 60).map((i) => make("li", {}, make("button", { onclick: () => { show(i); found.hidden = true; } }, `${nodes[i].title} `, make("span", { class: "faint" }, nodes[i].name || nameOf(i)))));
-  const rest = hits.length > 60 ? `and ${hits.length - 60} more` : hits.length ? "" : "nothing has this text";
+  const rest = hits.length > 60 ? `and ${hits.length - 60} more` : hits.length ? "" : "no match";
   found.replaceChildren(...entries, ...(rest ? [make("li", { class: "faint" }, rest)] : []));
   found.hidden = !words.length;
   draw();

@@ -54,7 +54,7 @@ function chart(title, lines, { x = "step", log = false, aside = "" } = {}) {
   const known = lines.map((line) => ({ ...line, points: line.points.filter(([, v]) => Number.isFinite(v) && (!log || v > 0)) }));
   const all = known.flatMap((line) => line.points), wide = 520, high = 230, left = 52, right = 12, top = 10, bottom = 34;
   const caption = make("figcaption", {}, title, aside ? make("span", { class: "faint" }, ` ${aside}`) : "");
-  if (!all.length) return make("figure", {}, caption, make("p", { class: "faint" }, "nothing was recorded"));
+  if (!all.length) return make("figure", {}, caption, make("p", { class: "faint" }, "no values recorded"));
   const value = (v) => (log ? Math.log10(v) : v);
   const extent = (list) => list.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
   let [x0, x1] = extent(all.map(([u]) => u)), [y0, y1] = extent(all.map(([, v]) => value(v)));
@@ -128,7 +128,7 @@ const { history, steps, examples } = data, last = history.at(-1);
 document.querySelector("h1").textContent = `Run ${data.name}`;
 const best = history.find((row) => row.epoch === data.kept);
 document.getElementById("said").textContent = last
-  ? `${history.length} of ${data.epochs} epochs, ${last.step.toLocaleString("en")} steps in ${clock(data.seconds)}; epoch ${best.epoch} is the best and is what export writes.`
+  ? `${history.length} of ${data.epochs} epochs, ${last.step.toLocaleString("en")} steps in ${clock(data.seconds)}; epoch ${best.epoch} is the best, and export writes it.`
   : "no epoch has ended yet.";
 if (last) {
   const shown = Object.keys(last).filter((name) => !["epoch", "step", "learning_rate"].includes(name));
@@ -216,9 +216,9 @@ if (data.samples.length) {
 {
   const size = (entry) => entry.shape.reduce((a, b) => a * b, 1), sum = (list) => list.reduce((a, entry) => a + size(entry), 0).toLocaleString("en");
   const listed = (list, row, head) => make("details", { open: list.length <= 12 }, make("summary", {}, `${sum(list)} parameters in ${list.length} tensors`), table(list.slice(0, 500).map(row), head), list.length > 500 ? make("p", { class: "faint" }, `and ${list.length - 500} more`) : null);
-  section("What trains", make("h3", {}, "Trained"), listed(data.trained, (p) => [p.name, p.shape.join(" × ")], ["weight", "shape"]),
+  section("Weights", make("h3", {}, "Trained"), listed(data.trained, (p) => [p.name, p.shape.join(" × ")], ["weight", "shape"]),
     make("h3", {}, "Frozen"), data.frozen.length ? listed(data.frozen, (p) => [p.name, p.shape.join(" × "), p.why], ["weight", "shape", "why"]) : make("p", { class: "faint" }, "nothing"),
-    ...(data.remarks.length ? [make("h3", {}, "Found out"), make("ul", {}, ...data.remarks.map((text) => make("li", {}, text)))] : []));
+    ...(data.remarks.length ? [make("h3", {}, "Notes"), make("ul", {}, ...data.remarks.map((text) => make("li", {}, text)))] : []));
 }
 section("Memory", table(data.memory.map(([name, n]) => [name, bytes(n)])));
 section("Environment", table(data.environment));

@@ -7,5 +7,5 @@ for (const { token, adds } of data.tokens) {
 }
 document.getElementById("parts").append(
   make("h1", {}, data.title), text,
-  make("div", { class: "faint" }, `Green adds to the score, orange takes away. The tokens add up to its change but for ${(100 * data.completeness_gap).toFixed(1)} %.`),
+  make("div", { class: "faint" }, `Green raises the score, orange lowers it. The sum of contributions differs from the change of the score by ${(100 * data.completeness_gap).toFixed(1)} %.`),
 );

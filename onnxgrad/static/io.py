@@ -241,12 +241,12 @@ def prune_unread(program: Program, fetch_vars: Variable | Sequence[Variable]) ->
     fetches = _variables("fetch_vars", fetch_vars)
     if any(op.role is not Role.FORWARD for op in program.global_block().ops):
         raise ArgumentError(
-            "prune_unread: the program has a backward pass, which reads what it was written for. Call it before minimize."
+            "prune_unread: the program has a backward pass, which needs all operators. Call prune_unread before minimize."
         )
     copy, copies = program.clone_with_variables()
     other = next((v.name for v in fetches if v not in copies), None)
     if other is not None:
-        raise ArgumentError(f"prune_unread: {other!r} is no variable of the program. Give one that it computes.")
+        raise ArgumentError(f"prune_unread: {other!r} is not a variable of the program. Give one that it computes.")
     outputs = [copy.last(copies[v]) for v in fetches]
     run_program_pass(copy, demand(outputs))
     block = copy.global_block()
@@ -290,7 +290,7 @@ def save_inference_model(
 def load_inference_model(
     path_prefix: str, executor: Executor | None = None, model_filename: str | None = None, params_filename: str | None = None
 ) -> tuple[Program, list[str], list[Variable]]:
-    """Load what ``save_inference_model`` wrote, or any ``<path_prefix>.onnx``.
+    """Load a model that ``save_inference_model`` wrote, or any ``<path_prefix>.onnx``.
 
     Args:
         path_prefix: the file, with or without ``.onnx``.

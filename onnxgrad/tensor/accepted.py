@@ -67,7 +67,7 @@ def check_operands(layer_name: str, operands: Sequence[Variable]) -> None:
         raise Mismatch(f"{layer_name} takes a tensor with axes; {operands[0]!r} is a single number. Reshape it first.")
     for at, (operand, rank) in enumerate(zip(operands, _AXES.get(layer_name, ()))):
         if operand.dims is not None and operand.ndim != rank:
-            raise Mismatch(f"{layer_name}: operand {at + 1} has {rank} axes, not those of {operand!r}. Reshape it first.")
+            raise Mismatch(f"{layer_name}: operand {at + 1} has {rank} axes, unlike {operand!r}. Reshape it first.")
     if layer_name in _FILLED and operands[0].dims is not None and 0 in operands[0].dims:
         raise ArgumentError(f"{layer_name}: {operands[0]!r} has no elements. Leave it out.")
     taken = _TAKEN.get(layer_name)

@@ -633,7 +633,7 @@ def diagonal_scatter(
     order = moved_order(x, [first, second], [0, 1])
     wanted = [*(x.shape[axis] for axis in order[2:]), len(steps)]
     if len(wanted) != y.ndim or any(a != b and min(a, b) >= 0 for a, b in zip(wanted, y.shape, strict=True)):
-        raise Mismatch(f"diagonal_scatter: the diagonal has shape {wanted}, not that of {y!r}.")
+        raise Mismatch(f"diagonal_scatter: the diagonal has shape {wanted}, unlike {y!r}.")
     layer, op = open_layer("diagonal_scatter", x, y, name=name)
     lines = op.Transpose(y, perm=[y.ndim - 1, *range(y.ndim - 1)])
     written = op.ScatterND(op.Transpose(x, perm=order), np.stack([steps + row, steps + column], axis=1), lines)

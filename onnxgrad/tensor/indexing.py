@@ -232,7 +232,7 @@ def _neutral(reduce: str, dtype: DType) -> Any:
 def scatter(
     x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None, out: Variable | None = None
 ) -> Variable:
-    """``x`` with rows replaced by those of ``updates``: by the last one where an index repeats, without ``overwrite`` by their sum.
+    """``x`` with rows replaced by rows of ``updates``: by the last one where an index repeats, without ``overwrite`` by their sum.
 
     Args:
         x: of shape [rows, ...].
@@ -417,7 +417,7 @@ def take(x: Variable, index: Variable, mode: Literal["raise", "wrap", "clip"] = 
 
 @checked
 def shard_index(input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1) -> Variable:
-    """Indices as one of ``nshards`` equal parts of ``index_num`` counts them; ``ignore_value`` for those of other parts.
+    """Indices as one of ``nshards`` equal parts of ``index_num`` counts them; ``ignore_value`` for indices of other parts.
 
     Args:
         input: integers of any shape.
@@ -479,7 +479,7 @@ def masked_fill(x: Variable, mask: Variable, value: Number, name: str | None = N
 
 
 def masked_scatter(x: Variable, mask: Variable, value: Variable, name: str | None = None) -> Variable:
-    """``x`` with the elements where a mask is true replaced by those of ``value``, one after the other.
+    """``x`` with the elements where a mask is true replaced by the elements of ``value``, one after the other.
 
     Args:
         x: variable of any shape.
@@ -582,7 +582,7 @@ class _Index:
 
     def _operand(self, part: Any) -> Any:
         if isinstance(part, (bool, np.bool_)):
-            raise ArgumentTypeError(f"indexing {self.x.name}: a single boolean is no index. Use a mask or an integer.")
+            raise ArgumentTypeError(f"indexing {self.x.name}: a single boolean cannot be an index. Use a mask or an integer.")
         if part is None or part is Ellipsis or isinstance(part, builtins.slice) or is_variable(part):
             return part
         if isinstance(part, (int, np.integer)):

@@ -120,7 +120,7 @@ class Constant(Initializer):
 
 
 class Assign(Initializer):
-    """Set the elements to those of an array.
+    """Set the elements to the elements of an array.
 
     Args:
         value: an array, a tensor or nested lists of numbers, of the parameter's shape; it is cast to its type.

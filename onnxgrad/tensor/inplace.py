@@ -101,7 +101,7 @@ def where_(condition: Variable, x: Variable | None = None, y: Variable | float |
         ArgumentError: if only the condition is given.
     """
     if x is None or y is None:
-        raise ArgumentError("where_ takes both x and y: x is what it writes to.")
+        raise ArgumentError("where_ takes both x and y: x is written in place.")
     require_variables("where_", condition, x, y)
     return in_place_result("where_", x, search.where(condition, x, y, name))
 
@@ -150,13 +150,13 @@ fill_diagonal_tensor_ = in_place(fill_diagonal_tensor)
 
 @checked
 def fill_diagonal_(x: Variable, value: float, offset: int = 0, wrap: bool = False, name: str | None = None) -> Variable:
-    """One value in place of the elements whose indices are equal; with ``wrap``, a high matrix begins anew below each square.
+    """One value in place of the elements whose indices are equal; with ``wrap``, a high matrix starts again below each square.
 
     Args:
         x: a matrix, or axes of one size.
         value: a number.
         offset: the number of the diagonal: above the main one if positive.
-        wrap: whether a high matrix begins anew below each square.
+        wrap: whether a high matrix starts again below each square.
 
     Raises:
         ArgumentError: for one axis, or for more than two of different sizes.

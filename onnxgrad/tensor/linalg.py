@@ -200,7 +200,7 @@ def inner(x: Variable, y: Variable, name: str | None = None) -> Variable:
 def tensordot(
     x: Variable, y: Variable, axes: int | Sequence[int] | Sequence[Sequence[int]] | Variable = 2, name: str | None = None
 ) -> Variable:
-    """Sums of products over pairs of axes; the other axes of ``x``, then those of ``y``, remain.
+    """Sums of products over pairs of axes; the other axes of ``x``, then of ``y``, remain.
 
     Args:
         axes: how many last axes of ``x`` meet the first of ``y``; or a list of axes of each.

@@ -365,7 +365,7 @@ def _at_least(rank: int, inputs: Sequence[Variable], name: str | None) -> Variab
 
 
 def cast(x: Variable, dtype: DTypeLike) -> Variable:
-    """The same numbers in another element type; the gradient comes back in that of ``x``.
+    """The same numbers in another element type; the gradient has the element type of ``x``.
 
     Args:
         x: variable of any shape.
@@ -613,7 +613,7 @@ def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: str | Non
 
 @checked
 def roll(x: Variable, shifts: Integers, axis: Axes = None, name: str | None = None) -> Variable:
-    """Elements moved along axes; those that leave come in on the other side. Without ``axis``, as one long vector.
+    """Elements moved along axes; elements that leave enter on the other side. Without ``axis``, as one long vector.
 
     Args:
         x: variable of any shape.

@@ -216,7 +216,7 @@ def frac(x: Variable, name: str | None = None, out: Variable | None = None) -> V
 
 
 def signbit(x: Variable, name: str | None = None) -> Variable:
-    """Whether the sign of ``x`` is minus, that of -0.0 too.
+    """Whether the sign of ``x`` is minus, also of -0.0.
 
     Args:
         x: floats of any shape; integers count as float32.
@@ -232,7 +232,7 @@ def signbit(x: Variable, name: str | None = None) -> Variable:
 def nan_to_num(
     x: Variable, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, name: str | None = None
 ) -> Variable:
-    """Numbers in place of NaN and infinities; those of the type's range unless given.
+    """Numbers in place of NaN and infinities; the limits of the type unless given.
 
     Args:
         x: floats of any shape.

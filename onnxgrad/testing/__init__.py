@@ -260,7 +260,7 @@ def _evaluator(model: ModelProto, operators: Sequence[type[OpRun]]) -> Callable[
 
 
 class Reference:
-    """Computes what gradients are compared with, on the reference evaluator. A subclass may look it up instead."""
+    """Computes the reference values of gradients, on the reference evaluator. A subclass may look it up instead."""
 
     def values(self, model: ModelProto, feeds: dict[str, Array], operators: Sequence[type[OpRun]] = ()) -> list[Array]:
         """The outputs of a model.

@@ -1,4 +1,4 @@
-"""Fine-tuning of model files: the Trainer, its losses, data, checkpoints and history, and choosing what trains."""
+"""Fine-tuning of model files: the Trainer, its losses, data, checkpoints and history, and the choice of trained weights."""
 
 from onnxgrad.training.data import Images, Shuffled, Sounds, Table, Texts
 from onnxgrad.training.data.preferences import Preferences

@@ -34,13 +34,13 @@ _HALF = "\ufffd"
 
 
 class Generator:
-    """A language model with its tokenizer, which goes on with a text or answers a chat.
+    """A language model with its tokenizer, which continues a prompt or answers a chat.
 
     A model with a cache (``past_key_values.*`` in, ``present.*`` out) computes each token once; another one reads the whole text
     again for each token.
 
     Args:
-        program: for inference, with the input ``input_ids``, int64 [batch, steps], and an output of logits [batch, steps, words].
+        program: for inference, with the input ``input_ids``, int64 [batch, steps], and logits [batch, steps, vocabulary].
         tokenizer: path of its ``tokenizer.json``. Files beside it say how a chat is written, and which tokens end a text.
         folder: where the model lies, whose ``genai_config.json`` and ``generation_config.json`` name tokens that end a text, too.
 
@@ -70,10 +70,12 @@ class Generator:
         if TOKENS not in self._derived.read and TOKENS not in self._inputs:
             raise ModelError(f"the model has no input {TOKENS!r}; it has {list(self._inputs)}. Name a language model.")
         if not self._scores:
-            raise ModelError(f"the model has no output of logits [batch, steps, words]; it has {list(outputs)}. Name another file.")
+            raise ModelError(
+                f"the model has no output of logits [batch, steps, vocabulary]; it has {list(outputs)}. Name another file."
+            )
         unknown = [name for name in self._inputs if name not in (TOKENS, *self._derived.names)]
         if unknown:
-            raise ModelError(f"nothing is known of the model's input {unknown[0]!r}. Generation feeds {TOKENS}, mask and cache.")
+            raise ModelError(f"the model's input {unknown[0]!r} is not known. Generation feeds {TOKENS}, mask and cache.")
         past = [name for name in self._inputs if name.startswith(PAST)]
         self._caches = {name: present for name in past for present in [_present_of(name)] if present in outputs}
         self.is_cached = bool(past) and len(self._caches) == len(past)
@@ -121,7 +123,7 @@ class Generator:
         stop: Sequence[str] = (),
         seed: int = 0,
     ) -> Iterator[str]:
-        """Yield what follows a text, piece by piece.
+        """Yield the continuation of a prompt, piece by piece.
 
         Args:
             prompt: the text.
@@ -156,7 +158,7 @@ class Generator:
         if temperature < 0 or not 0 < top_p <= 1 or max_tokens < 1:
             raise ArgumentError("temperature is at least 0, top_p lies in (0, 1], and max_tokens is at least 1.")
         if not prompt:
-            raise ArgumentError("the prompt has no token to go on from. Write something.")
+            raise ArgumentError("the prompt has no token. Give at least one.")
         if any(not text for text in stop):
             raise ArgumentError("a text that stops is empty. Leave it out.")
         wanted = len(prompt) + max_tokens
@@ -272,7 +274,9 @@ def questions_in(path: str | Path, count: int) -> list[Question]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"line {number} of {str(path)!r} is no JSON ({error}). Write one object on each line.") from error
+            raise DataError(
+                f"line {number} of {str(path)!r} is not valid JSON ({error}). Write one object on each line."
+            ) from error
         messages = record.get("messages") if isinstance(record, dict) else None
         if isinstance(messages, list) and len(messages) > 1 and messages[-1].get("role") == "assistant":
             asked = messages[:-1]

@@ -107,7 +107,7 @@ class Model:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
+        """Names of the data columns: the model's inputs, then the targets, without inputs that are computed from others."""
         return [v.name for v in [*self.inputs, *self.labels] if v.name not in self.derived.names]
 
     @property
@@ -130,7 +130,7 @@ class Model:
         self._unused.update(unused)
         if unused:
             message = f"nothing reads the data's {', '.join(map(repr, unused))}: the columns of model and loss are {self.columns}"
-            warnings.warn(f"{message}. Leave out what is not used, or rename it.", stacklevel=4)
+            warnings.warn(f"{message}. Leave unused columns out, or rename them.", stacklevel=4)
 
     def feed_of(self, batch: dict[str, Any], executor: Executor, scope: Scope | None = None) -> Batch:
         """Check a batch and complete it by what follows from its columns.
@@ -227,7 +227,7 @@ def _distances(masks: Any, output: Variable) -> Any:
     classes = output.dims[1] if output.dims is not None else None
     if not isinstance(classes, int):
         raise ArgumentError(
-            f"the output {output.name!r} does not say how many classes it has, which the distances for boundary need. "
+            f"the output {output.name!r} has an unknown number of classes, which the distances for boundary need. "
             "Give these as a column of their own (signed_distances)."
         )
     return signed_distances(masks, classes)
@@ -263,7 +263,7 @@ def _terms_in_evaluation(evaluation: Program, loss: str) -> tuple[list[LossTerm]
     try:
         return loss_terms(evaluation.find(loss), build), []
     except ArgumentError as error:
-        return [], [f"the loss of validation data is the mean of those of its batches, whatever their size: {error}"]
+        return [], [f"the loss of validation data is the mean of the losses of its batches, whatever their size: {error}"]
 
 
 def _example_axes(program: Program, output: Variable, layout: str | None) -> dict[str, int]:

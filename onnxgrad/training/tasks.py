@@ -141,9 +141,7 @@ def plan_task(held: Held | None, output: Variable, task: str | None = None) -> T
     if task is not None and task not in TASKS:
         raise ArgumentError(f"there is no task {task!r}. Use one of {', '.join(TASKS)}.")
     if held is None and task is None:
-        raise ArgumentError(
-            f"nothing says what is to be learned. Name the task (--task), one of {', '.join(TASKS)}, or a loss (--loss)."
-        )
+        raise ArgumentError(f"the task is not known. Name the task (--task), one of {', '.join(TASKS)}, or a loss (--loss).")
     classes = _classes_of(output)
     given = [name for name in TASKS if name == task]
     chosen = given[0] if given else _recognised(held, output, classes)

@@ -454,7 +454,7 @@ class Trainer(TrainingSteps):
         return None if self._awaits_data else self.summary()._repr_html_()
 
     def summary(self) -> Summary:
-        """Layers with shapes, weights and what trains, and the memory of a step; print it.
+        """Summarise layers, shapes, trained weights and the memory of a step; print it.
 
         Raises:
             TrainingError: if the loss waits for data (see ``sample``).
@@ -469,12 +469,12 @@ class Trainer(TrainingSteps):
 
     @property
     def columns(self) -> list[str]:
-        """Names of the data columns: the model's inputs, then the targets, without those that follow from others."""
+        """Names of the data columns: the model's inputs, then the targets, without inputs that are computed from others."""
         return list(self._spec.names)
 
     @property
     def state(self) -> RunState:
-        """The progress of the run, which stands where the weights do; a copy with changes is what ``go_to`` takes."""
+        """The progress of the run, which belongs to the present weights; ``go_to`` takes a changed copy."""
         self._settle()
         return self._state
 
@@ -514,7 +514,7 @@ class Trainer(TrainingSteps):
 
     @property
     def before(self) -> Row | None:
-        """The row of epoch 0: what validation gave before the first step; None unless ``fit(before=True)`` evaluated it."""
+        """The row of epoch 0, the evaluation before the first step; None unless ``fit(before=True)`` evaluated it."""
         return self.state.before
 
     @property
@@ -529,7 +529,7 @@ class Trainer(TrainingSteps):
 
     @property
     def best(self) -> float | None:
-        """The best value of what is monitored."""
+        """The best value of the monitored metric."""
         return self.state.best
 
     @property
@@ -583,8 +583,8 @@ class Trainer(TrainingSteps):
         found = first_difference(self.program, self.inference, [v.name for v in self.outputs], row, self.executor)
         if found is not None:
             raise TrainingError(
-                f"the training step does not compute what the file does: {found.name!r} differs by {found.share:.0%}, at "
-                f"{found.operator}. onnxruntime gives other numbers for an operator before it among those of the step. Write its "
+                f"the training step differs from the file: {found.name!r} differs by {found.share:.0%}, at "
+                f"{found.operator}. onnxruntime computes an operator before it otherwise within the step. Write its "
                 "operators out, by expand='com.microsoft' (--expand com.microsoft), and report this."
             )
 
@@ -716,7 +716,7 @@ class Trainer(TrainingSteps):
         return self._norms is not None
 
     def open(self, data: Data, validation: Data | float | None = None) -> tuple[Rows | Stream, Rows | Stream | None]:
-        """Training and validation data as ``fit`` takes them; what was found out about them goes into ``remarks``.
+        """Open training and validation data as ``fit`` does; notes on them go into ``remarks``.
 
         Args:
             data: as for ``fit``.
@@ -738,7 +738,7 @@ class Trainer(TrainingSteps):
 
     @property
     def record(self) -> DataRecord:
-        """What was found of the data when it was opened, here or by the run that wrote the model: see ``DataRecord``.
+        """The record of the data, of this run or of the run that wrote the model: see ``DataRecord``.
 
         It stands in the metadata of the programs, so that exports hold it.
         """
@@ -820,7 +820,7 @@ class Trainer(TrainingSteps):
                 another model or other data files. On all ranks, if they were given other data, options or versions.
         """
         if epochs is not None and total_epochs is not None:
-            raise ArgumentError("epochs says how many more, total_epochs how many in all. Give one of them.")
+            raise ArgumentError("epochs is the number of further epochs, total_epochs the total. Give one of them.")
         if self._awaits_data:
             data, validation = self.open(data, validation)
         counts = {
@@ -877,8 +877,8 @@ class Trainer(TrainingSteps):
                 before=before,
             )
             if count and self.epoch >= goal:
-                message = f"nothing is trained: {self.epoch} epochs are done, and {goal} in all were asked for"
-                warnings.warn(f"{message}. Give a larger total_epochs (--epochs).", stacklevel=2)
+                message = f"nothing is trained: the run has had {self.epoch} epochs, and total_epochs is {goal}"
+                warnings.warn(f"{message}. Pass epochs=, the number of further epochs (--more-epochs).", stacklevel=2)
             if self.ranks.are_many:
                 self.ranks.agree(fit_subjects(self, source, held_out, folder is not None, plan))
             TrainingLoop(self, self.ranks.source(source), held_out, folder, plan).run()
@@ -887,7 +887,7 @@ class Trainer(TrainingSteps):
     # Using the model ---------------------------------------------------------------------------------------------------
 
     def averaged(self) -> Scope:
-        """The scope to evaluate in: that of the run, or where ``ema`` is on a copy with the averages in place of the weights."""
+        """The scope to evaluate in: the run's, or with ``ema`` a copy with the averages in place of the weights."""
         scope = self.program.active_scope()
         if self._awaits_data:
             return scope  # nothing was trained

@@ -37,7 +37,7 @@ def test_gradients_are_those_of_differences(name):
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_trained_and_exported(name, tmp_path):
     path = FOLDER / f"{name}.onnx"
-    assert "; an empty cache, by the rows of input_ids" in command("info", path)
+    assert "; an empty cache, a row for each row of input_ids" in command("info", path)
     np.savez(tmp_path / "words.npz", input_ids=WORDS)
     what = (
         "--lora",

@@ -85,7 +85,7 @@ class TestNotes:
     def test_are_three_lines_at_most_unless_all_are_asked_for(self, capsys):
         print_notes(["a", "b", "a", "c", "d"], False)
         assert capsys.readouterr().out.splitlines() == [
-            *("note: a", "note: b", "note: 2 more on how model and data are understood (--explain)"),
+            *("note: a", "note: b", "note: 2 more notes on how model and data are interpreted (--explain)"),
         ]
         print_notes(["a", "b", "c", "a"], False)
         print_notes(["a", "b", "c", "d", "d"], True)
@@ -186,7 +186,7 @@ class TestErrors:
             (files / "run" / "settings.json").write_text(content)
             assert "is damaged" in command("train", "--resume", files / "run", code=2)
         (files / "run" / "settings.json").write_text(json.dumps({"model": str(files / "m.onnx")}))
-        assert "does not say 'expand'" in command("train", "--resume", files / "run", code=2)
+        assert "has no entry 'expand'" in command("train", "--resume", files / "run", code=2)
 
     @pytest.mark.parametrize("debug", [[], ["--debug"]])
     def test_an_error_of_our_own_is_one_line_unless_it_is_debugged(self, files, debug, monkeypatch, capsys):
@@ -335,7 +335,7 @@ class TestTrain:
         shown = train(
             files, "--val", files / "val.npz", "--metric", "accuracy", "--epochs", "6", "--curves", "--out", files / "run"
         )
-        assert "taken as logits" in shown and "epoch 6/6" in shown and "val_accuracy" in shown
+        assert "read as logits" in shown and "epoch 6/6" in shown and "val_accuracy" in shown
         with (files / "run" / "history.csv").open() as file:
             rows = list(csv.DictReader(file))
         assert float(rows[-1]["val_loss"]) < float(rows[0]["val_loss"])
@@ -387,7 +387,9 @@ class TestTrain:
         train(files, "--epochs", "2", "--out", files / "run")
         process = start("train", "--resume", files / "run")
         _, err = process.communicate(timeout=60)
-        assert process.returncode == 0 and err.startswith("note: nothing is trained: 2 epochs are done, and 2 in all")
+        assert process.returncode == 0 and err.startswith(
+            "note: nothing is trained: the run has had 2 epochs, and total_epochs is 2"
+        )
         assert "epoch 3/3" in command("train", "--resume", files / "run", "--more-epochs", "1")
         assert "epoch 4/4" in command("train", "--resume", files / "run", "--epochs", "4")
         assert "Give one of them" in command("train", "--resume", files / "run", "--epochs", "4", "--more-epochs", "1", code=2)
@@ -479,17 +481,17 @@ class TestTrain:
             files, "--epochs", "1", "--out", files / "small"
         )
         assert (means("small") == np.float32(0.3)).all()
-        assert "learns new statistics" in train(files, "--epochs", "1", "--batch-norm", "train", "--out", files / "asked")
+        assert "updates the statistics" in train(files, "--epochs", "1", "--batch-norm", "train", "--out", files / "asked")
         assert (means("asked") != np.float32(0.3)).all()
         assert "takes no names" in train(files, "--batch-norm", "frozen", "hidden", "--out", files / "none", code=2)
         rows = data(10_000)
         np.savez(files / "train.npz", x=rows["x"], y=rows["target"])
-        assert "learns new statistics" in train(files, "--epochs", "1", "--batch-size", "500", "--out", files / "large")
+        assert "updates the statistics" in train(files, "--epochs", "1", "--batch-size", "500", "--out", files / "large")
         assert "of the file" in train(files, "--epochs", "0", "--batch-size", "8", "--out", files / "narrow")
         # A run of a version that always trained them goes on doing so.
         settings = json.loads((files / "asked" / "settings.json").read_text())
         (files / "asked" / "settings.json").write_text(json.dumps({**settings, "batch_norm": None}))
-        assert "learns new statistics" in command("train", "--resume", files / "asked", "--epochs", "2", "--accept-changed-data")
+        assert "updates the statistics" in command("train", "--resume", files / "asked", "--epochs", "2", "--accept-changed-data")
 
     def test_the_models_own_normalization_is_folded_if_asked(self, files):
         train(files, "--epochs", "1", "--out", files / "run")
@@ -538,7 +540,7 @@ class TestTrain:
         with np.load(files / "train.npz") as given:
             np.savez(files / "train.npz", x=given["x"], y_=given["y"])
         _, err = start("train", files / "m.onnx", *what).communicate(timeout=120)
-        assert err.startswith("note: y is taken as logits") and len(err.splitlines()) == 1
+        assert err.startswith("note: y is read as logits") and len(err.splitlines()) == 1
 
     def test_merged_weights_are_named_and_taken_apart(self, files):
         made = model()
@@ -634,7 +636,7 @@ class TestTrain:
         missing = ("--data", files / "train.npz", "--loss", "mse", "--out", files / "other")
         assert command("train", files / "no.onnx", *missing, code=1).endswith("no.onnx'. Name an .onnx file.\n")
         assert "train needs --out" in train(files, code=2)
-        assert "say what to write" in command("export", files / "run", code=2)
+        assert "choose a file to write" in command("export", files / "run", code=2)
         assert "no checkpoint" in command("export", files / "run", "--checkpoint", "x", "--inference", "y.onnx", code=1)
         assert "no LoRA branches" in command("export", files / "run", "--adapters", files / "a.safetensors", code=2)
         damaged = files / "run" / "last.safetensors"

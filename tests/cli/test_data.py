@@ -202,7 +202,7 @@ class TestInfo:
         onnx.save(found, tmp_path / "m.onnx")
         said = run(capsys, "info", tmp_path / "m.onnx")
         assert "output  scores: float32[batch, 3]; losses that fit: cross_entropy, bce_with_logits, mse" in said
-        assert "training keeps the statistics of BatchNormalization that the file holds" in said
+        assert "training keeps the file's BatchNormalization statistics" in said
 
     @pytest.mark.parametrize(
         ("body", "losses"),

@@ -76,7 +76,9 @@ def test_rates_and_previews_of_a_run_leave_no_file(files, tmp_path):
 def test_folders_that_are_no_run_and_the_run_itself(files):
     (files / "empty").mkdir()
     data = ("--data", files / "t.csv", "--epochs", 1)
-    assert "is a folder without settings.json, so no run" in train(files, files / "empty", *data, "--out", files / "o", code=2)
+    assert "is a folder without settings.json, so it is not the folder of a run" in train(
+        files, files / "empty", *data, "--out", files / "o", code=2
+    )
     train(files, files / "m.onnx", *data, "--out", files / "one")
     assert "holds a run already" in train(files, files / "one", *data, "--out", files / "one", code=1)
     assert "Leave it out" in train(files, files / "one", *data, "--expand", "com.microsoft", "--out", files / "two", code=2)

@@ -132,7 +132,9 @@ class TestMessages:
     def test_a_message_that_cannot_hold_the_files_is_refused(self, path, monkeypatch):
         program, loss = stepped(path)
         monkeypatch.setattr(model_file, "_LARGEST_MESSAGE", 100)
-        with pytest.raises(ExternalDataError, match=r"more than a message holds. Write files: save_onnx, or save_training_step"):
+        with pytest.raises(
+            ExternalDataError, match=r"more than one protobuf message may hold. Write files: save_onnx, or save_training_step"
+        ):
             og.to_training_step(program, [loss])
 
 

@@ -70,7 +70,7 @@ def test_merged_into_float_weights_or_rounded_again(run):
     tuned = json.loads(command("export", folder / "run", "--merged", folder / "merged.onnx", "--json"))
     assert "notes" not in tuned
     said = command("export", folder / "run", "--merged", folder / "again.onnx", "--requantise")
-    assert re.search(r"note: 8 weights are rounded to 4 bits again, with a relative error of [\d.]+ .* of what was learnt", said)
+    assert re.search(r"note: 8 weights are rounded to 4 bits again, with a relative error of [\d.]+ .* of the trained change", said)
     assert Counter(n.op_type for n in onnx.load(folder / "again.onnx").graph.node)["MatMulNBits"] == 11
     for name in ("merged", "again"):
         assert loss(folder / f"{name}.onnx", words) < loss(FILE, words) - 0.5
@@ -105,10 +105,10 @@ def test_a_chat_is_learnt_and_the_run_resumes(tmp_path):
     assert "is text, which needs a tokenizer" in command(*what, "--out", tmp_path / "no", code=1)
     what += ["--tokenizer", tmp_path / "tokenizer.json", "--max-length", "64", "--batch-size", "3", "--lr", "0.02"]
     said = command(*what, "--epochs", "2", "--pack", "--val", tmp_path / "chat.jsonl", "--out", tmp_path / "run")
-    assert said.count("chats are written as ChatML has it") == 1
+    assert said.count("chats are formatted as ChatML") == 1
     losses = [float(text) for text in re.findall(r" val_loss ([\d.]+)", said)]
     assert losses[1] < losses[0]
     command("train", "--resume", tmp_path / "run", "--more-epochs", "1")
     with (tmp_path / "chat.jsonl").open("a") as file:
         file.write("\n")
-    assert "is not what this run was trained on" in command("train", "--resume", tmp_path / "run", "--more-epochs", "1", code=1)
+    assert "has changed since the run" in command("train", "--resume", tmp_path / "run", "--more-epochs", "1", code=1)

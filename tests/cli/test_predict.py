@@ -51,7 +51,7 @@ def test_one_picture_is_no_training_data(trained):
         *("--out", trained / "other"),
         code=1,
     )
-    assert "is one picture, which says nothing of 'target'" in said
+    assert "is one image, without 'target'" in said
 
 
 def test_a_file_of_json_holds_the_scores_of_each_class_by_name(trained):
@@ -82,14 +82,14 @@ def test_classes_are_written_under_the_pictures(trained):
 def test_only_pictures_are_drawn_and_none_is_written_over(trained, tmp_path):
     arguments = ("predict", trained / "run", "--data", trained / "images")
     before = {file: file.read_bytes() for file in (trained / "images").rglob("*.*")}
-    assert "is one of the pictures themselves" in command(*arguments, "--draw", trained / "images", code=1)
+    assert "is an image of the data" in command(*arguments, "--draw", trained / "images", code=1)
     assert {file: file.read_bytes() for file in (trained / "images").rglob("*.*")} == before
-    assert "--draw is a folder for pictures" in command(*arguments, "--draw", trained / "m.onnx", code=2)
+    assert "--draw is a folder for images" in command(*arguments, "--draw", trained / "m.onnx", code=2)
     assert "predict needs --out FILE, --draw FOLDER or both" in command(*arguments, code=2)
     assert "--least is a probability" in command(*arguments, "--draw", tmp_path / "d", "--least", "30", code=2)
     np.savez(tmp_path / "x.npz", x=np.zeros((2, 3, 24, 24), np.float32))
     said = command("predict", trained / "run", "--data", tmp_path / "x.npz", "--draw", tmp_path / "d", code=2)
-    assert "--draw is for pictures, and the data holds none" in said and not (tmp_path / "d").exists()
+    assert "--draw is for images, and the data has none" in said and not (tmp_path / "d").exists()
 
 
 def test_outputs_get_the_class_names_of_their_own_target(tmp_path):

@@ -157,10 +157,10 @@ def test_what_does_not_fit_is_refused(tmp_path):
     arguments = ("train", MODELS / "masks.onnx", "--data", tmp_path / "train", "--out", tmp_path / "run")
     assert "train holds masks (masks), which is for segment, not for classify" in command(*arguments, "--task", "classify", code=2)
     said = command("train", MODELS / "masks.onnx", "--data", MODELS / "masks.onnx", "--out", tmp_path / "run", code=2)
-    assert "nothing says what is to be learned. Name the task (--task)" in said
+    assert "the task is not known. Name the task (--task)" in said
     write_table(tmp_path / "t", drawn(0, 4), ["tags"], words)
     said = command("predict", MODELS / "labels.onnx", "--data", tmp_path / "t", "--out", tmp_path / "masks", code=2)
-    assert "are no masks of pictures, which a folder is for" in said
+    assert "are not masks, and only masks are written to a folder" in said
 
 
 def test_a_folder_of_classes_says_its_task(tmp_path):

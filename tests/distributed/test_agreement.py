@@ -70,7 +70,7 @@ FIT = {
     "monitor": ("loss", "accuracy", r"another value to monitor \('?accuracy'?, not '?loss'?\)"),
     "evaluate_every": (2, None, r"other steps to evaluate at: evaluate_every \(None, not 2\)"),
     "checkpoint_every": (None, 2, r"other steps to write checkpoints at: checkpoint_every \(2, not None\)"),
-    "callbacks": ((), (Hears(),), r"another answer to whether callbacks hear on_step \(True, not False\)"),
+    "callbacks": ((), (Hears(),), r"another choice of whether callbacks have on_step \(True, not False\)"),
     "validation": (0.25, data(10), r"other (training|validation) data \("),
     "data": (rows(), rows(change=True), r"other training data \(40 examples, CRC \w{8}, x float32.*, not 40 examples, CRC"),
 }
@@ -157,7 +157,7 @@ def test_a_folder_on_one_rank_alone_is_refused(tmp_path):
     def work(transport, differs):
         trainer(distributed=True).fit(data(), 1, out=tmp_path / "run" if differs else None)
 
-    assert_refused(work, ODD + r"another answer to whether checkpoints are written \(True, not False\)")
+    assert_refused(work, ODD + r"another choice of whether checkpoints are written \(True, not False\)")
 
 
 def test_another_checkpoint_is_refused(tmp_path):

@@ -124,7 +124,7 @@ def test_the_command_trains_a_pipeline_and_goes_on_with_other_stages(files):
     for found, expected in zip(history(files / "many"), history(files / "one"), strict=True):
         assert found == pytest.approx(expected, rel=1e-3)
     code, _, errors = run(3, "-m", "onnxgrad", *arguments(files, "none", "--pipeline", 2))
-    assert code != 0 and "3 ranks are no rows of 2 stages. Start a multiple of 2." in errors
+    assert code != 0 and "3 ranks do not divide into rows of 2 stages. Start a multiple of 2." in errors
 
 
 def test_the_command_says_once_why_it_does_not_train(files):

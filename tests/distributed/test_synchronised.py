@@ -174,7 +174,7 @@ SPOILT = {
     "a mean of something else": ("ReduceMean", 0, lambda op, build: op.inputs.__setitem__(0, op.block.find("images"))),
     "a variance of a product": ("ReduceMean", 1, lambda op, build: op.inputs.__setitem__(0, op.block.find("images"))),
     "another divisor": ("Div", 0, lambda op, build: op.inputs.__setitem__(1, build.constant(np.float32(7)))),
-    "no sum": ("Div", 0, lambda op, build: op.inputs.__setitem__(0, build.constant(np.ones(3, np.float32)))),
+    "not a sum": ("Div", 0, lambda op, build: op.inputs.__setitem__(0, build.constant(np.ones(3, np.float32)))),
     "another result": ("ReduceMean", 0, lambda op, build: setattr(op, "origin", op.origin._replace(of=None))),
 }
 

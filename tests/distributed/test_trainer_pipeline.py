@@ -178,7 +178,7 @@ def test_what_a_pipeline_has_no_place_for_is_refused_by_name():
             ({"memory_budget": 10**9}, "memory_budget does not work with pipeline"),
             ({"frozen": "int8"}, "frozen does not work with pipeline"),
             ({"batch_norm": "train"}, "Pass batch_norm='sync'"),
-            ({"distributed": Strategy(pipeline=3)}, "2 ranks are no rows of 3 stages"),
+            ({"distributed": Strategy(pipeline=3)}, "2 ranks do not divide into rows of 3 stages"),
         ]:
             with pytest.raises(ArgumentError, match=said):
                 t = trainer(**{"distributed": TWO, **options})
@@ -190,7 +190,7 @@ def test_what_a_pipeline_has_no_place_for_is_refused_by_name():
         ({"pipeline": 2, "sharding": 2}, "Leave sharding"),
         ({"pipeline": 2, "batch_norm": "sync"}, "first goes back"),
         ({"pipeline": 2, "compress": "float16"}, "Leave compress"),
-        ({"micro_batches": 2}, "those of a pipeline"),
+        ({"micro_batches": 2}, "are for a pipeline"),
         ({"pipeline": 2, "cuts": ("a", "b")}, "2 stages have 1 cuts, not 2"),
         ({"pipeline": 0}, "at least 1"),
     ]:

@@ -351,7 +351,7 @@ def test_fixed_number_of_rows_mixes_examples_as_a_free_one_does():
     with static.program_guard(static.Program(), static.Program()):
         x, y = static.data("x", [4, 3]), static.data("y", [None])
         losses = y * paddle.mean(static.nn.fc(x, 1))
-        with pytest.raises(ArgumentError, match=r"Mul \(-> .* uses for each example what was computed from the whole batch"):
+        with pytest.raises(ArgumentError, match=r"Mul \(-> .* uses for each example a value of the whole batch"):
             private_gradients(losses, clip_norm=1.0, noise_multiplier=1.0)
 
 

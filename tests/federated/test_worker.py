@@ -1,4 +1,4 @@
-"""A participant of federated training: what travels, what stays, and that its steps are those of one process."""
+"""A participant of federated training: does not list parameters and statistics, what stays, and that its steps are those of one process."""
 
 import numpy as np
 import pytest
@@ -92,7 +92,7 @@ def test_state_of_the_optimizer_is_reset_or_kept():
     worker.set_local_state(kept)
     worker.fit(DATA, batch_size=8, seed=1)
     assert any(not np.array_equal(a, b) for a, b in zip(first, worker.get(), strict=True))
-    with pytest.raises(DataError, match="no state of this step"):
+    with pytest.raises(DataError, match="not state of this step"):
         worker.set_local_state({"nothing": np.zeros(1)})
 
 
@@ -221,7 +221,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
         worker.fit({"x": DATA["x"], "target": DATA["target"][:3]})
     program, loss = linear(paddle.optimizer.SGD(0.1))
     paddle.save_split_training_step(program, tmp_path / "two", [loss])
-    with pytest.raises(ModelError, match="what travels"):
+    with pytest.raises(ModelError, match="does not list parameters and statistics"):
         Worker(tmp_path / "two.json")
     with pytest.raises(MissingFile, match="save_training_step"):
         Worker(tmp_path / "none.json")

@@ -195,7 +195,7 @@ class Traced(nn.Linear):
 @pytest.mark.parametrize("make", [lambda: paddle.jit.to_static(nn.Linear(4, 1)), lambda: Traced(4, 1)], ids=["layer", "method"])
 def test_a_layer_that_was_called_is_saved_for_such_inputs(tmp_path, make):
     layer = make()
-    with pytest.raises(ValueError, match="what the inputs look like is not known"):
+    with pytest.raises(ValueError, match="the shapes and types of the inputs are not known"):
         paddle.jit.save(layer, f"{tmp_path}/early")
     x = paddle.ones([3, 4])
     expected = layer(x)

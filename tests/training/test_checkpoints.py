@@ -90,7 +90,7 @@ class TestResume:
         t = trainer()
         t.fit(data(), 1, out=tmp_path)
         again = trainer()
-        with pytest.warns(UserWarning, match="nothing is trained: 1 epochs are done, and 1 in all were asked for"):
+        with pytest.warns(UserWarning, match="nothing is trained: the run has had 1 epochs, and total_epochs is 1"):
             again.fit(data(), 1, out=tmp_path, resume=True)
         assert_equal(weights(again), weights(t))
 

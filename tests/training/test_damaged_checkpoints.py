@@ -274,9 +274,9 @@ class TestFilesWithoutChecksums:
 
     def test_no_position(self, written, other, tmp_path):
         save_file(load_file(written), tmp_path / "c.safetensors", {"graph": header(written)["graph"]})
-        with pytest.raises(ModelError, match="no checkpoint of a Trainer: its metadata holds no position"):
+        with pytest.raises(ModelError, match="not a checkpoint of a Trainer: its metadata holds no position"):
             other.load(tmp_path / "c.safetensors")
-        with pytest.raises(ModelError, match="no checkpoint of a Trainer: its metadata holds no position"):
+        with pytest.raises(ModelError, match="not a checkpoint of a Trainer: its metadata holds no position"):
             epochs_done(tmp_path / "c.safetensors")
 
 

@@ -202,7 +202,7 @@ def test_from_the_command_line(tmp_path):
     command(*on, "--out", tmp_path / "more")
     more = json.loads(command("evaluate", tmp_path / "more", "--data", tmp_path / "chat.jsonl", "--json"))
     assert more["loss"] == pytest.approx(table["loss"], rel=0.05)
-    assert "would weigh something else" in command(*(word for word in on if word != "--rslora"), "--out", tmp_path / "no", code=2)
+    assert "would adapt other weights" in command(*(word for word in on if word != "--rslora"), "--out", tmp_path / "no", code=2)
     assert "--alpha is for adapters" in command(
         *what[:2], "--data", tmp_path / "chat.jsonl", "--alpha", "2", "--out", tmp_path / "no", code=2
     )

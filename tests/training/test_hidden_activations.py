@@ -30,7 +30,7 @@ def model(other):
 
 @pytest.mark.parametrize("other", ["b = Sigmoid(logit)", "b = Tanh(logit)"])
 def test_a_sigmoid_in_a_branch_is_no_logit(other):
-    with pytest.raises(ArgumentError, match=r"y holds what Sigmoid makes within the body of If, and bce_with_logits would take it"):
+    with pytest.raises(ArgumentError, match=r"y is the result of Sigmoid in the body of If, and bce_with_logits would take it"):
         Trainer(model(other), loss="bce_with_logits")
 
 

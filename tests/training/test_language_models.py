@@ -99,9 +99,9 @@ class TestCausalLoss:
         assert float(value) == pytest.approx(causal(x.astype(np.float64), labels), rel=1e-5)
 
     def test_scores_of_another_rank_are_refused(self):
-        with pytest.raises(og.errors.ArgumentError, match=r"causal_lm needs scores of shape \[batch, steps, words\]"):
+        with pytest.raises(og.errors.ArgumentError, match=r"causal_lm needs scores of shape \[batch, steps, vocabulary\]"):
             attach(scores("y = Identity (x)", "N, 5"), [Term("causal_lm")])
-        with pytest.raises(og.errors.ArgumentError, match="each word has a probability of its own"):
+        with pytest.raises(og.errors.ArgumentError, match="each token has a probability of its own"):
             attach(scores("y = Sigmoid (x)"), [Term("causal_lm")])
 
 
@@ -166,7 +166,7 @@ class TestFollowingInputs:
         for text in (
             "past_key_values.* (4 inputs) are fed as an empty cache unless the data has them.",
             "attention_mask is 1 everywhere unless the data has it.",
-            "labels are input_ids, without what attention_mask hides, unless the data has them.",
+            "labels are input_ids, and -100 where attention_mask is 0, unless the data has them.",
             "the loss reads logits; the other 4 outputs are parts of a cache.",
         ):
             assert said.count(text) == 1
@@ -281,7 +281,7 @@ class TestFollowingInputs:
             if v.name == "past_key_values.0.key":
                 v.type.tensor_type.shape.dim[1].dim_param = "heads"
         trainer = Trainer(made, loss="causal_lm")
-        with pytest.raises(og.errors.DataError, match=r"'past_key_values.0.key'.* does not say how large a cache is"):
+        with pytest.raises(og.errors.DataError, match=r"'past_key_values.0.key'.* does not give the size of the cache"):
             trainer.step({"input_ids": batch_of("llama-fp32")["input_ids"]})
 
 
@@ -439,7 +439,8 @@ class TestExports:
         trainer = adapted("llama-int4", "*o_proj*")
         (said,) = trainer.export(tmp_path / "again.onnx", quantised="again")
         assert (
-            said.startswith("2 weights are rounded to 4 bits again, with a relative error of 0.0") and "of what was learnt" in said
+            said.startswith("2 weights are rounded to 4 bits again, with a relative error of 0.0")
+            and "of the trained change" in said
         )
         before, after = (
             Counter(n.op_type for n in onnx.load(p).graph.node) for p in (FOLDER / "llama-int4.onnx", tmp_path / "again.onnx")
@@ -562,7 +563,7 @@ def test_packed_weights_of_another_size_are_refused():
     made.graph.initializer.append(numpy_helper.from_array(np.zeros(7, np.float32), "s"))
     program = og.from_onnx(made)
     add_lora(program, rank=2)
-    with pytest.raises(og.errors.ModelError, match="have not the sizes that its attributes say"):
+    with pytest.raises(og.errors.ModelError, match="the sizes of its operands do not match its attributes"):
         merge_lora(program, "float")
 
 

@@ -32,14 +32,16 @@ def test_a_file_without_its_head_is_said_to_be_that():
     """Its 8 hidden numbers were taken for the scores of 8 words, and words up to the eighth were learnt so"""
     headless = program(HEADER + "(float[N, S, 8] hidden_states) { h = Gather(table, input_ids) hidden_states = MatMul(h, w) }",
                        table=(30, 8), w=(8, 8))  # fmt: skip
-    with pytest.raises(ArgumentError, match=r"'hidden_states' holds 8 numbers for each of the 30 words.*exclude_lm_head.*Build"):
+    with pytest.raises(
+        ArgumentError, match=r"'hidden_states' has 8 features for each token, not logits over the 30 tokens.*exclude_lm_head.*Build"
+    ):
         Trainer(headless, loss="causal_lm")
 
 
 def test_a_head_of_the_last_word_is_said_to_be_that():
     text = "(float[N, 1, 30] logits) <int64 last = {-1}, int64[1] one = {1}> { h = Gather(table, input_ids)"
     text += " l = Gather<axis = 1>(h, last) u = Unsqueeze(l, one) logits = MatMul(u, head) }"
-    with pytest.raises(ArgumentError, match=r"'logits' scores the word behind the last one alone.*prune_lm_head=false"):
+    with pytest.raises(ArgumentError, match=r"'logits' has logits of the next token alone.*prune_lm_head=false"):
         Trainer(program(HEADER + text, table=(30, 8), head=(8, 30)), loss="causal_lm")
 
 
@@ -69,7 +71,7 @@ def test_the_text_part_of_a_file_learns_from_rows_of_a_table():
     rows = RNG.normal(size=(4, 6, 8)).astype(np.float32)
     steps = [trainer.step({"inputs_embeds": rows, "labels": ROWS})["loss"] for _ in range(5)]
     assert steps[-1] < steps[0]
-    assert [text for text in trainer.remarks if "time, height and width are those of text" in text]
+    assert [text for text in trainer.remarks if "time, height and width are the positions of text" in text]
     completed = trainer.model.derived.complete({"inputs_embeds": rows})
     np.testing.assert_array_equal(completed["position_ids"], np.tile(np.arange(6), (3, 4, 1)))
     np.testing.assert_array_equal(completed["attention_mask"], np.ones((4, 6), np.int64))
@@ -78,7 +80,7 @@ def test_the_text_part_of_a_file_learns_from_rows_of_a_table():
 
 
 def test_tokens_in_place_of_rows_are_refused_with_the_way():
-    with pytest.raises(DataError, match=r"has no column 'inputs_embeds'.*its table of embeddings, which is in another file"):
+    with pytest.raises(DataError, match=r"has no column 'inputs_embeds'.*reads embeddings, which another file of it computes"):
         Trainer(part(), loss="causal_lm").fit({"input_ids": ROWS, "labels": ROWS}, epochs=1)
 
 
@@ -93,7 +95,9 @@ def test_parts_that_score_no_words_are_said_to_be_that(tmp_path):
     """Pictures and embeddings of a multimodal model, which were taken for a model without its head, or for any other"""
     text = "(float[N, S, 8] inputs_embeds) { inputs_embeds = Gather(table, input_ids) }"
     embeddings = program(HEADER + text, table=(30, 8))
-    with pytest.raises(ArgumentError, match=r"'inputs_embeds' scores no words: this file is the part .* that embeds tokens"):
+    with pytest.raises(
+        ArgumentError, match=r"'inputs_embeds' is not logits over the vocabulary: this file is the part .* that embeds tokens"
+    ):
         Trainer(embeddings, loss="causal_lm")
     assert "the part of a model in several files that embeds tokens" in command("info", saved(tmp_path, embeddings))
     text = '<ir_version: 8, opset_import: ["": 17]> f (float[N, 4] pixel_values) => (float[N, 8] image_features)'
@@ -116,10 +120,10 @@ def test_info_says_what_a_part_is_and_which_inputs_follow(tmp_path):
     assert "the head is left out (exclude_lm_head)" in said and "causal_lm" not in said
     said = command("info", saved(tmp_path, part()))
     assert "attention_mask: int64[N, T]; 1 for each position of inputs_embeds, unless the data has it" in said
-    assert "position_ids: int64[3, N, S]; counted from attention_mask, three times, as those of text are" in said
-    assert "inputs_embeds are rows of a table of embeddings" in said
+    assert "position_ids: int64[3, N, S]; counted from attention_mask, three times, as for text" in said
+    assert "inputs_embeds are rows of the embedding table" in said
     said = command("info", LLAMA)
-    assert "; an empty cache, by the rows of input_ids, unless the data has it" in said and "causal_lm" in said
+    assert "; an empty cache, a row for each row of input_ids, unless the data has it" in said and "causal_lm" in said
 
 
 def test_check_judges_a_file_in_sixteen_bits(tmp_path):

@@ -121,6 +121,6 @@ class TestPlans:
             ArgumentError, match=r"there is no task 'detection'. Use one of classify, multilabel, regress, segment, detect"
         ):
             plan_task(held, output(), "detection")
-        with pytest.raises(ArgumentError, match=r"nothing says what is to be learned. Name the task \(--task\)"):
+        with pytest.raises(ArgumentError, match=r"the task is not known. Name the task \(--task\)"):
             plan_task(None, output())
         assert len(TASKS) == 5

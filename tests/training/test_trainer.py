@@ -285,9 +285,9 @@ class TestRunning:
         t = trainer()
         t.fit(data(), 2)
         assert len(t.fit(data(), total_epochs=3)) == 3
-        with pytest.warns(UserWarning, match="3 epochs are done, and 3 in all were asked for. Give a larger total_epochs"):
+        with pytest.warns(UserWarning, match="the run has had 3 epochs, and total_epochs is 3. Pass epochs="):
             t.fit(data(), total_epochs=3)
-        with pytest.raises(ArgumentError, match="epochs says how many more, total_epochs how many in all"):
+        with pytest.raises(ArgumentError, match="epochs is the number of further epochs, total_epochs the total"):
             t.fit(data(), 1, total_epochs=3)
 
     def test_patience_begins_anew_with_each_call(self):

@@ -56,45 +56,49 @@ MANY, LARGE = 10_000, 16
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", help="path of an .onnx file, or folder of an earlier run, whose best model is taken")
     parser.add_argument(
-        "--config", metavar="FILE", help="options from a .toml or .json file, such as a run's settings.json; others overrule them"
+        "--config",
+        metavar="FILE",
+        help="options from a .toml or .json file, such as a run's settings.json; options of the command line override them",
     )
     parser.add_argument("--out", metavar="FOLDER", help="folder for checkpoints and history; it must not hold a run yet")
     parser.add_argument(
         "--resume",
         metavar="FOLDER",
         help="resume the run in this folder; only --epochs, --more-epochs, --accept-changed-data, --log, --json and those of a "
-        "pipeline go with it",
+        "pipeline are allowed with it",
     )
     parser.add_argument(
-        "--accept-changed-data", action="store_true", help="with --resume: although a data file is not what the run was trained on"
+        "--accept-changed-data", action="store_true", help="with --resume: continue although a data file has changed since the run"
     )
-    parser.add_argument("--explain", action="store_true", help="print all notes on how model and data are understood")
+    parser.add_argument("--explain", action="store_true", help="print all notes on how model and data are interpreted")
     parser.add_argument("--json", action="store_true", help="print lines of JSON: progress every two seconds, and each epoch")
     parser.add_argument("--expand", choices=["com.microsoft"], help="rewrite onnxruntime's own operators as standard ones")
     parser.add_argument("--threads", type=int, help="threads per operator (intra-op)")
     parser.add_argument(
         "--device",
         metavar="NAME",
-        help="cpu, cuda:NUMBER, openvino, or auto: the fastest by the first steps (default cpu; with --resume, that of the run)",
+        help="cpu, cuda:NUMBER, openvino, or auto: the one with the fastest first steps (default cpu; with --resume, that "
+        "of the run)",
     )
     parser.add_argument(
         "--precision",
         choices=["f32", "fast", "bf16"],
         default="f32",
-        help="fast: convolutions in forms that round more and take less time, on the CPU; bf16: products on the device openvino",
+        help="fast: faster convolutions with a larger rounding error, on the CPU; bf16: matrix products in bfloat16 on the "
+        "device openvino",
     )
     parser.add_argument("--amp", choices=["bf16"], help="compute in bfloat16 where that is safe; weights stay in float32")
     _add_memory(parser.add_argument_group("memory"))
     _add_data(parser.add_argument_group("data"))
     _add_loss(parser.add_argument_group("loss and optimizer"))
-    _add_choice(parser.add_argument_group("what trains"))
+    _add_choice(parser.add_argument_group("trained weights"))
     _add_loop_options(parser.add_argument_group("training loop"))
     _add_ranks(parser.add_argument_group("several processes (mpiexec -n 4 onnxgrad train ...)"))
 
 
 def _add_data(group: Any) -> None:
     add_data(group)
-    group.add_argument("--target", help="array with the targets (default target, for causal_lm labels)")
+    group.add_argument("--target", help="column with the targets (default: target; labels for causal_lm)")
     group.add_argument(
         "--compare",
         type=int,
@@ -110,20 +114,17 @@ def _add_data(group: Any) -> None:
 
 
 def _add_loss(group: Any) -> None:
-    group.add_argument(
-        "--task", choices=get_args(TaskName), help="what is to be learned (default: what the data holds and the output gives)"
-    )
-    group.add_argument(
-        "--loss", choices=sorted([*get_args(LossName), DETECTION]), help="loss to minimize (default: that of the task)"
-    )
+    group.add_argument("--task", choices=get_args(TaskName), help="task (default: chosen by data and model output)")
+    group.add_argument("--loss", choices=sorted([*get_args(LossName), DETECTION]), help="loss to minimize (default: by the task)")
     group.add_argument(
         "--output",
         "--of",
         dest="of",
         metavar="OUTPUT",
-        help="output or other tensor that the loss reads, also bent: 'logits.transpose(1,0,2)' with transpose, reshape, squeeze, "
-        "softmax, argmax, logit (of probabilities), mean (over the tokens that an input counts: 'hidden.mean(attention_mask)') "
-        "and slices (default: the first output that is no cache)",
+        help="output or other tensor that the loss reads, also transformed: 'logits.transpose(1,0,2)' with transpose, "
+        "reshape, squeeze, "
+        "softmax, argmax, logit (of probabilities), mean (over the tokens that a mask selects: 'hidden.mean(attention_mask)') "
+        "and slices (default: the first output that is not a cache)",
     )
     group.add_argument(
         "--term",
@@ -140,9 +141,12 @@ def _add_loss(group: Any) -> None:
     group.add_argument(
         "--characters",
         metavar="FILE.txt",
-        help="for ctc with text as targets: a character on each line, of class 1 and so on (default: those that the model lists)",
+        help="for ctc with text targets: file with one character per line, for classes from 1 on (default: characters in "
+        "the model's metadata)",
     )
-    group.add_argument("--label-smoothing", type=float, default=0.0, metavar="SHARE", help="share of a label given to all classes")
+    group.add_argument(
+        "--label-smoothing", type=float, default=0.0, metavar="SHARE", help="share of each label that is spread over all classes"
+    )
     group.add_argument("--class-weights", nargs="+", metavar="W", help="balanced, or a weight for each class")
     group.add_argument("--sample-weight", metavar="COLUMN", help="column with a weight for each example")
     group.add_argument(
@@ -180,14 +184,23 @@ def _add_loss(group: Any) -> None:
         "--loss-scale",
         type=float,
         metavar="START",
-        help="scale the loss so that gradients in float16 do not vanish, 0 for not (default: 32768 for files in float16)",
+        help="initial loss scale, which keeps float16 gradients from underflow; 0 for none (default: 32768 for files in float16)",
     )
-    group.add_argument("--teacher", metavar="FILE.onnx", help="larger model whose answers are targets beside the labels")
     group.add_argument(
-        "--temperature", type=float, metavar="T", help="of the teacher (default 2), or of the loss info_nce (default 0.05)"
+        "--teacher", metavar="FILE.onnx", help="teacher model, whose outputs are targets beside the labels (knowledge distillation)"
     )
-    group.add_argument("--distill", type=float, default=0.5, metavar="WEIGHT", help="of the teacher's part (default %(default)s)")
-    group.add_argument("--beta", type=float, help="of the loss dpo: what moving away from the file pays (default 0.1)")
+    group.add_argument(
+        "--temperature",
+        type=float,
+        metavar="T",
+        help="temperature of the teacher (default 2), or of the loss info_nce (default 0.05)",
+    )
+    group.add_argument(
+        "--distill", type=float, default=0.5, metavar="WEIGHT", help="weight of the teacher in the loss (default %(default)s)"
+    )
+    group.add_argument(
+        "--beta", type=float, help="beta of the loss dpo, the penalty for moving away from the reference model (default 0.1)"
+    )
     group.add_argument("--ema", type=float, metavar="DECAY", help="evaluate and export a moving average of the weights")
 
 
@@ -201,21 +214,24 @@ def _add_memory(group: Any) -> None:
         "--memory-budget",
         type=parse_bytes,
         metavar="SIZE",
-        help="memory for activations and gradients, such as 2GB; recomputes what does not fit",
+        help="memory for activations and gradients, such as 2GB; tensors that do not fit are recomputed",
     )
     group.add_argument(
         "--memory",
         choices=("auto", "low"),
         default="auto",
         help="low: hold one copy of weights and optimizer state instead of two, gradients are computed, then applied in parts; "
-        "auto: where that saves much",
+        "auto: low where it saves 32 MB or more",
     )
     add_sizes(group)
 
 
 def _add_choice(group: Any) -> None:
     group.add_argument(
-        "--train", nargs="+", metavar="PATTERN", help="weights to train (default: all that info does not call frozen; '*' for all)"
+        "--train",
+        nargs="+",
+        metavar="PATTERN",
+        help="weights to train (default: all that info does not list as frozen; '*' for all)",
     )
     group.add_argument("--freeze", nargs="+", metavar="PATTERN", help="weights to freeze")
     group.add_argument(
@@ -231,7 +247,7 @@ def _add_choice(group: Any) -> None:
         action="append",
         default=[],
         metavar=("KEPT", "REPLACED"),
-        help="tie two equal weights, so that they are trained as one; may be repeated",
+        help="tie two equal weights, which are then trained as one; may be repeated",
     )
     group.add_argument("--lora", type=int, metavar="RANK", help="train LoRA adapters of this rank; the layers are frozen")
     group.add_argument(
@@ -240,71 +256,75 @@ def _add_choice(group: Any) -> None:
         nargs="+",
         default=["*"],
         metavar="PATTERN",
-        help="weights or operators that get an adapter, separated by spaces or commas, or a kind: attention, mlp, all but the "
-        "output layer and experts, experts (default: '*')",
+        help="weights or operators that get an adapter, separated by spaces or commas, or a kind: attention, mlp, all (without the "
+        "output layer and experts), experts (default: '*')",
     )
+    group.add_argument("--alpha", type=float, metavar="A", help="scale adapters by A / rank (default: A is twice the rank)")
     group.add_argument(
-        "--alpha", type=float, metavar="A", help="multiply adapters by A / rank (default: twice the rank, a factor of 2)"
+        "--rslora", action="store_true", help="scale adapters by A / sqrt(rank), for high ranks (rank-stabilised LoRA)"
     )
-    group.add_argument("--rslora", action="store_true", help="multiply them by A / root of the rank instead (a high rank)")
-    group.add_argument("--dora", action="store_true", help="also train a size for each column of the adapted weights (DoRA)")
-    group.add_argument("--lora-dropout", type=float, metavar="P", help="share of an adapter's inputs that a step sets to 0")
+    group.add_argument("--dora", action="store_true", help="also train a magnitude for each column of the adapted weights (DoRA)")
+    group.add_argument("--lora-dropout", type=float, metavar="P", help="dropout of the adapters' inputs")
     group.add_argument(
         "--adapter",
         metavar="RUN|FOLDER",
-        help="begin with the adapters of another run, or of an exported .safetensors file, of the same --lora, --on and --alpha, "
-        "or with those of a folder that PEFT wrote (adapter_config.json), without --lora",
+        help="start from the adapters of another run or an exported .safetensors file, with the same --lora, --on and --alpha, "
+        "or from a folder that PEFT wrote (adapter_config.json), without --lora",
     )
     group.add_argument(
         "--classes",
         nargs="+",
         dest="detector_classes",
         metavar="NAME",
-        help="names of all classes that a detector is to have; those of its file keep their weights (default: those of its file, "
-        "or those of --data where one of these is new)",
+        help="names of all classes of a detector; classes of its file keep their weights (default: the classes of its file, "
+        "or of --data if --data has a new class)",
     )
     group.add_argument(
         "--anchors",
         nargs="+",
         metavar="WIDTH,HEIGHT",
-        help="anchors in pixels of a detector whose file gives maps before their decoding, those of the smallest stride "
-        "first; what is exported keeps them",
+        help="anchors in pixels, smallest stride first, for a detector whose outputs are not decoded; "
+        "the exported file stores them",
     )
     group.add_argument(
         "--anchor-sides",
         choices=("square", "exp"),
         default="square",
-        help="how sides grow from --anchors: (2 sigmoid)^2 of YOLOv5 and later, or exp of YOLOv3 (default: square)",
+        help="how box sides follow from --anchors: (2 sigmoid)^2 as in YOLOv5, or exp as in YOLOv3 (default: square)",
     )
-    group.add_argument("--head", type=int, metavar="CLASSES", help="replace the last layer by a new one, named head")
+    group.add_argument("--head", type=int, metavar="CLASSES", help="replace the last layer by a new layer named head")
     group.add_argument(
-        "--pool", choices=("last",), help="with --head: the new layer reads the last token of each text, which attention_mask tells"
+        "--pool", choices=("last",), help="with --head: the new layer reads the last token of each text, by attention_mask"
     )
     group.add_argument("--head-at", metavar="TENSOR", help="tensor that the new layer reads")
     group.add_argument(
         "--batch-norm",
         nargs="*",
         metavar="MODE",
-        help="frozen: normalise by the statistics of the file; train: by batch, and replace them; insert [NAME ...]: insert "
-        "BatchNormalization after these layers or all convolutions (default: frozen if the file has statistics and the data less "
+        help="frozen: normalise by the file's statistics; train: normalise by batch and update the statistics; insert [NAME "
+        "...]: insert "
+        "BatchNormalization after these layers or all convolutions (default: frozen if the file has statistics and the "
+        "data has less "
         f"than {MANY:,} examples or batches of less than {LARGE}, else train)",
     )
     group.add_argument(
         "--quantized",
         choices=get_args(QuantizedMode),
-        help="a file with integer weights (QDQ): train them and all scales (learned), not the scales (fixed), weights of products "
-        "on integers too (integers), or float weights alone (frozen) (default: learned, frozen beside --lora)",
+        help="for a file with integer weights (QDQ): train weights and scales (learned), weights with fixed scales (fixed), "
+        "also weights "
+        "of integer products (integers), or float weights alone (frozen) (default: learned; frozen with --lora)",
     )
     group.add_argument(
         "--frozen",
         choices=("int8",),
-        help="forward products with weights that are not trained, in 8-bit integers: 0.2 to 0.4 of their time where the "
-        "processor has VNNI, each result about 1 %% off",
+        help="compute forward products with frozen weights in 8-bit integers: 0.2 to 0.4 of their time where the "
+        "processor has VNNI, with an error of about 1 %%",
     )
     group.add_argument(
         "--qat",
         choices=["int8"],
-        help="quantise the float model to a QDQ file with scales calibrated on --data, and train that; a table compares the three",
+        help="quantise the model to a QDQ file with scales calibrated on --data, and train it; a table compares float, "
+        "quantised and trained",
     )
     group.add_argument("--dropout", type=float, metavar="RATIO", help="insert Dropout after the operators of --dropout-after")
     group.add_argument("--dropout-after", nargs="+", default=[], metavar="NAME", help="operators or tensors that Dropout follows")
@@ -314,12 +334,13 @@ def _add_ranks(group: Any) -> None:
     group.add_argument(
         "--compress",
         choices=get_args(Compression),
-        help="send gradients in 16 bits, or the largest alone; what is left out is added to the next ones",
+        help="send gradients in 16 bits, or only the largest elements; the error is added to the next gradients",
     )
     group.add_argument(
         "--rank-batch-norm",
         choices=("sync", "local", "frozen"),
-        help="BatchNormalization by batch takes that of all ranks (sync) or each rank's part (local); frozen: there is none",
+        help="BatchNormalization normalises by the batch of all ranks (sync), by each rank's part (local), or not by batch "
+        "(frozen)",
     )
     group.add_argument(
         "--sharding",
@@ -339,31 +360,39 @@ def _add_ranks(group: Any) -> None:
         type=int,
         default=1,
         metavar="STAGES",
-        help="cut the layers into stages, one on each rank; more ranks share a batch",
+        help="cut the layers into pipeline stages, one on each rank; further ranks share the batch",
     )
     group.add_argument(
-        "--micro-batches", type=int, default=0, metavar="N", help="of a pipeline: parts of a batch in flight (default: two a stage)"
+        "--micro-batches",
+        type=int,
+        default=0,
+        metavar="N",
+        help="for a pipeline: number of micro-batches (default: two for each stage)",
     )
-    group.add_argument("--cuts", nargs="+", metavar="NAME", help="of a pipeline: values of the model behind which it is cut")
+    group.add_argument("--cuts", nargs="+", metavar="NAME", help="for a pipeline: tensors after which the model is cut")
     group.add_argument(
-        "--rank-timeout", type=float, default=600, metavar="SECONDS", help="end all if a rank waits so long (default %(default)s)"
+        "--rank-timeout",
+        type=float,
+        default=600,
+        metavar="SECONDS",
+        help="end all ranks if one waits longer than this (default %(default)s)",
     )
 
 
 def _add_loop_options(group: Any) -> None:
-    group.add_argument("--epochs", type=int, help="number of epochs in all, those before --resume included (default 5)")
-    group.add_argument("--more-epochs", type=int, metavar="N", help="with --resume: N epochs more than the run has had")
+    group.add_argument("--epochs", type=int, help="total number of epochs, including the epochs before --resume (default 5)")
+    group.add_argument("--more-epochs", type=int, metavar="N", help="with --resume: train N epochs more")
     group.add_argument(
-        "--patience", type=int, metavar="EPOCHS", help="early stopping: stop after so many epochs without a better loss"
+        "--patience", type=int, metavar="EPOCHS", help="early stopping: stop after this number of epochs without improvement"
     )
-    group.add_argument("--monitor", metavar="NAME", help="what says which epoch is better, such as val_f1 (default: the loss)")
-    group.add_argument("--max-steps", type=int, metavar="N", help="end after N steps in all")
-    group.add_argument("--evaluate-every", type=int, metavar="STEPS", help="evaluate every so many steps, besides each epoch")
+    group.add_argument("--monitor", metavar="NAME", help="metric that selects the best epoch, such as val_f1 (default: the loss)")
+    group.add_argument("--max-steps", type=int, metavar="N", help="stop after N steps in total")
+    group.add_argument("--evaluate-every", type=int, metavar="STEPS", help="evaluate every STEPS steps, besides each epoch")
     group.add_argument(
         "--checkpoint-every",
         type=int,
         metavar="STEPS",
-        help="write a checkpoint every so many steps, besides the one after each epoch",
+        help="write a checkpoint every STEPS steps, besides each epoch",
     )
     group.add_argument("--keep", type=int, default=3, metavar="N", help="numbered checkpoints to keep (default %(default)s)")
     group.add_argument(
@@ -374,7 +403,7 @@ def _add_loop_options(group: Any) -> None:
         nargs="+",
         choices=get_args(LoggerName),
         default=[],
-        help="log for these too: TensorBoard into the folder, MLflow by its settings",
+        help="also log to TensorBoard, in the folder of the run, or to MLflow, by its settings",
     )
-    group.add_argument("--no-report", action="store_true", help="do not keep report.html in the folder")
+    group.add_argument("--no-report", action="store_true", help="do not write report.html into the folder")
     group.add_argument("--curves", action="store_true", help="plot loss and metrics into the folder")

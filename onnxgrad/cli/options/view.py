@@ -1,4 +1,4 @@
-"""Write the graph of a model as a web page: what carries, stops or refuses gradients, shapes, values, folded repetitions.
+"""Draw the graph of a model on a web page: gradient states in colour, shapes, values, repeated blocks folded.
 
 The page is one file that needs no network. Click an operator for its types, weights and neighbours, a block to fold or unfold it.
 
@@ -24,5 +24,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sizes(parser)
     parser.add_argument("-o", "--output", metavar="FILE.html", help="page to write (default: beside the model, .html)")
     parser.add_argument("--feeds", metavar="FILE.npz", help="run the model on these inputs and show the values of all results")
-    parser.add_argument("--random", action="store_true", help="the same on random inputs")
-    parser.add_argument("--seed", type=int, default=0, help="random seed of these inputs (default %(default)s)")
+    parser.add_argument("--random", action="store_true", help="run the model on random inputs and show the values of all results")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the inputs (default %(default)s)")

@@ -93,7 +93,7 @@ class Explanation:
 
 
 def explain(model: Model) -> Explanation:
-    """Say for each operator of a model whether it carries gradient, stops it, or is refused, why, and what to do.
+    """Report for each operator of a model whether it carries, stops or refuses gradients, with the reason and advice.
 
     Args:
         model: path, bytes or message of an ONNX model, or a Program; it is not changed.

@@ -222,7 +222,7 @@ def per_example_gradients(loss_per_example: Variable, inputs: Variables) -> list
     call = _Call(loss_per_example, inputs)
     loss = call.outputs[0]
     if loss.rank not in (1, None):
-        raise ArgumentError(f"{loss!r} is not a vector with one loss per example. Reduce every axis but that of the batch.")
+        raise ArgumentError(f"{loss!r} is not a vector with one loss per example. Reduce every axis except the batch.")
     with call.appending() as appended:
         results = _jacobian(call, appended, loss)
     for g, v in zip(results, call.inputs, strict=True):

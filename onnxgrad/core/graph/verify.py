@@ -81,7 +81,7 @@ class Contract:
             return f"the state {sorted(state ^ self.state)} came or went"
         returned = {v for _, v in graph.outputs}
         lost = sorted(v.name for v, new in graph.updates.items() if new not in returned)
-        return f"the new values of the state {lost} are no outputs" if lost else ""
+        return f"the new values of the state {lost} are not outputs" if lost else ""
 
 
 class ProgramContract:

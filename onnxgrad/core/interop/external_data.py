@@ -81,7 +81,7 @@ def _inline_loader(proto: TensorProto) -> Callable[[], np.ndarray[Any, Any]]:
         try:
             return numpy_helper.to_array(proto)
         except (ValueError, TypeError) as error:
-            raise ModelError(f"tensor {proto.name!r} is damaged: {error}. Get the file anew.") from error
+            raise ModelError(f"tensor {proto.name!r} is damaged: {error}. Fetch the file again.") from error
 
     return load
 
@@ -107,7 +107,7 @@ def _external_loader(proto: TensorProto, folder: Path | None) -> Callable[[], np
     if not is_file(path):
         raise ExternalDataError(f"tensor {proto.name!r}: its file {location!r} is missing. Copy it beside the model.")
     if length < needed or path.stat().st_size < offset + needed:
-        raise ExternalDataError(f"tensor {proto.name!r}: {location!r} is too short. It may be cut off; get it anew.")
+        raise ExternalDataError(f"tensor {proto.name!r}: {location!r} is too short. It may be cut off; fetch it again.")
 
     def load() -> np.ndarray[Any, Any]:
         raw = np.memmap(path, np.uint8, "r", offset, (needed,)) if needed else np.zeros(0, np.uint8)
@@ -133,5 +133,7 @@ def _resolved(folder: Path, location: str) -> Path | None:
 def _number(proto: TensorProto, entries: dict[str, str], key: str, default: int) -> int:
     text = entries.get(key, str(default))
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
-        raise ExternalDataError(f"tensor {proto.name!r}: the {key} {text!r} of its external data is no number. Get the file anew.")
+        raise ExternalDataError(
+            f"tensor {proto.name!r}: the {key} {text!r} of its external data is not a number. Fetch the file again."
+        )
     return int(text)

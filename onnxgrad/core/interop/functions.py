@@ -37,7 +37,7 @@ def schema_body(operator: Operator) -> Block | None:
         if operator.blocks():
             raise UnsupportedGradient(
                 f"{operator}: the body that its schema defines is not written for an operator with subgraphs. "
-                "Write what they compute as operators around it."
+                "Write their computation as operators around it."
             )
         node, types, _ = _as_node(operator)
         operand_types = [types.get(name, TypeProto()).SerializeToString() for name in node.input]

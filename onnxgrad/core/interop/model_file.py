@@ -178,7 +178,10 @@ def _content_of(tensor: TensorProto, folder: Path | None) -> Any:
         return tensor.raw_data or _bytes_of_typed(tensor)
     entries = {entry.key: entry.value for entry in tensor.external_data}
     if folder is None:
-        raise ExternalDataError(f"tensor {tensor.name!r} is stored in a file whose folder is not known. Load the model by path.")
+        raise ExternalDataError(
+            f"tensor {tensor.name!r} is stored in an external file, and the folder of the model is not known. Load the "
+            "model by path."
+        )
     try:
         with (folder / entries["location"]).open("rb") as file:
             file.seek(int(entries.get("offset", 0)))

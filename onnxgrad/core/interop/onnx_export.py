@@ -189,7 +189,9 @@ def _check_size(graph: Graph) -> None:
         outside = next((v for v in sizes if v.value is not None and is_external(v.value.origin)), None)
         if outside is not None:
             message = f"tensor {outside.name!r} lies in a file, and with it the model takes {sum(sizes.values()) / 2**30:.1f} GB"
-            raise ExternalDataError(f"{message}, more than a message holds. Write files: save_onnx, or save_training_step.")
+            raise ExternalDataError(
+                f"{message}, more than one protobuf message may hold. Write files: save_onnx, or save_training_step."
+            )
 
 
 def _check_message(graph: Graph) -> None:

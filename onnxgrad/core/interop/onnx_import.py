@@ -152,7 +152,7 @@ def _parse(data: bytes, what: str) -> ModelProto:
         model: ModelProto = onnx.ModelProto.FromString(data)
         return model
     except DecodeError as error:
-        raise ModelError(f"{what} is not an ONNX model, or it is cut off. Get the file anew.") from error
+        raise ModelError(f"{what} is not an ONNX model, or it is cut off. Fetch the file again.") from error
 
 
 def checked_model(model: ModelProto, what: str) -> ModelProto:

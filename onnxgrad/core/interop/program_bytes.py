@@ -66,7 +66,7 @@ def parse_program(data: bytes) -> Program:
     details = _details(described)
     block = program.global_block()
     known = {v.name for v in block.inputs if v.value is None and isinstance(v.type, TensorType)}
-    _check_named(known, [*details["parameters"], *details["state"], *details["updates"]], "which is no input without a value")
+    _check_named(known, [*details["parameters"], *details["state"], *details["updates"]], "which is not an input without a value")
     _check_named(set(block.vars), [*details["updates"].values(), *details["outputs"]], "which is not there")
     program.scope = None
     parameters: dict[Variable, Variable] = {}

@@ -54,11 +54,11 @@ _FIELDS: dict[int, str] = {
     AttributeProto.TYPE_PROTO: "tp",
 }
 _KINDS = AttributeProto.AttributeType
-_ADVICE = "The model is damaged; get the file anew."
+_ADVICE = "The model is damaged; fetch the file again."
 
 
 def check_model(model: ModelProto) -> None:
-    """Refuse a message that is no well-formed model.
+    """Refuse a message that is not a well-formed model.
 
     Raises:
         ModelError: naming what is wrong, and where.
@@ -198,7 +198,7 @@ class _Door:
             if key == REDUCTION_KEY and entry.value not in ("sum", "any"):
                 raise ModelError(f"{label}: its reduction {entry.value!r} is neither 'sum' nor 'any'. {_ADVICE}")
             if key == ORIGIN_KEY and parsed_origin(entry.value) is None:
-                raise ModelError(f"{label}: its origin {entry.value!r} is no list of a rule, a piece and a name. {_ADVICE}")
+                raise ModelError(f"{label}: its origin {entry.value!r} is not a list of a rule, a piece and a name. {_ADVICE}")
         if schema is not None:
             _check_form(label, node, schema, present)
             if domain == "" and node.op_type == "Einsum":
@@ -281,7 +281,7 @@ def _decode(label: object, name: str, text: bytes) -> None:
 def _check_equation(label: object, node: NodeProto) -> None:
     for attribute in node.attribute:
         if not attribute.ref_attr_name and not is_equation(attribute.s.decode()):
-            raise ModelError(f"{label}: {attribute.s.decode()!r} is no equation. {_ADVICE}")
+            raise ModelError(f"{label}: {attribute.s.decode()!r} is not an equation. {_ADVICE}")
 
 
 def _check_split(label: object, node: NodeProto) -> None:
@@ -443,7 +443,7 @@ def check_tensor(proto: TensorProto, place: str = "") -> None:
     dims = check_dims(name, proto.dims)
     needed = _check_size(name, dtype, dims)
     if proto.HasField("segment"):
-        raise ModelError(f"tensor {name!r} is stored in segments, which nobody reads. Store it whole.")
+        raise ModelError(f"tensor {name!r} is stored in segments, which are not supported. Store it whole.")
     if proto.data_location == TensorProto.EXTERNAL:
         return
     if proto.HasField("raw_data"):

@@ -128,7 +128,7 @@ def _chosen(constants: list[Variable], choice: Choice) -> dict[Variable, Decisio
     known = {v.name for v in constants}
     missing = [name for name in names if name not in known]
     if missing:
-        raise UnknownName(f"parameters= names {missing[0]!r}, which is no float constant of the model.")
+        raise UnknownName(f"parameters= names {missing[0]!r}, which is not a float constant of the model.")
     wanted = set(names)
     return {v: _decision(v.name in wanted, "named by the caller") for v in constants}
 

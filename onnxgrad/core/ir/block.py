@@ -177,7 +177,7 @@ class Block:
         if schema is None:
             raise ArgumentError(
                 f"there is no operator {type!r} in opset {self.program.opset_version(domain)} of domain {domain!r}. "
-                "Programs consist of ONNX's operators, such as 'Relu' and 'Conv'; what Paddle's are for is written by functions of "
+                "Programs consist of ONNX's operators, such as 'Relu' and 'Conv'; Paddle's operators are functions of "
                 "paddle.nn.functional and paddle. Call one, or check the spelling against the ONNX operator list."
             )
         operator.inputs = [self._resolve(item, operator) for item in _in_order(inputs, schema.inputs, operator)]

@@ -246,7 +246,9 @@ def _as_numbers_of(op_type: str, item: Any, dtype: DType) -> np.ndarray[Any, Any
     except (OverflowError, ValueError):
         is_same = False
     if not is_same:
-        raise ArgumentError(f"{op_type}: {item} is no {dtype.name}, as the other operand is. Cast that one first.")
+        raise ArgumentError(
+            f"{op_type}: {item} cannot be stored as {dtype.name}, the type of the other operand. Cast that operand first."
+        )
     return array
 
 

@@ -70,7 +70,7 @@ def create_global_var(
     force_cpu: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """A variable filled with one value, which keeps what a run leaves in it.
+    """Create a variable filled with one value, which keeps its value from run to run.
 
     Args:
         shape: its dimensions.

@@ -221,7 +221,7 @@ class Examples:
     def _directly(self, op: Operator, rule: _Direct) -> list[_State]:
         states = [self._of(v) for v in op.inputs]
         if op.type in _TOLD_SHAPES and any(s.depends for s in states[1:]):
-            return self._mixed(op, states, _causes(states), "takes its shape for all examples from what depends on them")
+            return self._mixed(op, states, _causes(states), "takes its shape for all examples from a value that depends on them")
         try:
             results = rule(self, op)
         except (NotKnown, IndexError, ValueError):  # in a branch that is never taken, shapes may not fit
@@ -388,7 +388,7 @@ class Examples:
         if any(lies_at[i] != name for i in lies_at):
             return self._mixed(op, states, causes, _POSITION)
         if any(s.depends and s.axis is None for s in states):
-            return self._mixed(op, states, causes, "uses for each example what was computed from the whole batch")
+            return self._mixed(op, states, causes, "uses for each example a value of the whole batch")
         rows = {s.rows for _, s in lying}
         if len(rows) > 1 and (names.exact or any(size is None or _is_kept(size) for size in rows)):
             return self._mixed(op, states, causes, _POSITION)
@@ -445,7 +445,7 @@ class Examples:
         groups = [] if op.domain else linear_in(op.type, op.attrs, len(op.inputs))
         if any(totals <= set(group) for group in groups):
             return causes
-        return replace(causes, mixed=Cause(op, "is not linear in what was added up over the batch"))
+        return replace(causes, mixed=Cause(op, "is not linear in a sum over the batch"))
 
     def _mixed(self, op: Operator, states: Sequence[_State], causes: _State, reason: str) -> list[_State]:
         mixed = causes.mixed or Cause(op, reason)
@@ -811,7 +811,7 @@ class Examples:
         if not by.depends:
             return state
         causes = _causes([by, state])
-        reason = "decides for all examples by what depends on them"
+        reason = "decides for all examples by a value that depends on them"
         return replace(causes, axis=state.axis, rows=state.rows, mixed=causes.mixed or Cause(op, reason))
 
     def _loop(self, op: Operator) -> list[_State]:

@@ -280,7 +280,7 @@ def _check_safe(operator: Operator) -> None:
     """Raise ValueError for what onnx's inference would not survive, or not end on."""
     attrs = operator.attrs
     if operator.type == "Einsum" and not is_equation(attrs["equation"]):
-        raise ValueError(f"{attrs['equation']!r} is no equation")
+        raise ValueError(f"{attrs['equation']!r} is not an equation")
     if abs(attrs.get("axis", 0)) >= 2**31:
         raise ValueError(f"there is no axis {attrs['axis']}")
     if operator.type == "Split" and attrs.get("num_outputs", len(operator.outputs)) != len(operator.outputs):

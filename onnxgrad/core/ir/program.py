@@ -261,7 +261,7 @@ class Program:
         self.version += 1
 
     def all_parameters(self) -> list[Parameter]:
-        """Weights in creation order, also those that are not trainable."""
+        """Weights in creation order, trainable or not."""
         return list(self.parameters)
 
     def list_vars(self) -> Iterator[Variable]:
@@ -326,7 +326,7 @@ class Program:
     def state_dict(
         self, mode: Literal["all", "param", "opt"] = "all", scope: Scope | None = None
     ) -> dict[str, np.ndarray[Any, Any]]:
-        """Values of persistable variables by name: those of parameters ('param'), of the others ('opt'), or 'all'.
+        """Values of persistable variables by name: of parameters ('param'), of the others ('opt'), or 'all'.
 
         Args:
             mode: 'param', 'opt' or 'all'.
@@ -529,7 +529,7 @@ class Program:
         return self.summary()._repr_html_()
 
     def summary(self) -> Summary:
-        """Layers with shapes and weights, what trains, and the memory of a training step with Adam; print it."""
+        """Summarise layers, shapes, trained weights and the memory of a training step with Adam; print it."""
         return summarize(self)
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:

@@ -48,7 +48,7 @@ class Sizes:
                 raise ArgumentError(f"sizes: {size!r} for {name!r} is not a positive int.")
         known = {str(dim) for v in inputs if isinstance(v.type, TensorType) for dim in v.type.dims or ()} | {BATCH}
         if isinstance(self.sizes, Mapping) and (wrong := sorted(set(self.sizes) - known)):
-            raise ArgumentError(f"sizes names {wrong[0]!r}, which is no unknown dimension of an input.")
+            raise ArgumentError(f"sizes names {wrong[0]!r}, which is not an unknown dimension of an input.")
 
     def of(self, dims: Iterable[int | str | None]) -> tuple[int, ...]:
         """The shape of an input."""

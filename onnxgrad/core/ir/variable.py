@@ -143,8 +143,8 @@ class Variable(Arithmetic, TensorMethods):
 
     @property
     def persistable(self) -> bool:
-        """Whether the value lives in the scope between runs. Setting it on what is computed or fed has no effect: any value can be
-        fetched without it.
+        """Whether the value lives in the scope between runs. Setting it on a computed or fed variable has no effect: any value can
+        be fetched without it.
         """
         return self._persistable
 

@@ -57,7 +57,7 @@ def set_training(program: Program, training: bool, batch_norm: str = "train") ->
     if batch_norm not in ("train", "frozen"):
         raise ArgumentError(
             f"batch_norm is 'train' or 'frozen' here, not {batch_norm!r}. "
-            "training.insert_batch_norm(program, data=...) puts in what an exporter folded."
+            "training.insert_batch_norm(program, data=...) inserts BatchNormalization that an exporter folded."
         )
     run_program_pass(program, training_forms(training, batch_norm))
 

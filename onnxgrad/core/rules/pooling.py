@@ -121,7 +121,7 @@ def _window_counts(op: Builder, node: Any, window: Any, gy: Variable) -> Any:
     unpadded = all(isinstance(p, int) and p == 0 for p in window.begin + window.end)
     if not node.attr("ceil_mode") and window.static and any(n < 1 for n in window.outputs()):
         raise UnsupportedGradient(
-            f"{node}: its window is larger than what it reads, {window.sizes} and the pads, where runtimes differ. Make it smaller."
+            f"{node}: its window is larger than its input, {window.sizes} and the pads, where runtimes differ. Make it smaller."
         )
     if not node.attr("ceil_mode") and (include or unpadded):
         return _elements_of_a_window(op, window, gy)

@@ -36,7 +36,7 @@ def reason_against(graph: Graph) -> str | None:
         if op.type in RANDOM:
             return f"{op.type} would draw the same numbers in each replay"
         if any(v is not None and not (isinstance(v.type, TensorType) and v.static_shape is not None) for v in op.outputs):
-            return f"the size of what {op.type} returns is not known"
+            return f"the size of the result of {op.type} is not known"
         if op.type in HOST_OPERANDS and any(v in inputs for v in op.inputs[1:] if v is not None):
             return f"{op.type} reads an input on the host"
     unknown = [v.name for v in inputs if v.static_shape is None]

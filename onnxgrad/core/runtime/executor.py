@@ -117,7 +117,7 @@ class Executor:
         self._closed = True
 
     def step(self, program: Program | HoldsProgram | None = None, fetch_list: Fetches = None, scope: Scope | None = None) -> Step:
-        """What ``run`` runs for these fetches, opened, as a value that prints well: its phases, state, and what ranks exchange.
+        """Open the step that ``run`` runs for these fetches, and return it in printable form: phases, state, exchanges.
 
         Args:
             program, fetch_list, scope: as for ``run``.
@@ -147,7 +147,7 @@ class Executor:
             return run.step.followed_by(apply.step)
 
     def debug_string(self) -> str:
-        """Describe the steps that are open, in words: the phases of each step, its state, and what passes made of its graphs.
+        """Describe the open steps as text: the phases of each step, its state, and the changes of each pass.
 
         Example:
             >>> executor = Executor()

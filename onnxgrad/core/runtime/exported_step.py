@@ -95,9 +95,9 @@ def _read(source: Any) -> tuple[Any, dict[str, Any], dict[str, Array]]:
     try:
         manifest = json.loads(read_whole(path))
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"{where} is no JSON ({error}). {_ADVICE}") from error
+        raise ModelError(f"{where} is not valid JSON ({error}). {_ADVICE}") from error
     if isinstance(manifest, dict) and "state" not in manifest:
-        raise ModelError(f"{where} does not say what travels: it is of two models, or old. {_ADVICE}")
+        raise ModelError(f"{where} does not list parameters and statistics: it describes two models, or is old. {_ADVICE}")
     _check(manifest, where)
     for name in ("model", "values"):
         if not isinstance(manifest.get(name), str) or not _FILE_NAME.fullmatch(manifest[name]):
@@ -150,11 +150,11 @@ def _check(manifest: Any, where: str) -> None:
         ModelError: naming the field.
     """
     if not isinstance(manifest, dict):
-        raise ModelError(f"{where} is no object with the fields of a step. {_ADVICE}")
+        raise ModelError(f"{where} is not an object with the fields of a step. {_ADVICE}")
     for part, fields in _ENTRIES.items():
         entries = manifest.get(part)
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise ModelError(f"{where}: {part!r} is no list of objects. {_ADVICE}")
+            raise ModelError(f"{where}: {part!r} is not a list of objects. {_ADVICE}")
         for at, entry in enumerate(entries):
             for field, is_sound in fields.items():
                 if field not in entry or not is_sound(entry[field]):
@@ -175,7 +175,7 @@ def _check(manifest: Any, where: str) -> None:
     held = {entry["name"] for part in ("state", "constants") for entry in manifest[part]}
     rates = manifest.get("learning_rate")
     if not isinstance(rates, list) or not all(isinstance(name, str) and name in held for name in rates):
-        raise ModelError(f"{where}: 'learning_rate' is no list of names of state or constants. {_ADVICE}")
+        raise ModelError(f"{where}: 'learning_rate' is not a list of names of state or constants. {_ADVICE}")
 
 
 def _value_of(entry: dict[str, Any], content: bytes, where: str) -> Array:

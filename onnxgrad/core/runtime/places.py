@@ -201,7 +201,7 @@ class CUDAPlace(Place):
         return place
 
     def providers(self) -> list[Provider]:
-        """CUDA first, the CPU for what it lacks.
+        """CUDA first, then the CPU for operators without a CUDA kernel.
 
         Raises:
             ProviderError: if onnxruntime was installed without CUDA.

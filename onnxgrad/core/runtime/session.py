@@ -175,7 +175,7 @@ def open_model(model: ModelProto | bytes | str | Path, place: Place | None = Non
         raise
     except Exception as error:
         name = repr(str(model)) if isinstance(model, (str, Path)) else "the model"
-        raise ExecutionError(f"onnxruntime refuses {name}: {error}. Write it anew.") from error
+        raise ExecutionError(f"onnxruntime refuses {name}: {error}. Write the file again.") from error
     _check_started(session, place)
     return session
 

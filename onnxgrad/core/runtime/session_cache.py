@@ -166,7 +166,7 @@ def _open_captured(graph: Graph, place: Place, threads: int | None) -> Any:
         return str(error.__cause__)
     on_host = host_operators(session)
     if on_host is None:
-        return "onnxruntime is too old to say where its operators run"
+        return "onnxruntime is too old to report where its operators run"
     return f"{on_host[0]} runs on the host" if on_host else session
 
 

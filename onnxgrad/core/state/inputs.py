@@ -221,7 +221,7 @@ def check_classes(value: Any, name: str, classes: int, ignored: int | None, door
         wrong &= array != ignored
     if wrong.any():
         label = int(array[wrong].reshape(-1)[0])
-        besides = "" if ignored is None else f", or {ignored} for what does not count"
+        besides = "" if ignored is None else f", or {ignored} for ignored elements"
         raise door.error(
             f"{door.what} {name!r} holds the label {label}; the loss that reads it has {classes} classes. "
             f"Give labels from 0 to {classes - 1}{besides}."

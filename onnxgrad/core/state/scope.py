@@ -81,7 +81,7 @@ class Scope:
 
     @contextmanager
     def viewed(self, name: str) -> Iterator[np.ndarray[Any, Any] | None]:
-        """What ``get`` gives, without a copy where it lies in main memory, for the length of a ``with`` block."""
+        """Yield the value of ``get`` for the length of a ``with`` block, without a copy if it is in main memory."""
         with self.lock:
             value = self.present(name)
             if isinstance(value, Buffer):
@@ -106,7 +106,7 @@ class Scope:
         self.put(name, _as_value(name, value, like))
 
     def set_all(self, values: Iterable[tuple[str, Given, Like | None]]) -> None:
-        """Store several values at once: names, what ``set`` takes, and variables. Where one is refused, none is stored.
+        """Store several values at once: names, values as for ``set``, and variables. If one is refused, none is stored.
 
         Args:
             values: (name, value, variable or None) for each.
@@ -344,7 +344,7 @@ class Scope:
             _release(present.get(name) for name in values)
 
     def swap(self, written: Sequence[tuple[str, Buffer]]) -> None:
-        """Make what a run wrote the present values; what they replace may be written over in the next run.
+        """Make the results of a run the present values; the next run may overwrite the replaced values.
 
         Args:
             written: (name, buffer) for each.

@@ -134,7 +134,7 @@ class Gather:
     def remark(self) -> str:
         """Say what is gathered, and why, as a line for people."""
         names = ", ".join(v.name for v in self.rows)
-        return f"examples meet in the loss: each rank gathers {names} of all ranks, and computes what follows on the whole batch."
+        return f"examples meet in the loss: each rank gathers {names} of all ranks, and computes the rest on the whole batch."
 
     # Cutting ---------------------------------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class Gather:
         block = self.program.global_block()
         if self._fed is None or self._fed.dims is None or isinstance(self._fed.dims[0], int):
             raise ArgumentError(
-                "examples of ranks are gathered by how many each is fed, and the program says that for no input. "
+                "examples of ranks are gathered by how many each is fed, and no input of the program has that number. "
                 "Leave the first dimension of its inputs open."
             )
         if ROWS not in block.vars:

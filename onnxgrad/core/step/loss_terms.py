@@ -55,7 +55,7 @@ def loss_of(program: Program, fetched: Sequence[Variable]) -> Variable:
     candidates = [v for v, seed in seeds.items() if seed is not None and seed.op is None and seed.value is not None]
     candidates = candidates or [v for v in fetched if v.is_float and v.static_shape in ((), (1,))]
     if len(candidates) != 1:
-        raise ArgumentError(f"{len(candidates)} variables may be the loss of this program. Say which by loss=.")
+        raise ArgumentError(f"{len(candidates)} variables may be the loss of this program. Choose one by loss=.")
     return candidates[0]
 
 
@@ -144,7 +144,7 @@ def check_from_data(term: LossTerm) -> None:
 
 
 def _refusal(v: Variable, reason: str) -> ArgumentError:
-    advice = "Make the loss a mean or a sum over examples, or say by loss_weight= what it was divided by (a variable, or 'sum')"
+    advice = "Make the loss a mean or a sum over examples, or pass its divisor as loss_weight= (a variable, or 'sum')"
     return ArgumentError(f"how the losses of parts of a batch add up is not known: {reason}. {advice}.")
 
 
@@ -213,7 +213,7 @@ class _Formula:
     def _gathered(self, v: Variable, path: tuple[tuple[Operator, int], ...]) -> _Leaf:
         assert self.gather is not None
         if v.static_shape not in ((), (1,)):
-            raise _refusal(v, f"{v.name} is no single number")
+            raise _refusal(v, f"{v.name} is not a single number")
         self.is_rewritten = True
         return _Leaf(LossTerm(self.gather.loss(v), _SUM), path)
 
@@ -232,7 +232,11 @@ class _Formula:
                     return LossTerm(value, _MEAN, self.build.Reshape(weight, []), weight)
 
                 return [self._leaf(v, [*numerator.rows, weight], path, quotient)]
-        return [self._unread(v, path, f"{v.name} is a {'product' if op.type == 'Mul' else 'quotient'} of what depends on the data")]
+        return [
+            self._unread(
+                v, path, f"{v.name} is a {'product' if op.type == 'Mul' else 'quotient'} of values that depend on the data"
+            )
+        ]
 
     def _is_sum(self, numerator: _Formula) -> bool:
         """Whether a formula is a plain sum over examples"""

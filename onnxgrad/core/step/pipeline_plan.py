@@ -93,7 +93,7 @@ def _steady(
     moving = {v for op in dependent_operators(whole.operators, fed) for v in op.outputs}
     steady = dict.fromkeys(v for v in wanted if whole.of(copies[v]) not in moving)
     if any(v not in steady for v in scales):
-        raise ArgumentError(f"what {loss.name} is scaled by depends on the data. Name the loss that minimize was called on.")
+        raise ArgumentError(f"the scale of {loss.name} depends on the data. Name the loss that minimize was called on.")
     options: dict[str, Any] = {"state_as_inputs": True, "updates": False, "ordered": True}
     graph = compile(program, [copies[v] for v in steady], lowering, **options) if steady else None
     names = {} if graph is None else {v: graph.name(copies[v]) for v in steady}

@@ -24,7 +24,7 @@ from onnxgrad.core.step.export import Fetch, to_training_step
 from onnxgrad.errors import ArgumentError, ModelError
 from onnxgrad.internal.arguments import checked
 
-_ADVICE = "The file is damaged; get it anew."
+_ADVICE = "The file is damaged; fetch it again."
 
 __all__ = ["Training", "from_training_info", "to_training_info"]
 
@@ -198,7 +198,7 @@ def _updates(program: Program, info: TrainingInfoProto, bindings: dict[str, str]
     for name in [*bindings, *(t.name for t in info.algorithm.initializer if t.doc_string == LEARNING_RATE)]:
         v = _bound(block.vars.get(name), name)
         if v.value is None:
-            raise ModelError(f"update_binding names {name!r}, which is no initializer. {_ADVICE}")
+            raise ModelError(f"update_binding names {name!r}, which is not an initializer. {_ADVICE}")
         v.persistable, v.is_data, v.entries = True, False, None
         v.doc = v.doc if name in bindings else LEARNING_RATE
     for op in block.ops:
@@ -268,7 +268,7 @@ def _startup(model: ModelProto, info: TrainingInfoProto, folder: Path | None, pr
             block.vars[name].name = startup.fresh_name(f"{name}/initial")
         startup.names.pop(name, None)
         if not variable.persistable or variable.value is None:
-            raise ModelError(f"initialization_binding names {name!r}, which is no state of the training. {_ADVICE}")
+            raise ModelError(f"initialization_binding names {name!r}, which is not state of the training. {_ADVICE}")
         _check_equal(variable, new)
         startup.updates[startup.create_global_var(name, variable.value.numpy())] = new
     return startup

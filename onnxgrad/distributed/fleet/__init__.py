@@ -48,7 +48,7 @@ def init(role_maker: object = None, is_collective: bool = True, strategy: Strate
         ArgumentError: if ``is_collective`` is False.
     """
     if not is_collective:
-        raise ArgumentError("fleet.init: there are no parameter servers here. Say is_collective=True.")
+        raise ArgumentError("fleet.init: there are no parameter servers here. Pass is_collective=True.")
     join()
     _CHOSEN[:] = [] if strategy is None else [strategy]
 

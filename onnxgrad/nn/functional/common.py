@@ -218,7 +218,7 @@ _SELU_LIMIT = -1.7580993408473766
 
 @checked
 def alpha_dropout(x: Variable, p: float = 0.5, training: bool = True, name: str | None = None) -> Variable:
-    """Drop elements so that mean and deviation of what ``selu`` gives stay. Klambauer et al. 2017.
+    """Drop elements so that mean and deviation of the output of ``selu`` stay. Klambauer et al. 2017.
 
     Unlike ``dropout`` it is fixed to training or inference when the program is built.
 

@@ -76,7 +76,7 @@ def _check_equal_shapes(layer_name: str, first: Variable, *others: Variable) -> 
     for other in others:
         known = zip(first.shape, other.shape, strict=False)
         if first.ndim != other.ndim or any(a != b for a, b in known if a >= 0 and b >= 0):
-            raise ArgumentError(f"{layer_name}: the shapes {list(first.shape)} and {list(other.shape)} are to be the same.")
+            raise ArgumentError(f"{layer_name}: the shapes {list(first.shape)} and {list(other.shape)} must be the same.")
 
 
 # Distances -----------------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def sigmoid_focal_loss(
     reduction: Reduction = "sum",
     name: str | None = None,
 ) -> Variable:
-    """Compute the logistic loss that gives less weight to what is right already: (1 - p)^gamma. Lin et al. 2017.
+    """Compute the logistic loss that gives less weight to examples that are right already: (1 - p)^gamma. Lin et al. 2017.
 
     Args:
         logit: scores of any shape; the sigmoid is applied here.
@@ -656,7 +656,7 @@ def multi_margin_loss(
     reduction: Reduction = "mean",
     name: str | None = None,
 ) -> Variable:
-    """Average max(0, margin - right + wrong)^p over the wrong classes; NaN for a label that is no class.
+    """Average max(0, margin - right + wrong)^p over the wrong classes; NaN for a label that is not a class.
 
     Args:
         input: scores [N, classes].
@@ -689,7 +689,7 @@ def multi_margin_loss(
 
 @checked
 def multi_label_margin_loss(input: Variable, label: Variable, reduction: Reduction = "mean", name: str | None = None) -> Variable:
-    """Sum max(0, 1 - right + wrong) / classes over all pairs of a right and a wrong class; NaN for a label that is no class.
+    """Sum max(0, 1 - right + wrong) / classes over all pairs of a right and a wrong class; NaN for a label that is not a class.
 
     Args:
         input: scores [N, classes].

@@ -69,7 +69,7 @@ def interpolate(
     if align_corners and mode in ("nearest", "area"):
         raise ArgumentError(f"interpolate: align_corners does not go with mode {mode!r}.")
     if recompute_scale_factor and size is not None:
-        raise ArgumentError("interpolate: recompute_scale_factor says nothing where size is given. Leave it out.")
+        raise ArgumentError("interpolate: recompute_scale_factor has no effect where size is given. Leave it out.")
     if antialias and mode.lower() not in ("bilinear", "bicubic"):
         raise ArgumentError(f"interpolate: antialias goes with 'bilinear' and 'bicubic', not {mode!r}.")
     layer = LayerHelper(f"{mode.lower()}_interp_v2", x, name=name)

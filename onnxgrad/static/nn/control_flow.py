@@ -42,7 +42,7 @@ def cond(
     name: str | None = None,
     return_names: Sequence[str] | None = None,
 ) -> _Result:
-    """The result of ``true_fn`` where ``pred`` holds, else that of ``false_fn``; only that one is computed.
+    """The result of ``true_fn`` where ``pred`` holds, else of ``false_fn``; only that branch is computed.
 
     Args:
         pred: bool variable of one element.

@@ -66,9 +66,9 @@ class ChatTemplate:
         text, origin = self._own(folder)
         self._template = Compiled(_chat_ml, False, frozenset(), frozenset({"role", "content"}))
         self._name = "ChatML"
-        self.remark = "chats are written as ChatML has it: <|im_start|>role, the content, <|im_end|>."
+        self.remark = "chats are formatted as ChatML: <|im_start|>role, the content, <|im_end|>."
         if number_of("<|im_start|>") is None or number_of("<|im_end|>") is None:
-            self.remark += " The tokenizer has no words of its own for these marks."
+            self.remark += " The tokenizer has no special tokens for these marks."
         if text is not None:
             try:
                 self._template = compile_template(text, origin, {name: self._special(name) for name in _SPECIALS})
@@ -76,7 +76,7 @@ class ChatTemplate:
                 self.remark += f" The template in {origin} needs the package jinja2."
             else:
                 self._name = f"the template in {origin}"
-                self.remark = f"chats are written by {self._name}."
+                self.remark = f"chats are formatted by {self._name}."
         self._takes_text, self._takes_parts = self._forms()
 
     @property
@@ -307,7 +307,7 @@ class _Chat:
         """The stretches of the assistant's turns, by marks in the contents"""
         lead = next((letter for letter in _LEADS if letter not in self.text), None)
         if lead is None:
-            raise DataError(f"{self._where}: the chat is written in every script that could mark its contents. Shorten it.")
+            raise DataError(f"{self._where}: the chat uses letters of every script that could mark its contents. Shorten it.")
         self._lead = lead
         self._leaves, points = self._visible()
         for at in {leaf.message for leaf in self._leaves}:

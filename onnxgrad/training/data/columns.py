@@ -150,7 +150,7 @@ class _Plan:
             return own
         raise DataError(
             f"{self.where} has no column {absent[0]!r}, and the model was trained with {name!r} made of {_few(recorded)}; "
-            f"the table has {_few(list(self.kinds))}. Rename the columns, or say which they are (--columns {name}=...)."
+            f"the table has {_few(list(self.kinds))}. Rename the columns, or name the columns (--columns {name}=...)."
         )
 
     def _recorded(self, name: str) -> list[str]:
@@ -173,14 +173,16 @@ class _Plan:
         if len(texts) not in ((2,) if loss == "cosine_pairs" else (2, 3)):
             raise DataError(
                 f"{loss} reads pairs of texts, and {self.where} has the columns {_few(list(self.kinds))}. "
-                f"Call them 'sentence1' and 'sentence2', or say which they are (--columns {tokens}=A,B)."
+                f"Call them 'sentence1' and 'sentence2', or name the columns (--columns {tokens}=A,B)."
             )
         self.parts[tokens] = texts
         if loss == "cosine_pairs":
             scores = [name for name in _SCORES if name in self.left("number")]
             if target not in self.parts and scores:
                 self.parts[target] = scores[:1]
-            self.remarks.append(f"{self.where}: {_few(texts)} are pairs, {_few(self.parts.get(target, []))} says how alike.")
+            self.remarks.append(
+                f"{self.where}: {_few(texts)} are pairs, {_few(self.parts.get(target, []))} holds their similarity."
+            )
             return
         self.parts[target] = texts
         self.groups.append(target)
@@ -215,8 +217,8 @@ class _Plan:
         rest = [name for name in candidates if name not in self.wanted.beside]
         if not named and len(rest) != 1:
             pairs = set(self.wanted.losses.values()) & set(OF_PAIRS)
-            also = ", or those of pairs 'anchor' and 'positive' (--columns)" if pairs else ""
-            raise DataError(f"which column of {self.where} is the text? It has {list(self.kinds)}. Call it 'text'{also}.")
+            also = ", or name pairs 'anchor' and 'positive' (--columns)" if pairs else ""
+            raise DataError(f"no column of {self.where} is known to be the text; it has {list(self.kinds)}. Call it 'text'{also}.")
         self.parts[tokens] = [named[0] if named else rest[0]]
 
     def take_pictures(self) -> None:
@@ -257,12 +259,12 @@ class _Plan:
         elif rest and width:
             raise DataError(
                 f"{self.where} has no column {name!r}, and {len(rest)} other columns of numbers; the input takes {width}. "
-                f"Name them {name}.0 to {name}.{width - 1}, or say which they are (--columns {name}=...){self._words()}."
+                f"Name them {name}.0 to {name}.{width - 1}, or name the columns (--columns {name}=...){self._words()}."
             )
 
     def _words(self) -> str:
         words = self.left("words")
-        return f"; {_few(words)} hold words, which are no input: write numbers for them" if words else ""
+        return f"; {_few(words)} hold text, which cannot be an input: encode it as numbers" if words else ""
 
     def kind_of(self, name: str) -> str:
         """The kind of an input or target: as its loss wants it, else as its cells are"""
@@ -294,7 +296,7 @@ class _Plan:
             return "number"
         if recorded is not None and recorded.kind == "number" and shown == ["words"]:
             at = f"{self.where}, column {self.parts[name][0]!r}"
-            raise contradiction(at, "numbers", "a column of words", "Write numbers, or ignore the record (--ignore-record).")
+            raise contradiction(at, "numbers", "a column of text", "Write numbers, or ignore the record (--ignore-record).")
         if recorded is not None and recorded.kind in ("words", "number"):
             return recorded.kind
         return "words" if shown in (["words"], ["labels"], ["picture"], ["sound"]) else "number"
@@ -351,7 +353,7 @@ def read_columns(
 
 def _repeated(name: str, values: Array | LazyColumn, times: int) -> Array:
     if isinstance(values, LazyColumn):
-        raise DataError(f"{name!r} is read batch by batch, and cannot stand beside pairs of texts. Give it as an array.")
+        raise DataError(f"{name!r} is read batch by batch, which pairs of texts do not allow. Give it as an array.")
     return np.repeat(values, times, axis=0)
 
 

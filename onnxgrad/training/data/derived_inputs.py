@@ -72,29 +72,30 @@ class DerivedInputs:
         if past:
             self.remarks.append(f"{_together([v.name for v in past])} are fed as an empty cache unless the data has them.")
         self._made.update((v.name, _empty(v)) for v in past)
-        self.follows.update((v.name, f"an empty cache, by the rows of {self._source}") for v in past)
+        self.follows.update((v.name, f"an empty cache, a row for each row of {self._source}") for v in past)
         if mask is not None and mask.rank == 2:
             self.remarks.append(f"{MASK} is 1 everywhere unless the data has it.")
             self._made[MASK] = _ones
             self.follows[MASK] = f"1 for each position of {self._source}"
         if positions is not None and positions.rank == 2:
-            self.remarks.append(f"{POSITIONS} count what {MASK} lets through unless the data has them.")
+            self.remarks.append(f"{POSITIONS} count the positions where {MASK} is 1 unless the data has them.")
             self._made[POSITIONS] = _positions
             self.follows[POSITIONS] = f"counted from {self._source if mask is None else MASK}"
         elif positions is not None and positions.rank == 3 and positions.dims is not None and positions.dims[0] == 3:
             self.remarks.append(
-                f"{POSITIONS} in time, height and width are those of text: each counts what {MASK} lets through, unless the data "
-                "has them."
+                f"{POSITIONS} in time, height and width are the positions of text: each counts the positions where "
+                f"{MASK} is 1, unless "
+                "the data has them."
             )
             self._made[POSITIONS] = _positions_of_text
-            self.follows[POSITIONS] = f"counted from {self._source if mask is None else MASK}, three times, as those of text are"
+            self.follows[POSITIONS] = f"counted from {self._source if mask is None else MASK}, three times, as for text"
         self._windowed = any(op.attrs.get("sliding_window_cache") for v in past for op in _readers(v))
         if self._windowed:
-            self.remarks.append(f"{MASK} hides no padding on the right, which a window cache does not take and no word sees.")
+            self.remarks.append(f"{MASK} hides no padding on the right, which a window cache does not support and no token reads.")
         if SEGMENTS in inputs:
             self._made[SEGMENTS] = _one_text
         for v in labels:
-            self.remarks.append(f"{v.name} are {TOKENS}, without what {MASK} hides, unless the data has them.")
+            self.remarks.append(f"{v.name} are {TOKENS}, and -100 where {MASK} is 0, unless the data has them.")
             self._made[v.name] = _labels
 
     @property
@@ -150,8 +151,8 @@ def advice_on_missing(name: str) -> str:
     """Say what to do about an input that the data lacks."""
     if name == EMBEDDED:
         return (
-            "Rename or add it: this part of a model takes rows of its table of embeddings, which is in another file; run that file "
-            "on the tokens, and give what it gives beside labels, [rows, steps]"
+            "Rename or add it: this part of a model reads embeddings, which another file of it computes; run that file on the "
+            "tokens, and give its output beside labels, [rows, steps]"
         )
     return "Rename or add it"
 
@@ -227,7 +228,7 @@ def _empty(v: Variable) -> Callable[[Batch], Array]:
 
     def make(batch: Batch) -> Array:
         if None in dims[1:]:
-            raise DataError(f"the shape of {v.name!r}, {list(v.dims or ())}, does not say how large a cache is. Feed it by name.")
+            raise DataError(f"the shape of {v.name!r}, {list(v.dims or ())}, does not give the size of the cache. Feed it by name.")
         rows = _sizes(batch)[0] if not isinstance(dims[0], int) else dims[0]
         return np.zeros((rows, *dims[1:]), v.dtype.numpy)
 

@@ -94,7 +94,9 @@ def check_labels(feed: Batch, terms: Sequence[Term], shapes: Sequence[tuple[Any,
             continue
         last, labels = dims[-1], feed[name]
         if term.loss in ("causal_lm", "dpo") and not (labels[:, 1:] != -100).any():
-            raise DataError(f"column {name!r} holds no token to predict: behind the first, all are -100. Leave such examples out.")
+            raise DataError(
+                f"column {name!r} holds no token to predict: behind the first, all labels are -100. Leave such examples out."
+            )
         if isinstance(last, int):
             negative = labels < 0 if term.loss != "ctc" else np.zeros_like(labels, bool)
             wrong = labels[(labels != -100) & (negative | (labels >= last))]
@@ -151,7 +153,7 @@ def _check_layout(layout: str, v: Variable, feed: Batch, labels: Array, run: Cal
         other = "TNC" if layout == "NTC" else "NTC"
         raise ArgumentError(
             f"ctc: the output {v.name} has shape {list(shape)} for {len(labels)} examples, so axis {at} is not the batch. "
-            f"Say layout='{other}' (--layout {other}) if the other is."
+            f"Pass layout='{other}' (--layout {other}) if the other axis is."
         )
 
 
@@ -163,7 +165,7 @@ def doubted_logits(outputs: Sequence[Any], names: Sequence[str], as_logits: Sequ
         if taken and _looks_like_probabilities(array):
             low, high = f"{array.min():.3g}", f"{array.max():.3g}"
             sentences.append(
-                f"{name} is taken as logits, but all its values in the first batch lie between {low} and {high}. "
+                f"{name} is read as logits, but all its values in the first batch lie between {low} and {high}. "
                 "If these are probabilities, name the tensor before the last activation as the output of the loss."
             )
     return sentences
@@ -187,7 +189,7 @@ def lone_rows(feed: Batch, terms: Sequence[Term]) -> list[str]:
             groups = feed[term.target]
             if len(groups) > 1 and len(np.unique(groups)) == len(groups):
                 sentences.append(
-                    f"no two rows of the first batch have the same {term.target!r}, so {term.loss} has nothing to draw together. "
+                    f"no two rows of the first batch have the same {term.target!r}, so {term.loss} has no positive pairs. "
                     "Give rows of one group one after the other, or a larger batch_size (--batch-size)."
                 )
     return sentences
@@ -197,7 +199,7 @@ def _check_scores(scores: Array, name: str) -> None:
     """Rows 2 i and 2 i + 1 are a pair, whose score both have"""
     if len(scores) % 2 or (scores[0::2] != scores[1::2]).any():
         raise DataError(
-            f"column {name!r}: rows 2 i and 2 i + 1 of a batch are a pair and have one score, which these do not. "
+            f"column {name!r}: rows 2 i and 2 i + 1 of a batch are a pair and must have the same score. "
             "Give both rows of a pair one after the other."
         )
     wrong = scores[np.abs(scores) > 1]

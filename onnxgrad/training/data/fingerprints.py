@@ -74,8 +74,8 @@ def check_unchanged(then: Mapping[str, Mapping[str, Any]], now: Fingerprints) ->
         was = then.get(what)
         if was is not None and (was["size"], was["sha256"]) != (file["size"], file["sha256"]):
             sizes = f"{was['size']:,} bytes" if was["size"] == file["size"] else f"{was['size']:,} bytes then, {file['size']:,} now"
-            message = f"the file {file['name']!r} ({what}) is not what this run was trained on: {sizes}, another content"
-            raise TrainingError(f"{message}. Put it back, or go on with accept_changed_data=True (--accept-changed-data).")
+            message = f"the file {file['name']!r} ({what}) has changed since the run: {sizes}, another content"
+            raise TrainingError(f"{message}. Restore it, or continue with accept_changed_data=True (--accept-changed-data).")
 
 
 def content_of(arrays: Mapping[str, Array]) -> int:

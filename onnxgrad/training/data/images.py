@@ -166,7 +166,7 @@ class Images:
         """One picture, to be predicted"""
         target = next((name for name in wanted.names if name in wanted.targets), None)
         if target is not None:
-            raise DataError(f"{str(path)!r} is one picture, which says nothing of {target!r}. Give a folder or a table.")
+            raise DataError(f"{str(path)!r} is one image, without {target!r}. Give a folder or a table.")
         return opened_pictures(PictureFiles([path]), 1, {}, {}, wanted, self.reading, path.name)
 
     def _from_table(self, path: Path, wanted: DataSpec) -> Rows | Stream:
@@ -234,7 +234,7 @@ class Images:
         unknown = sorted(name for name, files in files_by_class.items() if files and name not in classes)
         if unknown:
             known = ", ".join(classes[:10])
-            raise DataError(f"the sub-folder {unknown[0]!r} of {str(path)!r} is none of the classes of the training data: {known}.")
+            raise DataError(f"the sub-folder {unknown[0]!r} of {str(path)!r} is not a class of the training data: {known}.")
         listed = [(file, number) for number, name in enumerate(classes) for file in files_by_class.get(name, ())]
         if not listed:
             raise DataError(

@@ -251,6 +251,6 @@ def function_in(text: str) -> Callable[[int], Any]:
         raise DataError(f"{str(path)!r} has no function {name!r} that yields batches. Add it, or name it: {path.name}:NAME.")
     wanted = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
     if len(wanted) > 1:
-        raise ArgumentError(f"{name} in {str(path)!r} takes {[p.name for p in wanted]}; it may take the number of the epoch alone.")
+        raise ArgumentError(f"{name} in {str(path)!r} takes {[p.name for p in wanted]}; it may take only the number of the epoch.")
     source: Callable[[int], Any] = function if wanted else lambda epoch: function()
     return source

@@ -82,7 +82,7 @@ class Preferences(Text):
         super().__init__(path, tokenizer, max_length=max_length)
 
     def opened(self, wanted: DataSpec) -> Columns:
-        """The rows as columns: tokens, mask, and what the loss reads.
+        """The rows as columns: tokens, mask, and the inputs of the loss.
 
         Args:
             wanted: the columns that the program wants.
@@ -132,7 +132,9 @@ class Preferences(Text):
             raise DataError(f"{str(self.path)!r} holds no pair of answers with tokens that count, of {len(margins)} lines.")
         if len(useful) < len(margins):
             left = len(margins) - len(useful)
-            self.remarks.append(f"{left} of {len(margins)} pairs of {self.path.name} have no word that counts, and are left out.")
+            self.remarks.append(
+                f"{left} of {len(margins)} pairs of {self.path.name} have no token that counts in the loss, and are left out."
+            )
         self._margins = [margins[at] for at in useful]
         return [rows[2 * at + side] for at in useful for side in (0, 1)]
 

@@ -175,14 +175,14 @@ def preparation_of(
         return v.name, base, _note(v, base, why_size, f"{base.values()}, as detectors like YOLO take them")
     if known is not None:
         base = replace(base, mean=(_PLAIN[known][0],) * channels, std=(_PLAIN[known][1],) * channels)
-        return v.name, base, _note(v, base, why_size, f"{base.values()}, which the graph itself goes on to normalise")
+        return v.name, base, _note(v, base, why_size, f"{base.values()}, which the graph itself normalises further")
     best = _by_statistics(program, v, base, samples, channel_order)
     if best is not None:
         how, doubt = best
         return v.name, how, _note(v, how, why_size, f"{how.values()}, which fits the statistics in the file best{doubt}")
     if channels == 3:
         base = replace(base, mean=_IMAGENET[0], std=_IMAGENET[1])
-    why = f"{base.values()}, a guess, as the file does not say: see --image-mean, --image-std and --image-order"
+    why = f"{base.values()}, a guess, as the file does not specify it: see --image-mean, --image-std and --image-order"
     return v.name, base, _note(v, base, why_size, why)
 
 
@@ -205,13 +205,13 @@ def _recorded(
     if (recorded.layout, len(recorded.mean)) != (layout, channels):
         then = f"{recorded.layout} with {len(recorded.mean)} channels"
         raise DataError(
-            f"the input {v.name!r} takes images as {layout} with {channels} channels, and the record of the data says {then}. "
-            "It is that of another model: ignore it (--ignore-record)."
+            f"the input {v.name!r} takes images as {layout} with {channels} channels, and the record of the data has {then}. "
+            "The record belongs to another model: ignore it (--ignore-record)."
         )
     if size is None and not all(want == have or not isinstance(want, int) for want, have in zip(declared, recorded.size)):
         raise DataError(
-            f"the input {v.name!r} takes images of {list(declared)}, and the record of the data says {list(recorded.size)}. "
-            "It is that of another model: ignore it (--ignore-record)."
+            f"the input {v.name!r} takes images of {list(declared)}, and the record of the data has {list(recorded.size)}. "
+            "The record belongs to another model: ignore it (--ignore-record)."
         )
     target_size, why_size = (recorded.size, "recorded") if size is None else _size(declared, size, (), {}, fit)
     how = Preparation(
@@ -226,7 +226,7 @@ def _recorded(
     )
     what = how.values() if v.dtype.is_float else "bytes as they are"
     names = [name for name in ("size", "mean", "std", "order") if getattr(how, name) != getattr(recorded, name)]
-    instead = f", but for the {' and '.join(names)} given" if names else ""
+    instead = f", except the given {' and '.join(names)}" if names else ""
     return how, _note(v, how, why_size, f"{what}, as the model was trained{instead}")
 
 
@@ -235,7 +235,7 @@ def _note(v: Variable, preparation: Preparation, why_size: str, values: str) -> 
     channels = "grey" if preparation.order == "L" else preparation.order
     how = {"stretch": "", "letterbox": ", scaled by one factor between grey bars (letterbox)"}
     fitted = how.get(preparation.fit, ", scaled by one factor into the upper left corner")
-    return f"images go into {v.name!r} as {preparation.layout}, {channels}, {height} x {width} ({why_size}){fitted}, {values}."
+    return f"images enter {v.name!r} as {preparation.layout}, {channels}, {height} x {width} ({why_size}){fitted}, {values}."
 
 
 def _size(
@@ -262,10 +262,10 @@ def _size(
     if exported is not None and all(
         not isinstance(d, int) or str(d) == e for d, e in zip(declared, exported.groups(), strict=True)
     ):
-        return (int(exported[1]), int(exported[2])), "that of the export, imgsz in the file"
+        return (int(exported[1]), int(exported[2])), "imgsz in the file"
     sizes = {image.size for image in samples}
     (width, height), why = (
-        (next(iter(sizes)), "that of the images") if len(sizes) == 1 else ((_OPEN_SIZE,) * 2, "a guess: see --image-size")
+        (next(iter(sizes)), "the size of the images") if len(sizes) == 1 else ((_OPEN_SIZE,) * 2, "a guess: see --image-size")
     )
     if stride or fit not in (None, "stretch"):  # as a detector takes them: 640, or the images with bars up to a multiple
         stride = stride or _STRIDE

@@ -77,9 +77,11 @@ class _Lines:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"line {number} of {str(self.path)!r} is no JSON ({error}). Write one object on each line.") from error
+            raise DataError(
+                f"line {number} of {str(self.path)!r} is not valid JSON ({error}). Write one object on each line."
+            ) from error
         if not isinstance(record, dict):
-            raise DataError(f"line {number} of {str(self.path)!r} is no object. Write {{...}} with the columns.")
+            raise DataError(f"line {number} of {str(self.path)!r} is not an object. Write {{...}} with the columns.")
         return record
 
     def head(self) -> dict[str, list[Any]]:
@@ -184,7 +186,7 @@ class _Csv:
             if begin[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
                 return "utf-16"
             if b"\0" in begin:
-                raise DataError(f"{str(self.path)!r} is no text of a known encoding. Write it in UTF-8.")
+                raise DataError(f"{str(self.path)!r} is not text of a known encoding. Write it in UTF-8.")
             file.seek(0)
             decoder = codecs.getincrementaldecoder("utf-8")()
             try:

@@ -27,7 +27,7 @@ FILE = "data.json"
 
 @dataclass(frozen=True)
 class DataRecord:
-    """What was found of each input and target when data was opened.
+    """The record of the data: the interpretation of each input and target.
 
     Args:
         columns: by name of the input or target; see ``kinds`` for the fields of each kind of column.
@@ -92,7 +92,7 @@ class DataRecord:
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise _damaged(where, f"it is no JSON ({error})") from error
+            raise _damaged(where, f"it is not valid JSON ({error})") from error
         columns = content.get("columns") if isinstance(content, dict) else None
         if not isinstance(columns, dict):
             raise _damaged(where, "it has no columns")
@@ -130,7 +130,7 @@ def record_in(folder: Path) -> DataRecord | None:
 def _column(name: str, entry: Any, where: str) -> Column:
     kind = KINDS.get(str(entry.get("kind"))) if isinstance(entry, dict) else None
     if kind is None:
-        raise _damaged(where, f"the kind of {name!r} is none of {', '.join(KINDS)}")
+        raise _damaged(where, f"the kind of {name!r} is not one of {', '.join(KINDS)}")
     checks = {"parts": are_names, **kind.checks}
     values: dict[str, Any] = {}
     for key, value in entry.items():
@@ -146,5 +146,6 @@ def _column(name: str, entry: Any, where: str) -> Column:
 
 def _damaged(where: str, reason: str) -> ModelError:
     return ModelError(
-        f"the record of the data in {where} is damaged: {reason}. Ignore it (--ignore-record), and say what the data means."
+        f"the record of the data in {where} is damaged: {reason}. Ignore it (--ignore-record), and give the options of "
+        "the data again."
     )

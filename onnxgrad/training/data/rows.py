@@ -315,7 +315,7 @@ class Columns(Rows):
         if self.length == 0:
             raise DataError("the data has no examples.")
         if self.length % together:
-            raise DataError(f"{together} rows stay together, and {self.length} is no multiple of that. Add what is missing.")
+            raise DataError(f"{together} rows stay together, and {self.length} is not a multiple of that. Add the missing rows.")
 
     def take(self, rows: Array, epoch: tuple[int, int] | None = None) -> Batch:
         return {name: array[rows] for name, array in self.arrays.items()}

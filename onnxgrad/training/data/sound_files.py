@@ -83,7 +83,7 @@ def _samples(path: Path, changed: int, rate: int) -> Array:
     if not samples.size:
         raise DataError(f"the sound {str(path)!r} holds no samples. Remove or replace it.")
     if not np.isfinite(samples).all():
-        raise DataError(f"the sound {str(path)!r} holds a sample that is no number. Remove or replace it.")
+        raise DataError(f"the sound {str(path)!r} holds a sample that is not a number. Remove or replace it.")
     if own_rate != rate:
         samples = np.asarray(_soxr(path, own_rate, rate).resample(samples, own_rate, rate), np.float32)
     samples.flags.writeable = False

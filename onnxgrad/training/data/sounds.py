@@ -127,7 +127,7 @@ class Sounds:
         if is_sound(path.name):
             target = next((name for name in wanted.names if name in wanted.targets), None)
             if target is not None:
-                raise DataError(f"{str(path)!r} is one sound, which says nothing of {target!r}. Give a folder or a table.")
+                raise DataError(f"{str(path)!r} is one sound, without {target!r}. Give a folder or a table.")
             return self._rows([path], {}, {}, wanted)
         table = Table(path)
         table.reading = self.reading
@@ -148,7 +148,7 @@ class Sounds:
         unknown = sorted(name for name, files in files_by_class.items() if files and name not in classes)
         if unknown:
             known = ", ".join(classes[:10])
-            raise DataError(f"the sub-folder {unknown[0]!r} of {str(path)!r} is none of the classes of the training data: {known}.")
+            raise DataError(f"the sub-folder {unknown[0]!r} of {str(path)!r} is not a class of the training data: {known}.")
         listed = [(file, number) for number, name in enumerate(classes) for file in files_by_class.get(name, ())]
         if not listed or len(classes) == 1:
             held = "no sub-folders" if not listed else f"one sub-folder, {classes[0]!r},"

@@ -45,14 +45,14 @@ def split(
         >>> from onnxgrad.training.data.rows import Columns
         >>> train, held_out, said = split(Columns({"x": np.arange(20.0), "y": np.arange(20) % 2}), 0.2, "y")
         >>> len(train), sorted(held_out.column("y").tolist()), said
-        (16, [0, 0, 1, 1], ["validation holds out 4 of 20 examples, each class of 'y' by its share."])
+        (16, [0, 0, 1, 1], ["validation holds out 4 of 20 examples, stratified by 'y'."])
     """
     if not 0 < fraction < 1:
         raise ArgumentError(f"validation as a number is a share of the data between 0 and 1, not {fraction}. Give 0.1, or data.")
     if isinstance(data, Shuffled):
         return *data.parts(fraction, seed), [f"validation holds out {fraction:.3g} of the examples, drawn as they come."]
     if not isinstance(data, (Rows, Text)):
-        raise DataError("batches that come ready made cannot be split. Give validation data of its own, or wrap them in Shuffled.")
+        raise DataError("ready-made batches cannot be split. Give validation data of its own, or wrap them in Shuffled.")
     rng = np.random.default_rng([seed, len(data)])
     labels = None if target is None or isinstance(data, Text) else classes_in(data.column(target))
     how = ""
@@ -64,7 +64,7 @@ def split(
         order = rng.permutation(len(data))
         chosen = order[: round(fraction * len(data))]
     else:
-        how = f", each class of {target!r} by its share"
+        how = f", stratified by {target!r}"
         parts = [rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
         chosen = np.concatenate([part[: _held_out_count(len(part), fraction)] for part in parts])
     if not 0 < len(chosen) < len(data):

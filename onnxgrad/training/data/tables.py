@@ -87,9 +87,7 @@ class Table:
             raise DataError(f"there is no file {str(self.path)!r}.")
         streams = self.stream if self.stream is not None else self.path.stat().st_size > _LARGE
         if streams and skips_broken():
-            raise DataError(
-                f"{str(self.path)!r} is read piece by piece, which leaves out no rows (--skip-broken). Read it at once."
-            )
+            raise DataError(f"{str(self.path)!r} is read piece by piece, which cannot skip rows (--skip-broken). Read it at once.")
         reader = reader_of(self.path)
         where = self.path.name
         plan = arrange_columns({name: kind_of(cells) for name, cells in reader.head().items()}, wanted, where, self.reading)

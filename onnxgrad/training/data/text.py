@@ -91,7 +91,7 @@ class Text(Stream):
     ) -> None:
         max_length = LONGEST if max_length is None else max_length
         if max_length < 2:
-            raise ArgumentError(f"max_length is at least 2, a word and the next one, not {max_length}.")
+            raise ArgumentError(f"max_length is at least 2, a token and the next one, not {max_length}.")
         self.path, self.max_length, self.label = Path(path), max_length, label
         self.remarks: list[str] = []
         self.tokenizer_file = TokenizerFile(tokenizer)
@@ -229,7 +229,9 @@ class Text(Stream):
             raise DataError(f"{str(self.path)!r} holds no token to learn: {len(rows)} examples, none with tokens that count.")
         if len(useful) < len(rows):
             left = len(rows) - len(useful)
-            self.remarks.append(f"{left} of {len(rows)} examples of {self.path.name} have no word that counts, and are left out.")
+            self.remarks.append(
+                f"{left} of {len(rows)} examples of {self.path.name} have no token that counts in the loss, and are left out."
+            )
         return useful
 
     def _lines(self) -> list[str]:
@@ -240,7 +242,7 @@ class Text(Stream):
 
     def _checked(self, passage: Passage, where: str) -> Passage:
         if not is_unicode(passage.text):
-            raise DataError(f"{where} has half a character (a lone surrogate), which no word stands for. Correct it.")
+            raise DataError(f"{where} has half a character (a lone surrogate), which no token encodes. Correct it.")
         return passage
 
     def _passage_of(self, record: dict[str, Any], where: str) -> Passage:
@@ -270,9 +272,9 @@ def record_of_line(line: str, where: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where} is no JSON ({error}). Write one object on each line.") from error
+        raise DataError(f"{where} is not valid JSON ({error}). Write one object on each line.") from error
     if not isinstance(record, dict):
-        raise DataError(f"{where} is no object. Write {{...}} with text, prompt and completion, or messages.")
+        raise DataError(f"{where} is not an object. Write {{...}} with text, prompt and completion, or messages.")
     return record
 
 

@@ -93,7 +93,7 @@ def set_classes(program: Program, names: Sequence[str], *, seed: int = 0) -> lis
     """
     head = require_head(program)
     if not isinstance(head, DetectorHead):
-        raise ArgumentError(f"classes are those of a detector, and the model is {head.description}. Leave them out.")
+        raise ArgumentError(f"classes are for a detector, and the model is {head.description}. Leave them out.")
     if not names or len(set(names)) != len(names):
         raise ArgumentError("the classes of a detector are one name or more, each once.")
     old = class_names(program) or [str(i) for i in range(head.classes)]
@@ -253,7 +253,7 @@ class _Change:
                 self._take_over(operand, self.made[operand])
             return
         if operand is None or array is None or operand.value is None:
-            raise self._unknown(operand, "its weights are no floating-point tensor of the file")
+            raise self._unknown(operand, "its weights are not a floating-point tensor of the file")
         rows = np.moveaxis(array, axis, 0)
         rows = rows.reshape(block.groups, block.width, *rows.shape[1:])
         own = rows[:, block.start : block.start + self.old]
@@ -332,7 +332,7 @@ class _Change:
         dims = before[x]
         result = op.outputs[0]
         if result is None or dims is None:
-            raise self._unknown(x, "the shape of what follows is not known")
+            raise self._unknown(x, "the shape of a later tensor is not known")
         rank, axis = len(dims), block.axis
         if op.type in _SAME:
             longer = before[result]
@@ -627,7 +627,7 @@ def _check(program: Program, before: tuple[list[Array], dict[str, Array]], old: 
         outputs = Executor().run(trial, feed, list(trial.outputs))
     except ExecutionError as error:
         raise ArgumentError(
-            "the classes of this detector cannot be changed: what follows them counts on their number. "
+            "the classes of this detector cannot be changed: later operators depend on their number. "
             "Train it with the classes that it has."
         ) from error
     for v, was, now in zip(program.outputs, expected, outputs, strict=True):

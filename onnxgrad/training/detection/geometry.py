@@ -207,7 +207,7 @@ class Probe:
     def _odd(self, why: str) -> ArgumentError:
         assert self.head.boxes is not None
         return ArgumentError(
-            f"the boxes {self.head.boxes.tensor.name!r} were taken for those of {self.head.description}, but {why}. "
+            f"the boxes {self.head.boxes.tensor.name!r} were taken for the boxes of {self.head.description}, but {why}. "
             "Give the loss as Term(function, output=TENSOR) instead; see docs/use/detectors.md."
         )
 

@@ -180,7 +180,9 @@ class MapHead:
         """One line for people."""
         behind = f" behind {' and '.join(self.through)}" if self.through else ""
         if self.thresholds is not None:
-            return "a text detector like DBNet as it trains: maps of probabilities, of thresholds, and of what is above these"
+            return (
+                "a text detector like DBNet as it trains: maps of probabilities, of thresholds, and of the approximate binary map"
+            )
         if self.is_text_map:
             return "a map of probabilities for each pixel: a text detector like DBNet, or a mask of one class"
         return f"a segmenter: scores of {self.channels or 'unknown'} classes for each pixel{behind}"
@@ -493,7 +495,7 @@ def _undecoded_anchors(graph: _Graph) -> DetectorHead | None:
     count = len(maps)
     if given.size % (2 * count):
         raise ArgumentError(
-            f"there are {given.size // 2} anchors for {count} maps. Give as many for each map, those of the smallest stride first."
+            f"there are {given.size // 2} anchors for {count} maps. Give the same number for each map, the smallest stride first."
         )
     each = given.reshape(count, -1, 2)
     own = each.shape[1]
@@ -851,7 +853,7 @@ def require_head(program: Program) -> DetectorHead | MapHead:
         )
     if program.outputs and (all(v.rank == 5 for v in program.outputs) or _are_levels(program)):
         raise ArgumentError(
-            f"the outputs {outputs} look like those of YOLOv5 before decoding, and the file does not hold the anchors. "
+            f"the outputs {outputs} look like YOLOv5 before decoding, and the file does not hold the anchors. "
             "Give them (set_anchors, --anchors), or export the model with its decoding."
         )
     raise ArgumentError(

@@ -60,9 +60,7 @@ class Weighing:
         if self.weights is None and not self.balanced:
             return None
         if not isinstance(count, int):
-            raise ArgumentError(
-                "class_weights need an output whose number of classes the file says. Reshape it, or leave them out."
-            )
+            raise ArgumentError("class_weights need an output with a known number of classes. Reshape it, or leave them out.")
         if self.weights is not None and len(self.weights) != count:
             raise ArgumentError(
                 f"class_weights has {len(self.weights)} numbers, the output has {count} classes. Give one for each."
@@ -108,7 +106,7 @@ class Weighing:
                 log = op.Mul(log, classes if rank == 1 else op.Reshape(classes, [1, -1, *[1] * (rank - 2)]))
             spread = op.Where(counted, op.ReduceSum(log, axes=[1], keepdims=0), 0.0)
             if not isinstance(count, int):
-                raise ArgumentError("label_smoothing needs an output whose number of classes the file says. Reshape it.")
+                raise ArgumentError("label_smoothing needs an output with a known number of classes. Reshape it.")
             value = op.Sub(op.Mul(value, 1 - self.smoothing), op.Mul(spread, self.smoothing / count))
         if weight is not None:
             weight = weight if weight.dtype == value.dtype else op.Cast(weight, to=value.dtype.number)

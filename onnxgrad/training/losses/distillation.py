@@ -68,7 +68,9 @@ class Teacher:
         base = terms[0]
         student = output_of(program, base.output, [])
         if student.rank is not None and self.output.rank is not None and student.rank != self.output.rank:
-            raise ArgumentError(f"the teacher gives {self.output!r}, the model {student!r}. Name the output of the teacher.")
+            raise ArgumentError(
+                f"the teacher has the output {self.output!r}, the model {student!r}. Name the output of the teacher."
+            )
         self._axis = -1 if student.rank in (None, 2) or base.loss == "causal_lm" or base.layout == "NTC" else 1
         base.weight *= 1 - self.weight
         self.term = Term(self._loss, base.output, COLUMN, self.weight, dtype="float32", shape=student.dims)

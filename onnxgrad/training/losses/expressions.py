@@ -56,7 +56,7 @@ def append_expression(program: Program, text: str) -> Variable:
     try:
         tree = ast.parse("_" + text[len(name) :], mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ArgumentError(f"{text!r} is no expression ({error}). Write {name}.transpose(1, 0, 2) or {name}[:, 0].") from error
+        raise ArgumentError(f"{text!r} is not an expression ({error}). Write {name}.transpose(1, 0, 2) or {name}[:, 0].") from error
     op = Builder(program.global_block(), key="bent")
     try:
         return _value(op, tree, tensor, text)
@@ -77,7 +77,7 @@ def _value(op: Builder, tree: ast.expr, start: Variable, text: str) -> Variable:
             return _mean_of_steps(op, x, tree.args[0].id, text)
         if tree.func.attr == "last":
             if len(tree.args) != 1 or not isinstance(tree.args[0], ast.Name) or tree.keywords:
-                raise ArgumentError(f"{text!r}: last takes the name of an input [batch, steps] that says which steps count.")
+                raise ArgumentError(f"{text!r}: last takes the name of an input [batch, steps] that masks the steps.")
             return at_last_token(op, x, tree.args[0].id)
         return _called(op, x, tree.func.attr, _arguments(tree, text), text)
     raise ArgumentError(
@@ -93,7 +93,7 @@ def _mean_of_steps(op: Builder, x: Variable, name: str, text: str) -> Variable:
     if mask is None or mask.rank not in (None, 2) or x.rank != 3:
         raise ArgumentError(
             f"{text!r}: mean takes an axis, or for a tensor [batch, steps, size], which {x!r} {'is' if x.rank == 3 else 'is not'}, "
-            f"an input [batch, steps] that says which steps count; the inputs are {[v.name for v in program.inputs]}."
+            f"an input [batch, steps] that masks the steps; the inputs are {[v.name for v in program.inputs]}."
         )
     counts = op.Unsqueeze(op.Cast(op.Cast(mask, to=dtype_of("bool").number), to=x.dtype.number), [2])
     total = op.ReduceSum(op.Mul(x, counts), [1], keepdims=0)
@@ -120,7 +120,7 @@ def _integer(tree: ast.expr, text: str) -> int:
 
 def _axis(x: Variable, axis: int, text: str) -> int:
     if x.rank is None or not -x.rank <= axis < x.rank:
-        raise ArgumentError(f"{text!r}: axis {axis} is none of {x!r}.")
+        raise ArgumentError(f"{text!r}: {x!r} has no axis {axis}.")
     return axis % x.rank
 
 
@@ -183,7 +183,7 @@ def _sliced(op: Builder, x: Variable, tree: ast.expr, text: str) -> Variable:
         else:
             index, size = _integer(entry, text), x.dims[axis] if x.dims else None
             if isinstance(size, int) and not -size <= index < size:
-                raise ArgumentError(f"{text!r}: {index} is no index of axis {axis} of {x!r}.")
+                raise ArgumentError(f"{text!r}: {index} is not an index of axis {axis} of {x!r}.")
             rows.append((index, index + 1 if index != -1 else _END, axis, 1))
             dropped.append(axis)
     if rows:

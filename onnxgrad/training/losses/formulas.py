@@ -74,7 +74,7 @@ def class_loss(
     elif is_log:
         remarks.append(f"{y.name} holds log-probabilities (it comes from LogSoftmax).")
     else:
-        remarks.append(f"{y.name} is taken as logits: the loss applies softmax.")
+        remarks.append(f"{y.name} is read as logits: the loss applies softmax.")
     if weight is not None and axis == -1 and y.rank is not None and y.rank > 2:
         weight = op.Reshape(op.Expand(op.Reshape(weight, [-1, *[1] * (y.rank - 2)]), op.Shape(label)), [-1])
     if axis == -1 and y.rank != 2:
@@ -97,7 +97,9 @@ def _causal_lm(op: Builder, y: Variable, label: Variable, notes: Notes) -> Any:
     scores instead would copy them.
     """
     if y.rank not in (None, 3):
-        raise ArgumentError(f"causal_lm needs scores of shape [batch, steps, words], not {y!r}. Name the output that holds them.")
+        raise ArgumentError(
+            f"causal_lm needs scores of shape [batch, steps, vocabulary], not {y!r}. Name the output that holds them."
+        )
     check_word_scores(y)
     following = following_words(op, label)
     return class_loss(op, y, following, notes, "causal_lm", -1)
@@ -105,7 +107,7 @@ def _causal_lm(op: Builder, y: Variable, label: Variable, notes: Notes) -> Any:
 
 _WRONG = {
     "bce_with_logits": ("the classes exclude each other", "Use cross_entropy"),
-    "causal_lm": ("each word has a probability of its own", "Use another loss"),
+    "causal_lm": ("each token has a probability of its own", "Use another loss"),
     "cross_entropy": ("each class has a probability of its own", "Use bce_with_logits"),
     "ctc": ("the probabilities do not add up to 1", "Use another loss"),
     "focal": ("the classes exclude each other", "Use cross_entropy"),
@@ -146,7 +148,7 @@ def _refuse_hidden(y: Variable, loss: str) -> None:
     if hidden is not None:
         inside, op_type = hidden
         raise ArgumentError(
-            f"{y.name} holds what {op_type} makes within the body of {inside.type}, and {loss} would take it for logits. "
+            f"{y.name} is the result of {op_type} in the body of {inside.type}, and {loss} would take it for logits. "
             f"Use the loss mse, or a file without that {inside.type}."
         )
 
@@ -165,7 +167,7 @@ def _logits(op: Builder, y: Variable, loss: str, notes: Notes) -> Variable:
     if activation.kind:
         notes.append(f"{y.name} holds probabilities (it comes from Sigmoid); the loss uses the logits before it.")
         return activation.logits(op)
-    notes.append(f"{y.name} is taken as logits: the loss applies sigmoid.")
+    notes.append(f"{y.name} is read as logits: the loss applies sigmoid.")
     return y
 
 
@@ -194,7 +196,7 @@ def _mask_probabilities(op: Builder, y: Variable, loss: str, notes: Notes) -> Va
     if activation.kind:
         return op.Exp(y) if activation.kind == "LogSoftmax" else y
     applied = "softmax" if classes_exclude(y) else "sigmoid"
-    notes.append(f"{y.name} is taken as logits: the loss applies {applied}.")
+    notes.append(f"{y.name} is read as logits: the loss applies {applied}.")
     return op.Softmax(y, axis=1) if classes_exclude(y) else op.Sigmoid(y)
 
 
@@ -228,7 +230,7 @@ def _smooth_l1(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
 def _kl(op: Builder, y: Variable, target: Variable, notes: Notes) -> Any:
     """Divergence of the target distribution from softmax of the output over the last axis"""
     content, log = _log_probabilities(op, y, _activation_of(y, "kl", -1), y.dtype)
-    notes.append(f"{y.name} is taken as {content}.")
+    notes.append(f"{y.name} is read as {content}.")
     return kl_divergence(op, log, target)
 
 
@@ -291,7 +293,7 @@ def alignment_loss(op: Builder, y: Variable, labels: Variable, remarks: Notes, l
     dtype = dtype_of("float32") if y.dtype.name in ("float16", "bfloat16") else y.dtype
     content, scores = _log_probabilities(op, y, _activation_of(y, "ctc", -1), dtype)
     axes = "[batch, steps, classes]" if layout == LAYOUTS[0] else "[steps, batch, classes]"
-    remarks.append(f"{y.name} is taken as {content} of shape {axes}; class 0 is the blank.")
+    remarks.append(f"{y.name} is read as {content} of shape {axes}; class 0 is the blank.")
     return ctc(op, scores if layout == LAYOUTS[0] else op.Transpose(scores, perm=[1, 0, 2]), labels)
 
 

@@ -34,7 +34,7 @@ def log_probabilities_of_rows(op: Builder, y: Variable, label: Variable) -> Vari
         ArgumentError: if the output is none of scores of words.
     """
     if y.rank not in (None, 3) or Activation(y).kind:
-        raise ArgumentError(f"dpo needs scores of shape [rows, steps, words], not {y!r}. Name the output that holds them.")
+        raise ArgumentError(f"dpo needs scores of shape [rows, steps, vocabulary], not {y!r}. Name the output that holds them.")
     check_word_scores(y)
     following = following_words(op, label)
     words = y.dims[-1] if y.dims else None

@@ -119,7 +119,7 @@ class Term:
 
     @property
     def awaits_data(self) -> bool:
-        """Whether the type or the shape of the target is that of data, which was not seen yet."""
+        """Whether the type or the shape of the target depends on data that was not read yet."""
         return callable(self.loss) and self.column is None and (self.dtype is None or self.dims is None)
 
     def typed_by(self, columns: Data | None, any_sizes: bool = False) -> Term:
@@ -375,7 +375,7 @@ def _check_kept_apart(term: Term, output: Variable, target: Variable, value: Var
     if examples.mixed_by(value) is not None:
         raise ArgumentError(
             f"the loss function mixes examples: {examples.reason(value)}. Its output is {output!r}, its target {target!r}. Give "
-            "the column the output's number of axes; if examples are to be mixed, say its type and shape: Term(dtype=, shape=)."
+            "the column the output's number of axes; if examples are to be mixed, give its type and shape: Term(dtype=, shape=)."
         )
 
 
@@ -400,7 +400,7 @@ def _layout(term: Term, output: Variable, inputs: Sequence[Variable], notes: lis
     if ends[0] == ends[1] and not any(free):
         raise ArgumentError(
             f"ctc: which axis of {output!r} is the batch and which the steps cannot be told. "
-            "Say it by layout='NTC' or layout='TNC' (--layout)."
+            "Pass layout='NTC' or layout='TNC' (--layout)."
         )
     return LAYOUTS[1] if signs[1] and not signs[0] else LAYOUTS[0]
 
@@ -422,7 +422,7 @@ def _class_layout(term: Term, output: Variable, notes: list[str]) -> str | None:
     if term.layout is not None or along[0] != along[1]:
         return term.layout or ("NTC" if along[1] else "NCT")
     layout, other, where = ("NTC", "NCT", "the last axis") if known == [False, True] else ("NCT", "NTC", "axis 1")
-    notes.append(f"the classes of {output.name} lie along {where}; if not, say layout='{other}' (--layout {other}).")
+    notes.append(f"the classes of {output.name} lie along {where}; if not, pass layout='{other}' (--layout {other}).")
     return layout
 
 

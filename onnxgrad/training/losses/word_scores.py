@@ -44,7 +44,8 @@ def check_word_scores(y: Variable) -> None:
     other = other_part(program)
     if other is not None:
         raise ArgumentError(
-            f"{y.name!r} scores no words: this file is {other}. Train the part with logits, which takes inputs_embeds that this "
+            f"{y.name!r} is not logits over the vocabulary: this file is {other}. Train the part with logits, which "
+            "takes inputs_embeds that this "
             "one gives (or its table of embeddings), or this one by another loss."
         )
     tokens = next((v for v in program.inputs if v.name == "input_ids"), None)
@@ -53,14 +54,14 @@ def check_word_scores(y: Variable) -> None:
     steps = None if tokens is None or not tokens.dims or len(tokens.dims) != 2 else tokens.dims[1]
     if y.dims[1] == 1 and steps != 1:
         raise ArgumentError(
-            f"{y.name!r} scores the word behind the last one alone, [batch, 1, words]: the head is cut for generating "
+            f"{y.name!r} has logits of the next token alone, [batch, 1, vocabulary]: the head is cut for generation "
             "(prune_lm_head). Build the file with prune_lm_head=false to train it, and cut it again afterwards."
         )
     size = y.dims[2]
     words = _words(program.global_block(), tokens)
     if isinstance(size, int) and words is not None and words[1] == size != words[0]:
         raise ArgumentError(
-            f"{y.name!r} holds {size} numbers for each of the {words[0]} words that the file embeds, not scores of words: the head "
+            f"{y.name!r} has {size} features for each token, not logits over the {words[0]} tokens of the vocabulary: the head "
             "is left out (exclude_lm_head). Build the file with its head, or name the output that holds scores."
         )
 

@@ -67,7 +67,7 @@ class EpochMetric:
         """Count a batch: scores with classes along axis 1, or a single score, and their targets; of ``map`` and ``map50`` for each
         picture its detections [D, 6] and its objects [M, 5], as ``AveragePrecision`` takes them."""
         if self.events is not None:
-            raise DataError(f"{self.name} counts events in sounds, which the data does not hold. Give sounds, or leave it out.")
+            raise DataError(f"{self.name} counts events in sounds, and the data has no sounds. Give sounds, or leave it out.")
         if self.name in ("map", "map50"):
             self.pictures.append(AveragePrecision())
             for detections, objects in zip(y, target, strict=True):

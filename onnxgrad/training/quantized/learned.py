@@ -88,7 +88,7 @@ def prepare_quantized(program: Program, mode: str | None) -> list[str]:
 def train_quantized(
     program: Program, layers: str | Sequence[str] = "*", *, scales: Literal["learned", "fixed"] = "learned", integers: bool = False
 ) -> list[str]:
-    """Let the integer weights of a quantised file train: quantisation-aware training of what it stores.
+    """Train the integer weights of a quantised file (quantisation-aware training).
 
     Args:
         program: a loaded program without a backward pass; it is changed.
@@ -255,7 +255,7 @@ def _learn_scales(program: Program, ops: list[Operator], chosen: list[Variable])
         shape = scale.value.shape
         name = program.fresh_name(f"{scale.name}.log")
         log = block.create_parameter(name, shape, scale.dtype, value=TensorValue.of(np.zeros(shape, scale.dtype.numpy)))
-        program.decisions[name] = "weight: logarithm of what a scale is multiplied by"
+        program.decisions[name] = "weight: logarithm of the factor of a scale"
         build = Builder(block, key=name)
         learned[scale] = product = build.Mul(scale, build.Exp(log))
         assert product.op is not None

@@ -89,7 +89,7 @@ def _numbers(op: Operator) -> Array:
     points = rows * -(-count * bits // 8) if zeros is not None and zeros.dtype == np.uint8 else rows * count
     sizes = [(packed, rows * count * (block * bits // 8)), (scales, rows * count), (zeros, points), (groups, length)]
     if bits not in (2, 4, 8) or any(stored is not None and stored.size != size for stored, size in sizes):
-        raise ModelError(f"{op}: its operands have not the sizes that its attributes say. Keep the adapters as branches.")
+        raise ModelError(f"{op}: the sizes of its operands do not match its attributes. Keep the adapters as branches.")
     levels = _levels(packed.reshape(rows, -1), bits)[:, :length].astype(np.float64)
     if zeros is None:
         zero = np.full((rows, count), float(1 << (bits - 1)))

@@ -225,7 +225,9 @@ class Ranks:
         if stages > 1:
             check_together(pipeline=stages, **options)
         if self.transport.world_size % stages:
-            raise ArgumentError(f"{self.transport.world_size} ranks are no rows of {stages} stages. Start a multiple of {stages}.")
+            raise ArgumentError(
+                f"{self.transport.world_size} ranks do not divide into rows of {stages} stages. Start a multiple of {stages}."
+            )
         take_parts(program)
 
     def weigh(self, part_weights: Mapping[Variable, Variable]) -> None:

@@ -69,8 +69,8 @@ def fit_subjects(
         "other training data": Subject(described(source, files.get("data"), count), _SAME_DATA),
         "other validation data": Subject(described(held_out, files.get("validation")), _SAME_DATA),
         **{words: Subject(getattr(plan, name), f"Pass the same {name} to fit on all ranks") for name, words in _PLAN.items()},
-        "another answer to whether checkpoints are written": Subject(writes, "Pass out= on all ranks, or on none"),
-        "another answer to whether callbacks hear on_step": Subject(heard, "Pass the same callbacks on all ranks"),
+        "another choice of whether checkpoints are written": Subject(writes, "Pass out= on all ranks, or on none"),
+        "another choice of whether callbacks have on_step": Subject(heard, "Pass the same callbacks on all ranks"),
     }
 
 

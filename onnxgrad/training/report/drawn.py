@@ -87,7 +87,7 @@ def judge_detections(trainer: Trainer, data: Any, batch_size: int) -> dict[str, 
                 ends.add(_Shown(overlap, count + i, _pixels(feed, i), sure, objects, loss_alone(trainer, feed, i, size, scope)))
         count += size
     if not count:
-        raise OnnxGradError("there are no examples to judge one by one.")
+        raise OnnxGradError("there are no examples with a loss of their own.")
     half, whole = precision.of_classes(0.5), precision.of_classes()
     table = [[_name(k, names), int(counts[k]), half[k], whole[k]] for k in whole]
     return {
@@ -160,7 +160,7 @@ def judge_masks(trainer: Trainer, data: Any, batch_size: int) -> dict[str, Any]:
             ends.add(_Shown(overlap, count + i, pixels, predicted, true, loss_alone(trainer, feed, i, size, scope)))
         count += size
     if not count:
-        raise OnnxGradError("there are no examples to judge one by one.")
+        raise OnnxGradError("there are no examples with a loss of their own.")
     table = [[_name(k, names), share] for k, share in all_pairs.shares().items()]
     return {
         "count": count,

@@ -110,7 +110,7 @@ def _collect(trainer: Trainer, data: Any, batch_size: int) -> tuple[dict[str, Ar
         if count >= _EXAMPLES:
             break
     if not parts:
-        raise OnnxGradError("there are no examples to judge one by one.")
+        raise OnnxGradError("there are no examples with a loss of their own.")
     # Texts have batches of several lengths: only batches with the length of the first one are evaluated.
     equal_parts = [part for part in parts if _lengths(part) == _lengths(parts[0])]
     inputs = {n: np.concatenate([p[0][n] for p in equal_parts]) for n, first in parts[0][0].items() if first.ndim}

@@ -41,7 +41,7 @@ _BODY = """<header><h1></h1><p id="said" class="faint"></p><nav id="contents"></
 
 
 class Report(Callback):
-    """Writes ``report.html`` (and ``report.json``, what a resumed run goes on with) into the folder of the run, after each epoch.
+    """Writes ``report.html`` (and ``report.json``, which a resumed run continues) into the folder of the run, after each epoch.
 
     The page has the curves, the learning rate, norms of gradients and sizes of updates by layer, the confusion matrix or the
     residuals, the worst and the best validation examples, what is frozen and why, the memory plan and the environment. Weights are
@@ -259,7 +259,7 @@ def _memory(trainer: Trainer) -> list[list[Any]]:
     rows += [["state of the optimizer and statistics", bytes_of(state)]]
     plan = trainer.program.memory_plan
     if plan is None:
-        rows += [["activations and gradients", "nothing is recomputed; --recompute and --memory-budget plan it"]]
+        rows += [["activations and gradients", "nothing is recomputed; turn it on by --recompute or --memory-budget"]]
     else:
         rows += [["activations and gradients at the peak", plan.peak], ["without recomputation", plan.peak_without]]
         rows += [["operators that run twice", f"{plan.recomputed} of {plan.operators}"]]

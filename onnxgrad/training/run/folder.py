@@ -31,7 +31,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     try:
         write_whole(path, data)
     except FileError as error:
-        raise TrainingError(f"{error} What was there before is untouched.") from error
+        raise TrainingError(f"{error} The old file is unchanged.") from error
 
 
 class RunFolder:
@@ -83,7 +83,7 @@ class RunFolder:
     def publish(self, path: Path, name: str) -> None:
         """Give a checkpoint a second name, ``last`` or ``best``, in one step."""
         temporary = self.path / f".{name}.{os.getpid()}.partial"
-        with _typed(self.path / name, "What was there before is untouched"):
+        with _typed(self.path / name, "The old file is unchanged"):
             temporary.unlink(missing_ok=True)
             try:
                 os.link(path, temporary)

@@ -92,7 +92,7 @@ class TrainingLoop:
             ended = out_of_patience(trainer.state.history[trainer.state.begun :], plan.patience, plan.monitor)
             if ended:
                 message = f"nothing is trained: no epoch was better for {plan.patience} epochs"
-                warnings.warn(f"{message}. Give another patience.", stacklevel=3)
+                warnings.warn(f"{message}. Give a larger patience.", stacklevel=3)
             while trainer.state.epoch < plan.epochs and not ended and not interrupt.stops and not self._at_end():
                 ended = not self._epoch()
             if (interrupt.stops or self._stopped) and self.folder is not None:
@@ -117,7 +117,7 @@ class TrainingLoop:
             better = self._is_better(row)
             trainer.program.active_scope().change(lambda: self._end_epoch(row, better))
             progress.finish(row)
-            progress.say("writing a checkpoint and what callbacks keep")
+            progress.say("writing a checkpoint and reports")
             if self.folder is not None:
                 self._write(self.folder, better, ends_epoch=True)
                 if plan.curves and trainer.ranks.is_first:

@@ -59,7 +59,9 @@ def position_of(metadata: Mapping[str, str], path: str | Path) -> Position:
     for name in sorted(metadata.keys() - ENTRIES):
         raise damaged(path, f"its metadata has an entry {name!r}, which no Trainer writes")
     if "position" not in metadata:
-        raise ModelError(f"{str(path)!r} is no checkpoint of a Trainer: its metadata holds no position. Name one that fit wrote.")
+        raise ModelError(
+            f"{str(path)!r} is not a checkpoint of a Trainer: its metadata holds no position. Name one that fit wrote."
+        )
     try:
         state = json.loads(metadata["position"])
     except (ValueError, RecursionError) as error:

@@ -85,11 +85,11 @@ def prepare_batch_norm(
     stored = has_statistics(program)
     chosen = mode or ("frozen" if stored and not was_training else "train")
     if chosen == "frozen":
-        text = "normalises by the statistics of the file (batch_norm 'frozen'); 'train' normalises by batch and learns them anew."
+        text = "normalises by the statistics of the file (batch_norm 'frozen'); 'train' normalises by batch and updates them."
     else:
         why = ", as the file says, which was exported in training mode" if was_training and mode is None else ""
         why = why if stored or why else ", since the file has none of its own"
-        text = f"normalises by batch and learns new statistics{why} (batch_norm 'train'); 'frozen' keeps those of the file."
+        text = f"normalises by batch and updates the statistics{why} (batch_norm 'train'); 'frozen' keeps the file's statistics."
     return chosen, [f"BatchNormalization ({len(own)} operators) {text}", *notes]
 
 
@@ -201,7 +201,7 @@ def _points(program: Program, after: Iterable[str] | None) -> list[Variable]:
     for v in points:
         op = v.op
         if op is None or _layer_of(op) is None:
-            raise ArgumentError(f"insert_batch_norm: {v.name!r} is no result of Conv, ConvTranspose or Gemm. Name one of these.")
+            raise ArgumentError(f"insert_batch_norm: {v.name!r} is not the result of a Conv, ConvTranspose or Gemm. Name one.")
         if v in outputs:
             raise ArgumentError(f"insert_batch_norm: {v.name!r} is an output of the program. Name a tensor before it.")
         if v in readers and after is not None:

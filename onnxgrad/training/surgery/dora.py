@@ -62,10 +62,10 @@ def check_single(target: LoraTarget, with_sizes: bool) -> None:
             raise ArgumentError(f"{target.op}: DoRA is not written for experts. Leave them out (layers=).")
         return
     if with_sizes and target.op.type == "Conv":
-        raise ArgumentError(f"{target.op}: the sizes of DoRA are those of columns of a matrix. Leave convolutions out (layers=).")
+        raise ArgumentError(f"{target.op}: DoRA has magnitudes of matrix columns. Leave convolutions out (layers=).")
     branches = [op for op in _readers(target.op) if KEY in (op.metadata or {})]
     if branches and (with_sizes or any(DORA in (op.metadata or {}) for branch in branches for op in _readers(branch))):
-        raise ArgumentError(f"{target.op} has an adapter, and the norms of DoRA are those of one. Merge the other first.")
+        raise ArgumentError(f"{target.op} has an adapter, and DoRA's norms cover one adapter. Merge the other first.")
 
 
 def _readers(op: Operator) -> list[Operator]:

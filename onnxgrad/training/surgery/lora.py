@@ -418,7 +418,7 @@ def _rounding_note(rounded: Sequence[Rounding]) -> str:
     many = f"{len(rounded)} weights are rounded" if len(rounded) > 1 else "1 weight is rounded"
     return (
         f"{many} to {worst.bits} bits again, with a relative error of {average:.3g} (at most {largest:.3g}, in {worst.name}): "
-        f"{ratio:.3g} times the size of what was learnt."
+        f"{ratio:.3g} times the norm of the trained change."
     )
 
 

@@ -41,7 +41,7 @@ _PACKING = ("phi3", "phi4mm", "phi3small", "phi3v", "phimoe")
 _NOT_WRITTEN = {
     "lora_bias": "biases of adapters", "modules_to_save": "modules that were trained whole",
     "layer_replication": "layers that are repeated", "target_parameters": "adapters of bare parameters",
-    "trainable_token_indices": "words that were trained",
+    "trainable_token_indices": "trained token embeddings",
 }  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -97,7 +97,7 @@ def load_peft(program: Program, folder: str | Path) -> list[str]:
         hint = f" The nearest is {known[near[0]]!r}, {_shape_text(targets, known[near[0]])}." if near else ""
         sizes = next(f"[{a.b.shape[0]}, {a.a.shape[1]}]" for a in adapters if a.module == absent[0])
         raise UnknownName(
-            f"{str(folder)!r} adapts {absent[0]!r}{more}, of shape {sizes}, which is no layer of this file.{hint} "
+            f"{str(folder)!r} adapts {absent[0]!r}{more}, of shape {sizes}, which is not a layer of this file.{hint} "
             "Give the file of the model that it was trained on."
         )
     names: list[str] = []
@@ -117,7 +117,7 @@ def _read(folder: Path) -> list[_Adapter]:
     try:
         config = json.loads(read_whole(path))
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"{str(path)!r} is damaged: {error}. Get it anew.") from error
+        raise ModelError(f"{str(path)!r} is damaged: {error}. Fetch it again.") from error
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else None
         raise ModelError(f"{str(path)!r} is of the kind {kind!r}. Only LORA is read.")
@@ -131,20 +131,24 @@ def _read(folder: Path) -> list[_Adapter]:
     strange = [n for n in arrays if not re.fullmatch(r".*\.lora_([AB]\.weight|magnitude_vector)", n)]
     if strange or not modules:
         raise ModelError(
-            f"{str(folder / TENSORS)!r} holds {strange[0] if strange else 'no adapter'!r}, which is no LoRA of a matrix."
+            f"{str(folder / TENSORS)!r} holds {strange[0] if strange else 'no adapter'!r}, which is not a LoRA adapter of a matrix."
         )
     adapters = []
     for full in modules:
         a, b = (arrays.get(f"{full}.lora_{label}.weight") for label in "AB")
         if a is None or b is None or a.ndim != 2 or b.ndim != 2 or a.shape[0] != b.shape[1]:
-            raise ModelError(f"{str(folder / TENSORS)!r}: the two halves of {full!r} do not fit each other. Get it anew.")
+            raise ModelError(
+                f"{str(folder / TENSORS)!r}: the two halves of {full!r} do not fit each other. Fetch the folder again."
+            )
         module = full.removeprefix(_PREFIX)
         alpha = _by_pattern(config.get("alpha_pattern"), module, config.get("lora_alpha", 8))
         rank = a.shape[0]
         scale = float(alpha) / (rank**0.5 if config.get("use_rslora") else rank)
         sizes = arrays.get(f"{full}.lora_magnitude_vector")
         if (sizes is not None) != bool(config.get("use_dora")) or (sizes is not None and sizes.shape != b.shape[:1]):
-            raise ModelError(f"{str(folder / TENSORS)!r}: the sizes of {full!r} are not as {CONFIG} says (use_dora). Get it anew.")
+            raise ModelError(
+                f"{str(folder / TENSORS)!r}: the sizes of {full!r} do not match {CONFIG} (use_dora). Fetch the folder again."
+            )
         sizes = None if sizes is None else np.asarray(sizes, np.float64)
         adapters.append(_Adapter(module, np.asarray(a, np.float64), np.asarray(b, np.float64), scale, sizes))
     return adapters
@@ -333,7 +337,7 @@ def _is_packing(base: str | None) -> bool:
     try:
         config = json.loads(read_whole(path))
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"{str(path)!r} is damaged: {error}. Get it anew.") from error
+        raise ModelError(f"{str(path)!r} is damaged: {error}. Fetch it again.") from error
     return isinstance(config, dict) and config.get("model_type") in _PACKING
 
 
@@ -367,7 +371,7 @@ def _widths(program: Program, branch: Branch, leaf: str, columns: int) -> list[i
     size, rest = divmod(columns, heads[0] + 2 * heads[1])
     if rest:
         raise ArgumentError(
-            f"{branch.base}: its {columns} columns are not those of {heads} heads, so q, k and v cannot be told apart."
+            f"{branch.base}: its {columns} columns do not divide into {heads} heads, so q, k and v cannot be told apart."
         )
     return [heads[0] * size, heads[1] * size, heads[1] * size]
 

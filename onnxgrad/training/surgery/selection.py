@@ -61,5 +61,5 @@ def kept_tables(program: Program) -> list[str]:
     if not kept:
         return []
     more = f" and {len(kept) - 3} more" if len(kept) > 3 else ""
-    are = "is no weight but a computed table" if len(kept) == 1 else "are no weights but computed tables"
+    are = "is a computed table, not a weight" if len(kept) == 1 else "are computed tables, not weights"
     return [f"{', '.join(kept[:3])}{more} {are}, kept unless trainable= (--train) names it; see onnxgrad info"]

@@ -80,15 +80,17 @@ def unroll(program: Program, states: Mapping[str, str] | None = None, rate: int 
     inputs, outputs = ({v.name: v for v in values} for values in (program.inputs, program.outputs))
     for start, end in found.items():
         if start not in inputs or end not in outputs:
-            raise ArgumentError(f"{start!r} and {end!r} are no input and output: there are {list(inputs)} and {list(outputs)}.")
+            raise ArgumentError(
+                f"{start!r} and {end!r} are not an input and an output: there are {list(inputs)} and {list(outputs)}."
+            )
     if not found:
-        raise ArgumentError(f"no state is found among {list(inputs)} and {list(outputs)}. Say which they are (--state IN=OUT).")
+        raise ArgumentError(f"no state is found among {list(inputs)} and {list(outputs)}. Name them (--state IN=OUT).")
     rates = [v for v in inputs.values() if v.name in RATES and v.dtype.is_integer and v.rank in (0, 1)]
     others = [v for v in inputs.values() if v.name not in found and not any(v is r for r in rates)]
     if len(others) != 1 or not others[0].is_float or others[0].rank is None:
         raise ArgumentError(f"one input takes chunks of numbers besides the states {list(found)}; there are {others}.")
     if rates and rate is None:
-        raise ArgumentError(f"the input {rates[0].name!r} asks for the samples in a second. Say how many (--sound-rate).")
+        raise ArgumentError(f"the input {rates[0].name!r} needs the sample rate. Give it (--sound-rate).")
     with transaction(program):
         _unroll(program, others[0], found, rates, rate or 0)
     names = " and ".join(f"{start!r} from {end!r}" for start, end in found.items())
@@ -219,7 +221,7 @@ def _zeros(op: Builder, x: Variable, state: Variable) -> Variable:
     free = [axis for axis, dim in enumerate(dims) if not isinstance(dim, int)]
     batch = [axis for axis in free if dims[axis] == (x.dims or (None,))[0]]
     if not state.dims or (len(free) > 1 and len(batch) != 1):
-        raise ArgumentError(f"the shape {dims} of the state {state.name!r} does not say which size is that of the batch.")
+        raise ArgumentError(f"the shape {dims} of the state {state.name!r} does not show the axis of the batch.")
     if not free:
         shape: Any = np.array(dims, np.int64)
     else:

@@ -266,7 +266,7 @@ class TestOverruling:
         path, data = self.rotary(tmp_path)
         trainer = Trainer(path, loss="mse", optimizer="sgd")
         said = [line for line in trainer.remarks if "computed tables" in line]
-        assert said == ["cos, sin are no weights but computed tables, kept unless trainable= (--train) names it; see onnxgrad info"]
+        assert said == ["cos, sin are computed tables, not weights, kept unless trainable= (--train) names it; see onnxgrad info"]
         before = {p.name: p.get_value() for p in trainer.program.parameters}
         trainer.fit(data, 1, batch_size=4)
         changed = {p.name for p in trainer.program.parameters if not np.array_equal(p.get_value(), before[p.name])}
@@ -289,7 +289,7 @@ class TestOverruling:
         assert main(["info", str(path)]) == 0
         out = capsys.readouterr().out
         assert "in 3 tensors (1 trainable)" in out
-        assert "frozen, as it is no weight: cos: sines and cosines of positions (train --train 'cos' trains it)" in out
+        assert "frozen, as it is not a weight: cos: sines and cosines of positions (train --train 'cos' trains it)" in out
         assert main(["info", str(path), "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["parameters"]["tables"].keys() == {"cos", "sin"}
 

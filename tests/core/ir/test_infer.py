@@ -337,7 +337,7 @@ REFUSED = {
         {},
         r".*Incompatible dimensions.*Operands: Variable\(x0: float32\[2, 3\]\), ",
     ),
-    "equation": (("Einsum", tensor(2)), {"equation": "i->>"}, r"'i->>' is no equation\. Operands"),
+    "equation": (("Einsum", tensor(2)), {"equation": "i->>"}, r"'i->>' is not an equation\. Operands"),
     "axis": (("Softmax", tensor(2)), {"axis": 2**31}, r"there is no axis 2147483648\. Operands"),
     "parts": (("Split", tensor(4)), {"num_outputs": 3}, r"num_outputs is 3, but there are 1\. Operands"),
 }

@@ -628,8 +628,8 @@ def test_prune_unread_refuses_what_it_cannot_do():
         static.prune_unread(program, ["loss"])
     with static.program_guard(static.Program()):
         other = paddle.tanh(static.data("x", [None, 4]))
-    with pytest.raises(ArgumentError, match="is no variable of the program"):
+    with pytest.raises(ArgumentError, match="is not a variable of the program"):
         static.prune_unread(program, other)
     static.gradients([loss], [x])
-    with pytest.raises(ArgumentError, match="Call it before minimize"):
+    with pytest.raises(ArgumentError, match="Call prune_unread before minimize"):
         static.prune_unread(program, loss)

@@ -35,7 +35,7 @@ def test_a_step_that_loses_a_product_is_refused_by_name(monkeypatch):
     monkeypatch.setattr(contrib_kernels, "loses_scales", lambda op: False)
     run = trainer(halved())
     before = {p.name: np.array(p.get_value()) for p in run.trained}
-    with pytest.raises(TrainingError, match=r"does not compute what the file does: '/model/layers.0.*differs by \d+%.*expand"):
+    with pytest.raises(TrainingError, match=r"the training step differs from the file: '/model/layers.0.*differs by \d+%.*expand"):
         run.step({"input_ids": WORDS})
     assert run.step_number == 0
     for p in run.trained:

@@ -37,9 +37,9 @@ def test_rows_of_a_table_are_refused_by_name_or_left_out(tmp_path):
     batch = rows.take(np.arange(len(rows)))
     assert batch["a"].tolist() == [1, 5, 11] and batch["b"].tolist() == [2, 6, 12] and batch["target"].tolist() == [0, 0, 1]
     assert list(broken.reasons) == ["t.csv, row 5", "t.csv, row 2", "t.csv, row 4", "t.csv, row 7"]
-    assert "column 'b' holds 'n/a', so no value" in broken.reasons["t.csv, row 2"]
+    assert "column 'b' holds 'n/a', which is not a value" in broken.reasons["t.csv, row 2"]
     assert "row 4, column 'target' is empty" in broken.reasons["t.csv, row 4"]
-    assert "holds '1.5.2', which is no number" in broken.reasons["t.csv, row 7"]
+    assert "holds '1.5.2', which is not a number" in broken.reasons["t.csv, row 7"]
 
 
 def test_a_block_ends_and_the_next_data_is_refused_again(tmp_path):
@@ -110,7 +110,7 @@ def test_pictures_of_class_folders(folder, tmp_path):  # noqa: F811
     files = sorted(data.rglob("*.png"))
     count = len(open_data(data, spec))
     ruin(files[0])
-    files[-1].write_text("no picture")
+    files[-1].write_text("no image")
     with skip_broken() as broken:
         rows = open_data(data, spec)
     assert sorted(broken.reasons) == sorted([str(files[0]), str(files[-1])])

@@ -166,9 +166,9 @@ class TestFolders:
         t = self.trainer()
         rows = t.fit(folder, 15, validation=0.25, batch_size=4)
         assert rows[-1]["val_accuracy"] == 1.0
-        assert any("images go into 'x' as CHW, RGB, 8 x 8 (of the file)" in said for said in t.remarks)
+        assert any("images enter 'x' as CHW, RGB, 8 x 8 (of the file)" in said for said in t.remarks)
         assert "classes of 'target': blue = 0, red = 1." in t.remarks
-        assert any("validation holds out 4 of 16 examples, each class" in said for said in t.remarks)
+        assert any("validation holds out 4 of 16 examples, stratified" in said for said in t.remarks)
         assert t.predict(folder / "red")["y"].argmax(axis=1).tolist() == [1] * 8
 
     @pytest.mark.parametrize("words", [False, True])

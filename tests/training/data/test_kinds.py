@@ -94,11 +94,11 @@ class TestNumbers:
     def test_what_is_no_number_is_named(self, path, cell):
         rows = ["1,2,3"] * 30
         rows[20] = f"1,{cell},3"
-        with pytest.raises(DataError, match=rf"t\.csv, row 21, column 'b' holds '{cell}', which is no number"):
+        with pytest.raises(DataError, match=rf"t\.csv, row 21, column 'b' holds '{cell}', which is not a number"):
             opened(path, "\n".join(["a,b,target", *rows]))
 
     def test_a_column_of_dates_or_words_is_named_where_the_input_lacks_it(self, path):
-        with pytest.raises(DataError, match=r"1 other columns of numbers; the input takes 2.*'city', 'day' hold words"):
+        with pytest.raises(DataError, match=r"1 other columns of numbers; the input takes 2.*'city', 'day' hold text"):
             opened(path, "a,city,day,target\n1,Rome,2024-01-31,3\n2,Oslo,2024-02-01,4\n")
 
     def test_an_index_without_a_name_is_no_input(self, path):
@@ -118,7 +118,7 @@ class TestEncodings:
 
     def test_what_is_no_text_is_refused(self, path):
         path.write_bytes(b"\0\1\2\3")
-        with pytest.raises(DataError, match="no text of a known encoding"):
+        with pytest.raises(DataError, match="not text of a known encoding"):
             trainer().open(path)
 
 
@@ -205,7 +205,7 @@ class TestKindsOfCells:
     def test_words_for_what_was_trained_with_numbers(self, path, tmp_path):
         path.write_text("a,b,target\n1,2,1\n2,3,0\n")
         (tmp_path / "v.csv").write_text("a,b,target\n1,2,cat\n2,3,dog\n")
-        with pytest.raises(DataError, match=r"column 'target': the model was trained with numbers, this is a column of words"):
+        with pytest.raises(DataError, match=r"column 'target': the model was trained with numbers, this is a column of text"):
             trainer(loss="cross_entropy", classes=2).open(path, tmp_path / "v.csv")
 
     def test_words_of_a_table_that_is_read_in_pieces_are_counted_in_all_of_them(self, path):

@@ -51,7 +51,9 @@ def test_the_record_keeps_the_numbers_of_labels(tmp_path):
     assert DataRecord.parsed(record.as_text(), "m") == record
     rows = opened(table(tmp_path, "tree", "", name="u.csv"), record)
     assert rows.take(np.arange(2))["target"].tolist() == [[0, 0, 1], [0, 0, 0]]
-    with pytest.raises(DataError, match=r"u\.csv, row 2, column 'target': the label 'boat' is none of the training data: bus, car"):
+    with pytest.raises(
+        DataError, match=r"u\.csv, row 2, column 'target': the label 'boat' is not a label of the training data: bus, car"
+    ):
         opened(table(tmp_path, "tree", "car;boat", name="u.csv"), record)
 
 
@@ -79,9 +81,9 @@ def test_numbers_are_not_moved_with_their_images(tmp_path):
 
 def test_other_losses_take_no_labels(tmp_path):
     """Words are mistakes of a regression, and a semicolon may stand in the name of a class"""
-    with pytest.raises(DataError, match=r"t\.csv, row 1, column 'target' holds 'bus;tree', which is no number"):
+    with pytest.raises(DataError, match=r"t\.csv, row 1, column 'target' holds 'bus;tree', which is not a number"):
         opened(table(tmp_path, "bus;tree", "car"), loss="mse")
-    with pytest.raises(DataError, match=r"t\.csv, row 1, column 'target' holds 'bus', which is no number"):
+    with pytest.raises(DataError, match=r"t\.csv, row 1, column 'target' holds 'bus', which is not a number"):
         opened(table(tmp_path, "bus", "car"), loss="mse")
     spec = wanted("target", (None,), "int64", loss="cross_entropy")
     rows = open_data(table(tmp_path, "bus;tree", "car"), replace(spec, names=["target"]))

@@ -43,7 +43,7 @@ class TestPythonFiles:
     def test_what_is_refused(self, tmp_path):
         (tmp_path / "own.py").write_text("def batches(a, b):\n    yield a\n")
         (tmp_path / "bad.py").write_text("import a_module_that_is_not_there\n")
-        with pytest.raises(ArgumentError, match=r"takes \['a', 'b'\]; it may take the number of the epoch alone"):
+        with pytest.raises(ArgumentError, match=r"takes \['a', 'b'\]; it may take only the number of the epoch"):
             trainer().open(tmp_path / "own.py")
         with pytest.raises(DataError, match="has no function 'other'"):
             trainer().open(f"{tmp_path / 'own.py'}:other")
@@ -51,7 +51,7 @@ class TestPythonFiles:
             trainer().open(tmp_path / "bad.py")
         with pytest.raises(DataError, match="there is no file"):
             trainer().open(tmp_path / "none.py")
-        with pytest.raises(DataError, match="batches that come ready made cannot be split"):
+        with pytest.raises(DataError, match="ready-made batches cannot be split"):
             trainer().open(lambda epoch: [], 0.1)
 
     def test_pieces_in_a_buffer_can_be_split(self):

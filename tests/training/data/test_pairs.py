@@ -167,7 +167,7 @@ def test_arrays_of_pairs_are_shuffled_as_pairs(folder):
     assert source.together == 2
     for batch in source.batches(4, seed=1):
         np.testing.assert_array_equal(batch["input_ids"][0::2] + 1, batch["input_ids"][1::2])
-    with pytest.raises(DataError, match=r"no multiple of that"):
+    with pytest.raises(DataError, match=r"not a multiple of that"):
         Columns({"x": np.ones(3)}, together=2)
 
 
@@ -183,7 +183,7 @@ def test_shuffled_halves_of_scored_pairs_are_refused(folder):
 def test_a_batch_in_which_nothing_is_alike_is_said_once(folder):
     trainer = trainer_of(folder, "info_nce")
     batch = {"input_ids": np.full((4, 1), 2), "attention_mask": np.ones((4, 1), int), "target": np.arange(4)}
-    with pytest.warns(UserWarning, match="no two rows of the first batch have the same 'target', so info_nce has nothing"):
+    with pytest.warns(UserWarning, match="no two rows of the first batch have the same 'target', so info_nce has no positive"):
         row = trainer.step(batch)
     assert row["loss"] == 0.0
     trainer.step(batch)
@@ -198,7 +198,7 @@ def test_splitting_rows_that_stay_together_needs_no_class():
 
 REFUSED = [
     ("info_nce", [{"text": "port", "other": "left"}], "has no column 'target'"),
-    ("info_nce", [{"one": "port", "two": "left"}], r"which column.*those of pairs 'anchor' and 'positive' \(--columns\)"),
+    ("info_nce", [{"one": "port", "two": "left"}], r"no column.*name pairs 'anchor' and 'positive' \(--columns\)"),
     ("cosine_pairs", [{"text": "port", "score": 1.0}], r"reads pairs of texts.*--columns input_ids=A,B"),
     ("cosine_pairs", [{"sentence1": "port", "sentence2": "left"}], "has no column 'target'"),
     ("info_nce", [{"anchor": "port", "positive": "left"}, {"anchor": "aft", "positive": ""}], "row 2, column 'positive'"),
@@ -262,7 +262,7 @@ def test_a_run_learns_synonyms_and_its_model_reads_single_texts(folder):
     of_file = ("--loss", "info_nce", "--output", "hidden.mean(attention_mask)", "--metric", "recall@1")
     tuned = ("evaluate", folder / "tuned.onnx", "--data", folder / "named.jsonl", *words, *of_file)
     assert "recall@1 1" in command(*tuned, "--columns", "input_ids=a,b")
-    assert "those of pairs 'anchor' and 'positive' (--columns)" in command(*tuned, code=1)
+    assert "name pairs 'anchor' and 'positive' (--columns)" in command(*tuned, code=1)
     write(folder / "single.jsonl", [{"text": "port wet"}, {"text": "left wet"}])
     command("predict", folder / "tuned.onnx", "--data", folder / "single.jsonl", *words, "--out", folder / "said.npz")
     assert np.load(folder / "said.npz")["hidden"].shape[::2] == (2, 8)

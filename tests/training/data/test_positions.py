@@ -71,7 +71,7 @@ def test_longer_texts_are_cut_with_a_note(folder, kind):
     trainer = Trainer(net(kind), loss="cross_entropy")
     trainer.fit(Texts(folder / "data.jsonl", folder / "tokenizer.json"), 1, batch_size=4, verbose=False)
     rows = 11 if kind == "counted from the mask" else 12
-    assert f"the model has positions for {rows} tokens in a row: longer texts are cut to as many (--max-length)." in trainer.remarks
+    assert f"the model has positions for {rows} tokens: longer texts are cut (--max-length)." in trainer.remarks
     assert any(f"{8 if rows == 11 else 4} of 16 texts of data.jsonl are cut to {rows} tokens." in line for line in trainer.remarks)
 
 

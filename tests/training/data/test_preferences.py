@@ -83,7 +83,7 @@ def test_what_is_no_pair_is_named(folder, line, said):
 
 def test_pairs_without_an_answer_are_left_out_and_named(folder):
     data = opened(folder, [*TEXTS, {"prompt": "a" * 20, "chosen": "b", "rejected": "c"}], max_length=20)
-    assert len(data) == 4 and "1 of 3 pairs of pairs.jsonl have no word that counts" in " ".join(data.remarks)
+    assert len(data) == 4 and "1 of 3 pairs of pairs.jsonl have no token that counts in the loss" in " ".join(data.remarks)
     with pytest.raises(ArgumentError, match=r"pairs of answers are read from \.jsonl files"):
         Preferences(folder / "pairs.csv", folder / "tokenizer.json")
 

@@ -159,7 +159,7 @@ class TestPictures:
         other = answers(pictures / "out.onnx", photos, out, "--image-mean", "0.1", "--image-std", "0.2")
         more = ["--out", out, "--image-mean", "0.1", "--image-std", "0.2"]
         said = command("predict", pictures / "out.onnx", "--data", photos, *more)
-        assert "as the model was trained, but for the mean given" in said
+        assert "as the model was trained, except the given mean" in said
         assert np.abs(other - of_run).max() > 0.1
 
     def test_explained_as_trained(self, pictures):
@@ -184,7 +184,7 @@ class TestPictures:
         said = command("predict", pictures / "out.onnx", "--data", pictures / "photos" / "red", "--out", pictures / "s.csv")
         rows = list(csv.DictReader((pictures / "s.csv").read_text().splitlines()))
         assert {row["y.class"] for row in rows} == {"red"}
-        assert "note: images go into 'x' as CHW, RGB, 8 x 8" in said
+        assert "note: images enter 'x' as CHW, RGB, 8 x 8" in said
 
     def test_another_class_is_an_error(self, pictures):
         trained(pictures)

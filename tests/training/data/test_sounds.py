@@ -90,7 +90,7 @@ class TestFiles:
         (tmp_path / "a.wav").write_bytes(b"no sound")
         soundfile.write(tmp_path / "b.wav", np.zeros(0), 800)
         soundfile.write(tmp_path / "c.wav", np.array([0.1, np.nan]), 800, subtype="FLOAT")
-        for name, said in (("a", "cannot read the sound"), ("b", "no samples"), ("c", "no number")):
+        for name, said in (("a", "cannot read the sound"), ("b", "no samples"), ("c", "not a number")):
             with pytest.raises(DataError, match=f"{said}|{name}.wav"):
                 samples_of(tmp_path / f"{name}.wav", 800)
         with pytest.raises(DataError, match=r"cannot read the sound .*missing.wav"):
@@ -121,7 +121,7 @@ class TestColumn:
         assert batch["sound"].shape == (2, 400) and batch["sound"].dtype == np.float32
         assert np.allclose(batch["sound"][0, :200], tone(100, 0.2, 1000), atol=1e-4) and not batch["sound"][0, 200:].any()
         assert np.allclose(batch["sound"][1], tone(150, 1.4, 1000)[500:900], atol=1e-4)  # the middle
-        assert any("400" in line or "0.4 s (as the input is) at 1,000 Hz (that of the files" in line for line in rows.remarks)
+        assert any("400" in line or "0.4 s (as the input is) at 1,000 Hz (the files' rate" in line for line in rows.remarks)
 
     def test_a_record_is_read_back_as_it_was_written(self):
         record = DataRecord({"x": SoundColumn((), 8000, 4000, 2000, "max", 32768.0, ("m.onnx",), ("ab",), (8,))})
@@ -206,7 +206,7 @@ class TestColumn:
             (tmp_path / "one" / "a").mkdir(parents=True)
             soundfile.write(tmp_path / "one" / "a" / "x.wav", np.zeros(80), 800)
             opened(Sounds(tmp_path / "one"))
-        with pytest.raises(DataError, match="one sound, which says nothing of 'target'"):
+        with pytest.raises(DataError, match="one sound, without 'target'"):
             opened(Sounds(folder / "loud" / "0.wav"))
         with pytest.raises(DataError, match="no sounds"):
             (tmp_path / "empty").mkdir()
@@ -232,7 +232,7 @@ class TestRecord:
 
     def test_another_rate_than_the_record_says_is_an_error_with_both(self, folder, tmp_path):
         self.trained(folder).export(tmp_path / "e.onnx")
-        with pytest.raises(DataError, match=r"trained with sounds of 1,000 Hz, this is said to be 500 Hz"):
+        with pytest.raises(DataError, match=r"trained with sounds of 1,000 Hz, this is given as 500 Hz"):
             Trainer(tmp_path / "e.onnx", loss="cross_entropy").opened(Sounds(folder, rate=500))
 
     def test_sounds_of_another_rate_are_resampled_to_the_recorded_one(self, folder, tmp_path):

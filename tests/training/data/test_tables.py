@@ -53,7 +53,7 @@ class TestColumns:
         source, held_out = trainer().open(tmp_path / "t.csv", tmp_path / "v.csv")
         assert set(held_out.column("target")) == {1, 2} and set(source.column("target")) == {0, 1, 2}
         (tmp_path / "v.csv").write_text(rows[0] + "\n1,2,3,4,huge\n")
-        with pytest.raises(DataError, match=r"v.csv, row 1, column 'target': the class 'huge' is none of the training data"):
+        with pytest.raises(DataError, match=r"v.csv, row 1, column 'target': the class 'huge' is not a class of the training data"):
             trainer().open(tmp_path / "t.csv", tmp_path / "v.csv")
 
     def test_words_of_data_to_judge_have_the_numbers_of_training(self, tmp_path):
@@ -127,7 +127,7 @@ class TestRefused:
         ("line", "said"),
         [
             ("1,2,3", r"t.csv, row 41 has 3 cells, the header has 5"),
-            ("1,2,oops,4,0", r"t.csv, row 41, column 'c' holds 'oops', which is no number"),
+            ("1,2,oops,4,0", r"t.csv, row 41, column 'c' holds 'oops', which is not a number"),
             ("1,2,,4,0", r"t.csv, row 41, column 'c' is empty"),
         ],
     )
@@ -163,7 +163,7 @@ class TestRefused:
 
     def test_a_line_that_is_no_json(self, tmp_path):
         (tmp_path / "t.jsonl").write_text('{"x": [1, 2, 3, 4], "target": 0}\n{"x": [1\n')
-        with pytest.raises(DataError, match=r"line 2 of .* is no JSON"):
+        with pytest.raises(DataError, match=r"line 2 of .* is not valid JSON"):
             trainer().open(tmp_path / "t.jsonl")
         (tmp_path / "t.jsonl").write_text('{"x": [1, 2, 3, 4], "target": 0}\n{"x": [1, 2], "target": 1}\n')
         with pytest.raises(DataError, match=r"t.jsonl, row 2, column 'x' has shape \[2\], but row 1 has \[4\]"):
@@ -238,7 +238,7 @@ class TestSplits:
         source, held_out = t.open(arrays, 0.1)
         assert np.bincount(held_out.column("target")).tolist() == [17, 2, 1]
         assert np.bincount(source.column("target")).tolist() == [153, 18, 9]
-        assert any("each class of 'target' by its share" in said for said in t.remarks)
+        assert any("stratified by 'target'" in said for said in t.remarks)
         assert any("170 examples of class 0, 10 of class 2" in said for said in t.remarks)
 
     def test_fit_evaluates_what_it_does_not_train_on(self):

@@ -63,7 +63,7 @@ class TestWhatCounts:
         assert shown(folder, batch["labels"][0]) == "yés<|im_end|>\n"
         text = "<|im_start|>user\nhéllo?<|im_end|>\n<|im_start|>assistant\nyés<|im_end|>\n<|im_start|>user\na<|im_end|>\n"
         assert shown(folder, batch["input_ids"][0][batch["attention_mask"][0] == 1]) == text
-        assert data.remarks == ["chats are written as ChatML has it: <|im_start|>role, the content, <|im_end|>."]
+        assert data.remarks == ["chats are formatted as ChatML: <|im_start|>role, the content, <|im_end|>."]
 
     def test_a_plain_text_is_cut_into_pieces(self, folder):
         data = opened(folder, "abcdefghijk", "data.txt", max_length=5)
@@ -85,7 +85,7 @@ class TestTemplates:
         self.write(folder)
         data = opened(folder, [{"messages": CHAT}, {"text": "b"}])
         assert [shown(folder, row.labels) for row in data.rows] == ["yés</s>", "b</s>"]
-        assert data.remarks == ["chats are written by the template in tokenizer_config.json."]
+        assert data.remarks == ["chats are formatted by the template in tokenizer_config.json."]
 
     def test_in_a_file_of_its_own(self, folder):
         pytest.importorskip("jinja2")
@@ -95,7 +95,7 @@ class TestTemplates:
         )
         data = opened(folder, [{"messages": CHAT}])
         assert [shown(folder, row.labels) for row in data.rows] == ["yés</s>"]
-        assert data.remarks == ["chats are written by the template in chat_template.jinja."]
+        assert data.remarks == ["chats are formatted by the template in chat_template.jinja."]
 
     def test_without_jinja(self, folder, monkeypatch):
         self.write(folder)
@@ -194,12 +194,15 @@ class TestRows:
 
     def test_examples_without_words_that_count_are_left_out(self, folder):
         data = opened(folder, [{"messages": CHAT}, {"messages": CHAT[:1]}])
-        assert len(data) == 1 and "1 of 2 examples of data.jsonl have no word that counts, and are left out." in data.remarks
+        assert (
+            len(data) == 1
+            and "1 of 2 examples of data.jsonl have no token that counts in the loss, and are left out." in data.remarks
+        )
 
     def test_a_damaged_file_is_named_with_its_line(self, folder):
         for lines, said in (
-            ('{"text": "a"}\n\n{"text"', "line 3 of .* is no JSON"),
-            ("[1]", "line 1 of .* is no object"),
+            ('{"text": "a"}\n\n{"text"', "line 3 of .* is not valid JSON"),
+            ("[1]", "line 1 of .* is not an object"),
             ('{"words": "a"}', r"neither text, nor prompt and completion, nor messages; it has \['words'\]"),
             ('{"messages": [{"role": "user"}]}', "messages are a list of objects with role and content"),
             ('{"prompt": "a", "completion": null}', "neither text"),
@@ -210,5 +213,5 @@ class TestRows:
         with pytest.raises(og.errors.ArgumentError, match=r"from \.jsonl or \.txt files"):
             opened(folder, "a", "data.csv")
         (folder / "tokenizer.json").write_text("{}")
-        with pytest.raises(og.errors.DataError, match="is no tokenizer"):
+        with pytest.raises(og.errors.DataError, match="is not a tokenizer"):
             opened(folder, [{"text": "a"}])

@@ -77,7 +77,7 @@ def test_fixed_length_and_other_names_of_inputs_are_the_models(folder):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ({"text": "", "label": "bad"}, r"row 21, column 'text' holds '', which is no text"),
+        ({"text": "", "label": "bad"}, r"row 21, column 'text' holds '', which is not text"),
         ({"text": 3, "label": "bad"}, r"row 21, column 'text' holds 3"),
         ({"text": "fine"}, r"row 21, column 'label' is empty"),
     ],
@@ -91,7 +91,7 @@ def test_rows_that_cannot_be_used_are_named(folder, line, message):
 
 def test_column_of_text_must_be_known(folder):
     (folder / "data.jsonl").write_text('{"one": "a", "two": "b", "label": "bad"}\n')
-    with pytest.raises(DataError, match=r"which column of data\.jsonl is the text"):
+    with pytest.raises(DataError, match=r"no column of data\.jsonl is known to be the text"):
         opened(folder)
 
 

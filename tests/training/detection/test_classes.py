@@ -133,7 +133,7 @@ def test_an_operator_that_is_not_understood_is_named():
 
 
 def test_a_text_detector_has_no_classes():
-    with pytest.raises(ArgumentError, match="classes are those of a detector"):
+    with pytest.raises(ArgumentError, match="classes are for a detector"):
         set_classes(from_onnx(file("text_map")), ["a"])
 
 

@@ -63,7 +63,7 @@ def test_rewards_are_those_of_bradley_and_terry(dims):
     ("dims", "options", "said"),
     [
         ("N, S, 3", {"loss": "bradley_terry"}, "needs one score for each row.*pool='last'"),
-        ("N, 3", {"loss": "dpo"}, r"dpo needs scores of shape \[rows, steps, words\]"),
+        ("N, 3", {"loss": "dpo"}, r"dpo needs scores of shape \[rows, steps, vocabulary\]"),
         ("N, S, 3", {"loss": "dpo", "beta": 0.0}, "beta is a number above 0"),
         ("N, S, 3", {"loss": "causal_lm", "beta": 0.1}, "beta is a number above 0 for the loss dpo alone"),
         ("N, S, 3", {"loss": "dpo", "sample_weight": "w"}, "has no value for each row"),

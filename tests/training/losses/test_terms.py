@@ -151,12 +151,12 @@ def test_onnxruntime_agrees_in_float32(case):
 PROBABILITIES = [
     ("cross_entropy", "y = Softmax <axis = 1> (x)", "probabilities (it comes from Softmax)"),
     ("cross_entropy", "y = LogSoftmax <axis = 1> (x)", "log-probabilities"),
-    ("cross_entropy", "y = Identity (x)", "taken as logits"),
+    ("cross_entropy", "y = Identity (x)", "read as logits"),
     ("bce_with_logits", "y = Sigmoid (x)", "probabilities (it comes from Sigmoid)"),
-    ("kl", "y = Softmax (x)", "taken as probabilities"),
-    ("kl", "y = LogSoftmax (x)", "taken as log-probabilities"),
-    ("ctc", "y = Softmax (x)", "taken as probabilities"),
-    ("ctc", "y = LogSoftmax (x)", "taken as log-probabilities"),
+    ("kl", "y = Softmax (x)", "read as probabilities"),
+    ("kl", "y = LogSoftmax (x)", "read as log-probabilities"),
+    ("ctc", "y = Softmax (x)", "read as probabilities"),
+    ("ctc", "y = LogSoftmax (x)", "read as log-probabilities"),
 ]
 
 
@@ -318,7 +318,7 @@ class TestDoubt:
 
     def test_probabilities_taken_as_logits_are_pointed_out_once(self):
         t = Trainer(parse_model(self.TEXT), loss="cross_entropy", learning_rate=0.0)
-        with pytest.warns(UserWarning, match="y is taken as logits, but all its values in the first batch lie between"):
+        with pytest.warns(UserWarning, match="y is read as logits, but all its values in the first batch lie between"):
             t.step(DIAGONAL)
         t.step(DIAGONAL)
 
@@ -329,7 +329,7 @@ class TestDoubt:
     def test_many_sigmoids_are_pointed_out(self):
         t = Trainer(parse_model(self.TEXT), loss=Term("cross_entropy", "z"), learning_rate=0.0)
         scores = 1 / (1 + np.exp(-np.random.default_rng(0).normal(size=(32, 3))))
-        with pytest.warns(UserWarning, match="z is taken as logits"):
+        with pytest.warns(UserWarning, match="z is read as logits"):
             t.step({"x": scores.astype("f4"), "target": np.arange(32) % 3})
 
     def test_logits_beyond_1_are_not(self):
@@ -425,7 +425,7 @@ class TestLayout:
         t = Trainer(parse_model(text), loss=Term("ctc", layout="TNC"), learning_rate=0.0)
         assert t.step({"x": x, "target": labels})["loss"] == pytest.approx(ctc(x, labels), rel=1e-5)
         t = Trainer(parse_model(text), loss="ctc")
-        with pytest.raises(og.errors.ArgumentError, match=r"axis 0 is not the batch. Say layout='TNC'"):
+        with pytest.raises(og.errors.ArgumentError, match=r"axis 0 is not the batch. Pass layout='TNC'"):
             t.step({"x": x, "target": labels})
 
     def test_labels_are_checked_against_steps_and_classes(self):

@@ -218,7 +218,7 @@ def test_the_page_opens_with_all_its_parts(open_page, tmp_path, scheme, width): 
             "Confusion",
             "Validation examples",
             "Gradients and updates",
-            "What trains",
+            "Weights",
             "Memory",
             "Environment",
             "Command",
@@ -244,4 +244,4 @@ def test_names_of_a_file_are_text(open_page, tmp_path):  # noqa: F811
     run(tmp_path, Trainer(hostile, loss="cross_entropy"))
     assert HOSTILE not in (tmp_path / "report.html").read_text()
     with open_page(tmp_path / "report.html") as page:
-        assert HOSTILE in page.locator("#what-trains").inner_text() and page.evaluate("window.broken === undefined")
+        assert HOSTILE in page.locator("#weights").inner_text() and page.evaluate("window.broken === undefined")

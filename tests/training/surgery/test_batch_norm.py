@@ -202,7 +202,7 @@ class TestInserting:
         "after, error, text",
         [
             ("nowhere", UnknownName, "Layers compute: hidden, scores"),
-            ("active", ArgumentError, "is no result of Conv"),
+            ("active", ArgumentError, "is not the result of a Conv"),
             ("scores", ArgumentError, "is an output"),
             ("hidden", ArgumentError, "already"),
             (None, ArgumentError, "no Conv or ConvTranspose"),
@@ -273,7 +273,7 @@ class TestChoice:
         np.testing.assert_allclose(var, start + 1)
         assert [r for r in t.remarks if "BatchNormalization" in r] == [
             "BatchNormalization (1 operators) normalises by the statistics of the file (batch_norm 'frozen'); "
-            "'train' normalises by batch and learns them anew."
+            "'train' normalises by batch and updates them."
         ]
         assert {"body.scale", "body.shift"} <= {p.name for p in t.trained}
         t.export(tmp_path / "tuned.onnx")
@@ -288,7 +288,7 @@ class TestChoice:
     def test_statistics_are_learned_if_asked(self):
         t, before, first, (mean, _) = self.trained(self.file(), batch_norm="train")
         assert abs(first - before) > 1e-3 and (mean != np.linspace(0.1, 0.8, 8, dtype=np.float32)).all()
-        assert any("learns new statistics (batch_norm 'train')" in remark for remark in t.remarks)
+        assert any("updates the statistics (batch_norm 'train')" in remark for remark in t.remarks)
 
     def test_insert_is_insert_batch_norm(self):
         by_hand = og.from_onnx(FOLDED)

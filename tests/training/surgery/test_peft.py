@@ -111,7 +111,7 @@ def changed(tmp_path, rename=None, resize=None, **config):
         ({"rename": ("layers.1", "layers.7")}, UnknownName, r"'model.layers.7.mlp.down_proj' and 6 more"),
         ({"resize": {"1.self_attn.o_proj.lora_B": 60}}, UnknownName, r"'model.layers.1.self_attn.o_proj', of shape \[60, 64\].*nearest"),
         ({"resize": {"0.self_attn.k_proj.lora_B": 33}}, UnknownName, r"of the widths|have the widths"),
-        ({"use_dora": True}, ModelError, r"the sizes of '.*' are not as adapter_config.json says \(use_dora\)"),
+        ({"use_dora": True}, ModelError, r"the sizes of '.*' do not match adapter_config.json \(use_dora\)"),
         ({"modules_to_save": ["lm_head"]}, ModelError, "modules that were trained whole"),
         ({"bias": "all"}, ModelError, "trains biases"),
         ({"peft_type": "IA3"}, ModelError, "of the kind 'IA3'"),

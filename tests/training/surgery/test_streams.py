@@ -87,7 +87,7 @@ class TestUnroll:
     @pytest.mark.parametrize(
         ("model", "options", "said"),
         [
-            (cell(), {"states": {"h": "nothing"}}, "no input and output"),
+            (cell(), {"states": {"h": "nothing"}}, "are not an input and an output"),
             (cell(rate=True), {}, "--sound-rate"),
             (cell(extra=True), {}, "does not depend on the chunks"),
         ],

@@ -87,7 +87,7 @@ class ContribNode:
             raise self.refusal(f"its attribute {unknown[0]!r} is not known")
         variadic = any(operand.variadic for operand in schema.inputs)
         if not variadic and any(v is not None for v in self.operator.inputs[len(schema.inputs) :]):
-            raise self.refusal(f"it has more operands than {len(schema.inputs)}, and what they mean is not known")
+            raise self.refusal(f"it has more operands than {len(schema.inputs)}, and the others are not known")
 
     def __str__(self) -> str:
         return str(self.operator)

@@ -152,7 +152,7 @@ def q_linear_reduce_mean(op: Builder, node: ContribNode) -> Any:
 def q_linear_concat(op: Builder, node: ContribNode) -> Any:
     """y = quantize(Concat(dequantize(x), ...))"""
     if len(node.inputs) % 3 != 2 or any(node.input(i) is None for i in range(len(node.inputs))):
-        raise node.refusal("its operands are no triples of tensor, scale and zero point", "Correct the file")
+        raise node.refusal("its operands are not triples of tensor, scale and zero point", "Correct the file")
     parts = [_real(op, node, i) for i in range(2, len(node.inputs), 3)]
     return op.QuantizeLinear(op.Concat(*parts, axis=node.attr("axis")), node.input(0), node.input(1))
 

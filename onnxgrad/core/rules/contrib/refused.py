@@ -19,7 +19,7 @@ unsupported(
 unsupported(
     "BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch",
     domain=CONTRIB_DOMAIN,
-    because="it chooses words; differentiate the model inside it, from its own file",
+    because="it samples tokens; differentiate the model inside it, from its own file",
 )  # fmt: skip
 unsupported(
     "PackedAttention", "PackedMultiHeadAttention", "LongformerAttention", "SparseAttention", "GatedRelativePositionBias",

@@ -108,8 +108,8 @@ class Boxes:
             turned = ", turned as its metadata says" if size == picture[::-1] else ""
             have, drawn_for = f"{picture[0]} x {picture[1]}", f"{size[0]} x {size[1]}"
             raise DataError(
-                f"picture {row + 1} has {have} pixels{turned}, but its boxes were drawn for {drawn_for}. "
-                "Put back the picture, or draw them anew."
+                f"image {row + 1} has {have} pixels{turned}, but its boxes were drawn for {drawn_for}. "
+                "Put the original image back, or draw the boxes again."
             )
         return self._in_pixels(self.rows[row][~self.ignored[row]], picture)
 
@@ -190,7 +190,7 @@ class Regions:
             DataError: of several, which would have to be cut.
         """
         if len(views) > 1:
-            raise DataError("regions of text are not cut, so pictures that hold them are not joined. Leave mosaic out (--mosaic).")
+            raise DataError("regions of text are not cropped, so their images cannot be joined. Leave mosaic out (--mosaic).")
         return self.moved(*views[0])
 
     def stacked(self, values: Sequence[Array]) -> Array:
@@ -239,7 +239,7 @@ class Masks:
             mask = self.read(path)
             if mask.shape != picture[::-1]:
                 have, want = f"{mask.shape[1]} x {mask.shape[0]}", f"{picture[0]} x {picture[1]}"
-                raise DataError(f"the mask {str(path)!r} has {have} pixels, its picture {want}. Make them equal.")
+                raise DataError(f"the mask {str(path)!r} has {have} pixels, its image {want}. Make them equal.")
             layers.append(mask)
         if not self.channels:
             return layers[0]
@@ -314,5 +314,5 @@ def numbered(names: Sequence[str], known: Sequence[str] | None, where: str) -> l
     unknown = next((name for name in names if name not in number), None)
     if unknown is not None:
         listed = ", ".join(list(known)[:10])
-        raise DataError(f"{where}: the class {unknown!r} is none of the training data: {listed}.")
+        raise DataError(f"{where}: the class {unknown!r} is not a class of the training data: {listed}.")
     return [number[name] for name in names]

@@ -45,7 +45,7 @@ def read_coco(path: Path, known: Sequence[str] | None = None) -> Listing:
         crowds[row].append(_is_crowd(entry, field))
     answers = Boxes([np.array(each, np.float64) for each in boxes], [np.array(each, bool) for each in crowds], sizes=file.sizes)
     left = sum(map(sum, crowds))
-    remarks = [f"{left} boxes of crowds in {path.name} do not count."] if left else []
+    remarks = [f"{left} boxes of crowds in {path.name} are ignored."] if left else []
     return Listing(file.paths, answers, file.classes, remarks)
 
 
@@ -66,12 +66,12 @@ def read_coco_masks(path: Path, known: Sequence[str] | None = None) -> Listing:
     sizes = [(0, 0) if size is None else size for size in file.sizes]
     unsized = next((row for row, size in enumerate(sizes) if size == (0, 0)), None)
     if unsized is not None:
-        raise DataError(f"{path.name}, images[{unsized}] has no width and height, which outlines are drawn in. Add them.")
+        raise DataError(f"{path.name}, images[{unsized}] has no width and height, which the outlines need. Add them.")
     outlines = [
         Outlines(str(picture), size[::-1], tuple(each)) for picture, size, each in zip(file.paths, sizes, things, strict=True)
     ]
     left = sum(thing.is_crowd for each in things for thing in each)
-    remarks = [f"pixels of {left} crowds in {path.name} do not count."] if left else []
+    remarks = [f"pixels of {left} crowds in {path.name} are ignored."] if left else []
     remarks.append(f"outlines in {path.name} are drawn as masks: 0 is the background, the classes follow.")
     return Listing(file.paths, Masks([[each] for each in outlines], drawn_outlines), [BACKGROUND, *file.classes], remarks)
 
@@ -153,7 +153,7 @@ def _entry(value: Any, field: str) -> dict[str, Any]:
 
 def _key(value: Any, field: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise DataError(f"{field} is {str(value)[:40]!r}, which is no number of an entry. Correct it.")
+        raise DataError(f"{field} is {str(value)[:40]!r}, which is not a number. Correct it.")
     return value
 
 

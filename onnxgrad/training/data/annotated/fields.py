@@ -50,7 +50,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{str(path)!r} is no JSON ({str(error)[:200]}). Write it anew.") from error
+        raise DataError(f"{str(path)!r} is not valid JSON ({str(error)[:200]}). Write it again.") from error
 
 
 def as_number(value: Any, where: str) -> float:
@@ -64,7 +64,7 @@ def as_number(value: Any, where: str) -> float:
     except (ValueError, OverflowError):
         number = math.nan
     if not abs(number) <= _LARGEST:
-        raise DataError(f"{where} is {str(value)[:40]!r}, which is no number of pixels. Correct it.")
+        raise DataError(f"{where} is {str(value)[:40]!r}, which is not a number of pixels. Correct it.")
     return number
 
 
@@ -75,7 +75,7 @@ def as_text(value: Any, where: str) -> str:
         DataError: naming the field.
     """
     if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{where} is {str(value)[:40]!r}, which is no text. Correct it.")
+        raise DataError(f"{where} is {str(value)[:40]!r}, which is not text. Correct it.")
     return value
 
 
@@ -108,4 +108,4 @@ def picture_at(folders: Iterable[Path], name: str, where: str) -> Path:
     if skips_broken():
         return tried[0] / name
     listed = ", ".join(repr(str(folder)) for folder in tried)
-    raise DataError(f"{where}: there is no file {name[:80]!r} in {listed}. Put the pictures there.")
+    raise DataError(f"{where}: there is no file {name[:80]!r} in {listed}. Put the images there.")

@@ -77,7 +77,7 @@ class MaskFiles:
         if (pixels == pixels[..., :1]).all():
             return self._numbers(pixels[..., 0], where)
         raise DataError(
-            f"the mask {where!r} is in colours, and nothing says which class is which. Write {COLOUR_TABLES[0]} beside it, with "
+            f"the mask {where!r} is in colours, and there is no table of classes. Write {COLOUR_TABLES[0]} beside it, with "
             "name,r,g,b on each line."
         )
 
@@ -139,7 +139,7 @@ def read_masks(
     """
     folders = mask_folders(path)
     if folders is None:
-        raise DataError(f"{str(path)!r} has no folders 'images' and 'masks' with pictures in both.")
+        raise DataError(f"{str(path)!r} has no folders 'images' and 'masks' with images in both.")
     pictures, masks = folders
     subfolders = sorted(entry for entry in masks.iterdir() if entry.is_dir() and next(iter(images_in(entry)), None) is not None)
     layers = subfolders or [masks]
@@ -148,19 +148,19 @@ def read_masks(
     if masks.name == "SegmentationClass":  # VOC has masks for some pictures
         paths = [file for file in paths if file.stem in stems[0]]
     if not paths:
-        raise DataError(f"{str(pictures)!r} holds no pictures.")
+        raise DataError(f"{str(pictures)!r} holds no images.")
     files, masked = [], []
     for file in paths:
         missing = next((layer for layer, stem in zip(layers, stems, strict=True) if file.stem not in stem), None)
         if missing is not None:
-            reason = f"the picture {str(file)!r} has no mask of its name in {str(missing)!r}. Add it, or take the picture out."
+            reason = f"the image {str(file)!r} has no mask of its name in {str(missing)!r}. Add it, or remove the image."
             if not is_left_out(str(file), reason):
                 raise DataError(reason)
             continue
         masked.append(file)
         files.append([stem[file.stem] for stem in stems])
     if not files:
-        raise DataError(f"no picture in {str(pictures)!r} has a mask of its name in {str(masks)!r}.")
+        raise DataError(f"no image in {str(pictures)!r} has a mask of its name in {str(masks)!r}.")
     paths = masked
     table = colours if colours is not None else colour_table_in(path)
     names = [folder.name for folder in subfolders] if subfolders else None if table is None else list(table)
@@ -198,7 +198,7 @@ def mask_files(
     if binary:
         remarks.append(f"masks of {where} hold 0 and 255 alone: these are the classes 0 and 1.")
     elif colours is None and _VOID in values:
-        remarks.append(f"255 in the masks of {where} does not count.")
+        remarks.append(f"255 in the masks of {where} is ignored.")
     largest = max((value for value in values if value != _VOID or binary), default=0)
     count = 2 if binary else largest + 1
     classes = names or [str(number) for number in range(min(count, 1 << 16))]

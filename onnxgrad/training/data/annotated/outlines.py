@@ -154,7 +154,7 @@ def read_run_lengths(value: Any, where: str) -> tuple[tuple[int, ...], tuple[int
     elif isinstance(counts, list):
         runs = [int(as_number(count, f"{where}.counts")) for count in counts]
     else:
-        raise DataError(f"{where}.counts is {str(counts)[:40]!r}, no list and no text of run lengths. Correct it.")
+        raise DataError(f"{where}.counts is {str(counts)[:40]!r}, neither a list nor a string of run lengths. Correct it.")
     if min(runs, default=0) < 0 or sum(runs) != height * width or height < 1 or width < 1:
         raise DataError(f"{where}.counts has runs of {sum(runs)} pixels in all, the size {height} x {width}. Correct it.")
     return tuple(runs), (height, width)
@@ -166,7 +166,7 @@ def _from_text(text: str, where: str) -> list[int]:
     for character in text:
         bits = ord(character) - 48
         if not 0 <= bits < 64:
-            raise DataError(f"{where}.counts has the character {character!r}, which run lengths have not. Correct it.")
+            raise DataError(f"{where}.counts has the character {character!r}, which run lengths do not use. Correct it.")
         number |= (bits & 31) << shift
         shift += 5
         if bits & 32:
@@ -190,7 +190,7 @@ def as_outline(kind: int, value: Any, is_crowd: bool, where: str) -> Outline:
         runs, size = read_run_lengths(value, where)
         return Outline(kind, runs=runs, size=size, is_crowd=is_crowd)
     if not isinstance(value, list) or not value:
-        raise DataError(f"{where} is {str(value)[:40]!r}: no polygons and no runs. Draw the outline, or train on boxes.")
+        raise DataError(f"{where} is {str(value)[:40]!r}: neither polygons nor runs. Draw the outline, or train on boxes.")
     parts: list[tuple[float, ...]] = []
     for at, part in enumerate(value):
         if not isinstance(part, Sequence) or isinstance(part, str) or len(part) < 6 or len(part) % 2:

@@ -73,7 +73,7 @@ def read_icdar(path: Path) -> Listing:
     for file in sorted(path.rglob("gt_*.txt")):
         picture = pictures.get(file.stem[3:].lower())
         if picture is None:
-            reason = f"{str(file)!r} has no picture {file.stem[3:]!r} in {str(path)!r}. Put it there."
+            reason = f"{str(file)!r} has no image {file.stem[3:]!r} in {str(path)!r}. Put it there."
             if is_left_out(str(file), reason):
                 continue
             raise DataError(reason)
@@ -88,7 +88,7 @@ def _listing(paths: list[Path], regions: list[list[Array]], ignored: list[Array]
     if not any(regions):
         raise DataError(f"{where} holds no regions of text.")
     left = sum(int(each.sum()) for each in ignored)
-    remarks = [f"{left} regions of {where} are unreadable and do not count."] if left else []
+    remarks = [f"{left} regions of {where} are unreadable and are ignored."] if left else []
     return Listing(paths, Regions(regions, ignored), ["text"], remarks)
 
 

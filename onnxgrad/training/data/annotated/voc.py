@@ -58,7 +58,7 @@ def read_voc(path: Path, part: str = "train", known: Sequence[str] | None = None
     difficult = [np.array([hard for _, _, hard in each], bool) for each in objects]
     left = sum(int(each.sum()) for each in difficult)
     if left:
-        remarks.append(f"{left} boxes of {path.name} are marked as difficult and do not count.")
+        remarks.append(f"{left} boxes of {path.name} are marked as difficult and are ignored.")
     return Listing(paths, Boxes(boxes, difficult, sizes=sizes), list(known) if known is not None else names, remarks)
 
 
@@ -93,9 +93,11 @@ def parse_xml(path: Path) -> Element:
     except FileError as error:
         raise DataError(str(error)) from error
     except expat.ExpatError as error:
-        raise DataError(f"{path.name}, line {error.lineno} is no XML: {expat.ErrorString(error.code)}. Correct it.") from error
+        raise DataError(
+            f"{path.name}, line {error.lineno} is not valid XML: {expat.ErrorString(error.code)}. Correct it."
+        ) from error
     except (ValueError, LookupError) as error:  # an encoding that Python does not know
-        raise DataError(f"{path.name} is no XML: {error}. Write it in UTF-8.") from error
+        raise DataError(f"{path.name} is not valid XML: {error}. Write it in UTF-8.") from error
     root: Element = builder.close()
     return root
 
@@ -111,7 +113,7 @@ def _chosen(path: Path, folder: Path, part: str) -> tuple[list[Path], list[str]]
             files.append(picture_at((folder,), file.name, f"{listed.name}, line {number}"))
         remarks = [f"{listed.name} lists {len(files)} files of {path.name}."]
         if part == "train" and (sets / "val.txt").is_file():
-            remarks.append("val.txt lists pictures for validation: give the folder as validation (--val), too, to use them.")
+            remarks.append("val.txt lists images for validation: also give the folder as validation (--val) to use them.")
     elif part != "train" and (sets / "train.txt").is_file():
         raise DataError(f"{str(sets)!r} has no {part}.txt. Write the names of the files into it, one on each line.")
     else:

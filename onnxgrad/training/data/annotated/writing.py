@@ -41,7 +41,7 @@ def mask_classes(scores: Array, threshold: float = 0.0) -> Array:
     if scores.ndim == 3 and scores.dtype.kind in "iu":
         return scores.astype(np.int64)
     if scores.ndim != 4:
-        raise DataError(f"an output of shape {list(scores.shape)} is no mask [batch, classes, height, width]. Write a table.")
+        raise DataError(f"an output of shape {list(scores.shape)} is not a mask [batch, classes, height, width]. Write a table.")
     if scores.shape[1] == 1:
         return (scores[:, 0] > threshold).astype(np.int64)
     return np.asarray(scores.argmax(axis=1), np.int64)
@@ -74,7 +74,7 @@ def answer_files(folder: Path, rows: Rows) -> list[Path]:
     """
     pictures = [rows.file(number) for number in range(len(rows))]
     if rows.view(0) is None:
-        raise DataError("the data holds no pictures, which files are named after. Write a table.")
+        raise DataError("the data has no image files to name the masks after. Write a table.")
     places = [None if file is None else Path(os.path.abspath(file)) for file in pictures]  # of a link, where the link lies
     above = os.path.commonpath([place.parent for place in places if place is not None] or [Path.cwd()])
     own = {file.resolve() for file in pictures if file is not None}
@@ -87,7 +87,7 @@ def answer_files(folder: Path, rows: Rows) -> list[Path]:
         taken.add(name)
         names.append(name)
         if (folder / name).resolve() in own:
-            raise DataError(f"{str(folder / name)!r} is one of the pictures themselves. Name another folder.")
+            raise DataError(f"{str(folder / name)!r} is an image of the data. Name another folder.")
     return [folder / name for name in names]
 
 

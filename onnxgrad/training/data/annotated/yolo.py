@@ -44,17 +44,17 @@ def read_yolo(path: Path, part: str = "train", known: Sequence[str] | None = Non
     value = record.get(part)
     entries: list[Any] = value if isinstance(value, list) else [value]
     if not value or not all(isinstance(entry, str) for entry in entries):
-        raise DataError(f"{where} has no {part!r} that names a folder of pictures; it has {sorted(map(str, record))}. Add it.")
+        raise DataError(f"{where} has no {part!r} that names a folder of images; it has {sorted(map(str, record))}. Add it.")
     base = record.get("path")
     paths = []
     for entry in entries:
         paths += _pictures(entry, path, base if isinstance(base, str) else "", f"{where}, {part}")
     if not paths:
-        raise DataError(f"{where}, {part}: {entries[0]!r} holds no pictures.")
+        raise DataError(f"{where}, {part}: {entries[0]!r} holds no images.")
     listing = _listed(paths, names, known, numbers)
     other = {"train": "val"}.get(part)
     if other is not None and record.get(other):
-        listing.remarks.append(f"{where} names pictures for validation, too: give {where} as validation (--val) to use them.")
+        listing.remarks.append(f"{where} also names images for validation: give {where} as validation (--val) to use them.")
     return listing
 
 
@@ -71,7 +71,7 @@ def read_yolo_folder(path: Path, known: Sequence[str] | None = None) -> Listing:
     names = own if own or known is None else list(known)
     paths = sorted(images_in(path / "images"))
     if not paths:
-        raise DataError(f"{str(path / 'images')!r} holds no pictures.")
+        raise DataError(f"{str(path / 'images')!r} holds no images.")
     return _listed(paths, names, known, numbers)
 
 
@@ -83,10 +83,8 @@ def _listed(
     largest = int(max((each[:, 0].max() for each in boxes if len(each)), default=-1))
     empty = sum(not len(each) for each in boxes)
     if largest < 0:
-        raise DataError(
-            f"no picture beside {str(paths[0])!r} has a file of boxes: that of images/a.jpg is labels/a.txt. Write them."
-        )
-    remarks = [f"{empty} of {len(paths)} pictures have no boxes."] if empty else []
+        raise DataError(f"no image beside {str(paths[0])!r} has a label file: images/a.jpg needs labels/a.txt. Write them.")
+    remarks = [f"{empty} of {len(paths)} images have no boxes."] if empty else []
     if known is not None and numbers is not None:
         for each in boxes:
             each[:, 0] = np.array(numbers, np.float64)[each[:, 0].astype(np.int64)]
@@ -108,7 +106,9 @@ def _boxes_of(path: Path, classes: int) -> Any:
             known = f"the classes are 0 to {classes - 1}" if classes else "classes are numbers from 0"
             raise DataError(f"{where} has the class {cells[0]}; {known}. Correct it, or add the name to the list of classes.")
         if min(values[1:]) < -_BEYOND or max(values[1:]) > 1 + _BEYOND:
-            raise DataError(f"{where} has a value outside 0 to 1; these are shares of width and height. Divide pixels by the size.")
+            raise DataError(
+                f"{where} has a value outside 0 to 1; coordinates are fractions of width and height. Divide pixels by the size."
+            )
         if len(values) == 5:
             x, y, width, height = values[1:]
             rows.append([values[0], x - width / 2, y - height / 2, x + width / 2, y + height / 2])
@@ -140,7 +140,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f", line {mark.line + 1}"
         reason = " ".join(str(getattr(error, "problem", None) or error).split())[:200]
-        raise DataError(f"{path.name}{line} is no YAML: {reason}. Correct it.") from error
+        raise DataError(f"{path.name}{line} is not valid YAML: {reason}. Correct it.") from error
     if not isinstance(record, dict):
         raise DataError(f"{str(path)!r} holds no keys. Write train, val and names into it.")
     return record

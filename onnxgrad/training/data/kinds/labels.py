@@ -71,7 +71,7 @@ class LabelsColumn(Column):
             for label in labels:
                 if label not in number:
                     known = ", ".join(self.classes[:10])
-                    raise DataError(f"{cells.at(row, part)}: the label {label!r} is none of the training data: {known}.")
+                    raise DataError(f"{cells.at(row, part)}: the label {label!r} is not a label of the training data: {known}.")
                 array[row, number[label]] = 1
         return {name: array}
 

@@ -205,7 +205,7 @@ def numbers_of(cells: Cells, part: str, decimal: str = ".", fill: float | None =
         number = number_in(cell, decimal) if isinstance(cell, str) else _number(cell)
         if number is None:
             raise DataError(
-                f"{cells.at(row, part)} holds {str(cell)[:40]!r}, which is no number. Correct it, or leave the row out."
+                f"{cells.at(row, part)} holds {str(cell)[:40]!r}, which is not a number. Correct it, or leave the row out."
             )
         numbers.append(number)
     return np.array(numbers) if numbers else np.zeros(0)
@@ -213,9 +213,9 @@ def numbers_of(cells: Cells, part: str, decimal: str = ".", fill: float | None =
 
 def empty_cell(cells: Cells, row: int, part: str, cell: Any, is_target: bool) -> DataError:
     """The error for a cell without a value."""
-    what = "is empty" if cell is None or not str(cell).strip() else f"holds {str(cell)[:40]!r}, so no value"
+    what = "is empty" if cell is None or not str(cell).strip() else f"holds {str(cell)[:40]!r}, which is not a value"
     advice = (
-        "Fill it in, or leave the row out." if is_target else "Fill it in, leave the row out, or say what fills it (--fill median)."
+        "Fill it in, or leave the row out." if is_target else "Fill it in, leave the row out, or fill empty cells (--fill median)."
     )
     return DataError(f"{cells.at(row, part)} {what}. {advice}")
 
@@ -247,7 +247,7 @@ def decimal_of(cells: Cells, part: str, reading: Reading) -> str:
         row, cell = doubtful
         both = f"{number_in(cell, '.')} or {number_in(cell, ',')}"
         raise DataError(
-            f"{cells.at(row, part)} holds {cell!r}, which is {both}, and no other cell shows which. Say decimal=',' or '.' "
+            f"{cells.at(row, part)} holds {cell!r}, which is {both}, and no other cell shows which. Pass decimal=',' or '.' "
             "(--decimal)."
         )
     return "."
@@ -367,13 +367,13 @@ def _rectangle(listed: Sequence[Any], cells: Cells, part: str, pad: bool) -> Arr
         if numbers is None:
             if is_missing(cell):
                 raise empty_cell(cells, row, part, cell, is_target=True)
-            raise DataError(f"{cells.at(row, part)} holds {str(cell)[:40]!r}, which is no list of numbers. Correct it.")
+            raise DataError(f"{cells.at(row, part)} holds {str(cell)[:40]!r}, which is not a list of numbers. Correct it.")
         try:
             array = np.asarray(numbers)
         except ValueError as error:
             raise DataError(f"{cells.at(row, part)} holds lists of unequal length ({error}). Make them rectangular.") from error
         if array.dtype.kind not in "fiub":
-            raise DataError(f"{cells.at(row, part)} holds {str(cell)[:40]!r}, which is no list of numbers. Correct it.")
+            raise DataError(f"{cells.at(row, part)} holds {str(cell)[:40]!r}, which is not a list of numbers. Correct it.")
         arrays.append(array)
         fits = array.shape == arrays[0].shape or (pad and array.ndim == arrays[0].ndim == 1 and array.dtype.kind in "iu")
         if not fits:

@@ -121,7 +121,7 @@ def pictures_of(
 ) -> PictureColumn:
     """Find out how a model takes pictures, of which ``image`` opens one by its number."""
     if wanted.program is None:
-        raise DataError(f"{where!r} holds images; nothing says here how the model takes them. Give arrays.")
+        raise DataError(f"{where!r} holds images, and their preprocessing is not known here. Give arrays.")
     recorded = known if isinstance(known, PictureColumn) else None
     chosen = sorted({round(i) for i in np.linspace(0, count - 1, min(count, _SAMPLES))})
     samples = [image(int(i)) for i in chosen]
@@ -137,9 +137,7 @@ def pictures_of(
     _, how, note = preparation_of(wanted.program, pictures, *given, recorded, reading.fit)
     remarks.append(note)
     if see_through:
-        remarks.append(
-            f"{see_through} of {len(samples)} images that were looked at are partly transparent; they are laid over white."
-        )
+        remarks.append(f"{see_through} of {len(samples)} images that were read are partly transparent; they are drawn over white.")
     if white is not None:
         remarks.append(f"in images of more than 8 bits {white:g} is white{', as given' if reading.white is not None else ''}.")
     return PictureColumn(parts, how.size, how.layout, how.order, how.mean, how.std, white, how.fit, how.around)
@@ -318,7 +316,7 @@ def as_picture(image: Any, white: float | None, where: str) -> Any:
         top = white if white is not None else 65535.0 if mode.startswith("I;16") else white_of([image]) or 1.0
         if values.size and not (values.min() >= 0 and values.max() <= top):
             wrong = values.min() if values.min() < 0 else values.max()
-            raise DataError(f"{where} holds the value {wrong:g}, and white is {top:g}. Say which value is white (--image-white).")
+            raise DataError(f"{where} holds the value {wrong:g}, and white is {top:g}. Give the value of white (--image-white).")
         return Image.fromarray((values * np.float32(255.0 / top)).astype(np.float32))
     if has_alpha(image):
         grey = mode in ("LA", "La")
@@ -351,5 +349,5 @@ def white_of(images: Sequence[Any]) -> float | None:
         top = max(float(np.asarray(image).max()) for image in deep)
         highest = next((white for white in _WHITES if top <= white), 0.0)
     if top > highest:
-        raise DataError(f"images hold values up to {top:g}, and do not say which is white. Say it (--image-white).")
+        raise DataError(f"images hold values up to {top:g}, and do not give the value of white. Give it (--image-white).")
     return highest

@@ -110,7 +110,7 @@ class LazyPlaced(LazyColumn):
 
     def example(self, row: int, epoch: tuple[int, int] | None) -> Batch:
         if self.pictures is None:
-            raise DataError(f"the column {self.name!r} has places in pictures, and the data has no pictures. Add their paths.")
+            raise DataError(f"the column {self.name!r} has positions in images, and the data has no images. Add their paths.")
         return {self.name: self.answers.joined(self.pictures.views(row, epoch))}
 
     def stacked(self, values: Sequence[Array]) -> Array:

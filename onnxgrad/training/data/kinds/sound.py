@@ -136,7 +136,7 @@ class SoundColumn(Column):
         if self.chunk:
             given = f"chunks of {self.chunk:,} samples and {self.context:,} before them"
         if self.fronts:
-            given = f"what {self.fronts[-1]} makes of {given}, {list(window.shape)}"
+            given = f"the output of {self.fronts[-1]} for {given}, {list(window.shape)}"
         assert v is not None
         raise DataError(
             f"the input {v.name!r} takes {['batch', *(dim if isinstance(dim, int) else 'any' for dim in dims)]}, which {given} "
@@ -169,7 +169,7 @@ def check_states(wanted: DataSpec) -> None:
     if states:
         start, end = next(iter(states.items()))
         raise ArgumentError(
-            f"the model reads a stream: {start!r} gets {end!r} of the call before. Say how many samples a chunk has (--chunk; "
+            f"the model reads a stream: {start!r} gets {end!r} of the call before. Give the samples of a chunk (--chunk; "
             "training.unroll)."
         )
 
@@ -239,7 +239,7 @@ def _stream(said: tuple[int, int] | None, recorded: SoundColumn | None, wanted: 
     if said is None and recorded is not None and recorded.chunk:
         return recorded.chunk, recorded.context, states
     if said is None:
-        raise ArgumentError("the model reads a stream. Say how many samples a chunk has (--chunk).")
+        raise ArgumentError("the model reads a stream. Give the samples of a chunk (--chunk).")
     if said[0] < 1 or said[1] < 0:
         raise ArgumentError(f"a chunk has a sample at least, and some or none before it, not {list(said)}.")
     return said[0], said[1], states
@@ -248,7 +248,7 @@ def _stream(said: tuple[int, int] | None, recorded: SoundColumn | None, wanted: 
 def _check_recorded(recorded: SoundColumn, rate: int | None, fronts: Fronts, where: str) -> None:
     if rate is not None and rate != recorded.rate:
         advice = "Leave the rate out (--sound-rate), as sounds are resampled, or ignore the record (--ignore-record)."
-        raise contradiction(where, f"sounds of {recorded.rate:,} Hz", f"said to be {rate:,} Hz", advice)
+        raise contradiction(where, f"sounds of {recorded.rate:,} Hz", f"given as {rate:,} Hz", advice)
     then = list(zip(recorded.fronts, recorded.front_sha256, recorded.front_hops, strict=False))
     now = list(zip(fronts.names, fronts.digests, fronts.hops, strict=True))
     if [entry[1:] for entry in then] != [entry[1:] for entry in now]:
@@ -266,7 +266,7 @@ def _rate(said: int | None, recorded: SoundColumn | None, wanted: DataSpec, file
         return recorded.rate, "as trained"
     if said is not None:
         if said < 1:
-            raise ArgumentError(f"a rate is a number of samples in a second, at least 1, not {said}.")
+            raise ArgumentError(f"a sample rate is an integer of at least 1 Hz, not {said}.")
         return said, "as given"
     metadata = {} if wanted.program is None else wanted.program.metadata
     value = next((metadata[key] for key in _KEYS if metadata.get(key, "").isdecimal()), None)
@@ -275,8 +275,10 @@ def _rate(said: int | None, recorded: SoundColumn | None, wanted: DataSpec, file
     rates = sorted({rate_of(file) for file in files[:_LOOKED_AT]})
     if len(rates) > 1:
         shown = ", ".join(f"{rate:,}" for rate in rates[:4])
-        raise DataError(f"{where!r} holds sounds of {shown} Hz, and nothing says which the model takes. Say it (--sound-rate).")
-    return rates[0], "that of the files, a guess: see --sound-rate"
+        raise DataError(
+            f"{where!r} holds sounds of {shown} Hz, and the sample rate of the model is not known. Give it (--sound-rate)."
+        )
+    return rates[0], "the files' rate, a guess: see --sound-rate"
 
 
 def _length(
@@ -295,7 +297,7 @@ def _length(
         return recorded.length, "as trained"
     longest = max(length_of(file, rate) for file in files[:_LOOKED_AT])
     most = round(_LONGEST * rate)
-    return min(longest, most), "that of the longest file" if longest <= most else "a guess: see --sound-length"
+    return min(longest, most), "the length of the longest file" if longest <= most else "a guess: see --sound-length"
 
 
 class LazySounds(LazyColumn):

@@ -108,14 +108,14 @@ class TextColumn(Column):
         fitting = size if wanted.program is None or is_fixed else positions_for(wanted.program, name, size)
         if fitting < size:
             size = fitting
-            remarks.append(f"the model has positions for {size} tokens in a row: longer texts are cut to as many (--max-length).")
+            remarks.append(f"the model has positions for {size} tokens: longer texts are cut (--max-length).")
         columns, becomes = ("column", "becomes") if len(self.parts) == 1 else ("columns", "become")
         remarks.append(f"the {columns} {', '.join(map(repr, self.parts))} of {cells.where} {becomes} {size} tokens in {name!r}.")
         cut = sum(length > size for length in lengths)
         if cut:
             remarks.append(f"{cut:,} of {len(lengths):,} texts of {cells.where} are cut to {size} tokens.")
         if self.mask is None and any(length < size for length in lengths):
-            remarks.append("the model takes no mask: it reads what fills up shorter texts, too.")
+            remarks.append("the model has no attention_mask: it also reads the padding of shorter texts.")
         return self.filled(name, encodings, size, file)
 
     def filled(self, name: str, encodings: Sequence[Any], size: int, file: TokenizerFile) -> Batch:
@@ -157,7 +157,7 @@ class TokenizerFile:
         try:
             self.tokenizer: Any = Tokenizer.from_str(_with_whole_offsets(text))
         except Exception as error:
-            raise DataError(f"{str(path)!r} is no tokenizer ({error}). Name the tokenizer.json of the model.") from error
+            raise DataError(f"{str(path)!r} is not a tokenizer ({error}). Name the tokenizer.json of the model.") from error
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
         self._content = content
@@ -235,5 +235,5 @@ def text_inputs(wanted: DataSpec) -> tuple[str, str | None, str | None]:
 
 def _written(cell: Any, at: str) -> str:
     if not isinstance(cell, str) or not cell.strip() or not is_unicode(cell):
-        raise DataError(f"{at} holds {cell!r}, which is no text. Fill it in, or leave the row out.")
+        raise DataError(f"{at} holds {cell!r}, which is not text. Fill it in, or leave the row out.")
     return cell

@@ -97,7 +97,7 @@ class WordsColumn(Column):
         for row, class_name in enumerate(listed):
             if class_name not in number:
                 known = ", ".join(self.classes[:10])
-                raise DataError(f"{cells.at(row, part)}: the class {class_name!r} is none of the training data: {known}.")
+                raise DataError(f"{cells.at(row, part)}: the class {class_name!r} is not a class of the training data: {known}.")
         return {name: np.array([number[class_name] for class_name in listed], np.int64)}
 
 

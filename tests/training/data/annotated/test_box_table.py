@@ -52,11 +52,11 @@ def test_a_table_without_boxes():
     ("line", "said"),
     [
         ("gone.png,bus,1,1,2,2", "row 2, column 'path': there is no file 'gone.png'"),
-        ("000.png,bus,1,1,x,2", "row 2, column 'x2' is 'x', which is no number"),
+        ("000.png,bus,1,1,x,2", "row 2, column 'x2' is 'x', which is not a number"),
         ("000.png,bus,1,1,,2", "row 2, column 'x2' is ''"),
         ("000.png,,1,1,2,2", "row 2, column 'class' is empty"),
         ("000.png,bus,9,1,2,2", "row 2, columns x1, y1, x2, y2 ends before it begins"),
-        ("000.png,boat,1,1,2,2", "the class 'boat' is none of the training data"),
+        ("000.png,boat,1,1,2,2", "the class 'boat' is not a class of the training data"),
     ],
 )
 def test_damaged_cells_are_named(line, said):

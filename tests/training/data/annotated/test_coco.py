@@ -29,7 +29,7 @@ def test_classes_of_the_training_data_keep_their_numbers():
     listing = read_coco(FILE, ["tree", "car", "bus", "boat"])
     assert listing.classes == ["tree", "car", "bus", "boat"]
     assert [int(b[0]) for b in listing.answers.original(0, (64, 48))] == [2, 2, 2]
-    with pytest.raises(DataError, match="the class 'bus' is none of the training data"):
+    with pytest.raises(DataError, match="the class 'bus' is not a class of the training data"):
         read_coco(FILE, ["tree", "car"])
 
 
@@ -67,17 +67,17 @@ def at(*keys, value=None):
     [
         (at("annotations", 3, "bbox", value=[1, 2, 3]), r"annotations\[3\].bbox is .*not \[x, y, width, height\]"),
         (at("annotations", 3, "bbox", value=[1, 2, -3, 4]), r"annotations\[3\].bbox ends before it begins: x from 1 to -2"),
-        (at("annotations", 3, "bbox", value=[1, 2, "wide", 4]), r"annotations\[3\].bbox is 'wide', which is no number"),
+        (at("annotations", 3, "bbox", value=[1, 2, "wide", 4]), r"annotations\[3\].bbox is 'wide', which is not a number"),
         (at("annotations", 3, "bbox", value=[1, 2, float("inf"), 4]), r"annotations\[3\].bbox is 'inf'"),
         (at("annotations", 2, "image_id", value=5), r"annotations\[2\].image_id is 5, which no image has"),
         (
             at("annotations", 2, "category_id", value=[1]),
-            r"annotations\[2\].category_id is '\[1\]', which is no number of an entry",
+            r"annotations\[2\].category_id is '\[1\]', which is not a number",
         ),
         (at("annotations", 2, "category_id", value=3), r"annotations\[2\].category_id is 3, which no category has"),
         (at("annotations", 2, value=7), r"annotations\[2\] is '7', not an object"),
         (at("images", 1, "file_name", value="gone.png"), r"images\[1\].file_name: there is no file 'gone.png' in "),
-        (at("images", 1, "file_name", value=None), r"images\[1\].file_name is 'None', which is no text"),
+        (at("images", 1, "file_name", value=None), r"images\[1\].file_name is 'None', which is not text"),
         (at("images", 1, "id", value=100), r"images\[1\].id is 100, which another image has"),
         (at("categories", 1, "name", value="bus"), r"two categories 'bus'|categories\[1\].id"),
         (at("categories", value=[]), "has no 'categories'"),
@@ -94,9 +94,9 @@ def test_damaged_fields_are_named(tmp_path, change, said):
 def test_pictures_of_another_size_than_the_boxes_were_drawn_for(tmp_path):
     """Also one that its metadata turns, whose boxes were drawn before it was turned"""
     boxes = read_coco(FILE).answers
-    with pytest.raises(DataError, match=r"picture 1 has 32 x 24 pixels, but its boxes were drawn for 64 x 48"):
+    with pytest.raises(DataError, match=r"image 1 has 32 x 24 pixels, but its boxes were drawn for 64 x 48"):
         boxes.original(0, (32, 24))
-    with pytest.raises(DataError, match=r"picture 1 has 48 x 64 pixels, turned as its metadata says, but its boxes were drawn"):
+    with pytest.raises(DataError, match=r"image 1 has 48 x 64 pixels, turned as its metadata says, but its boxes were drawn"):
         boxes.original(0, (48, 64))
     unsaid = read_coco(changed(tmp_path, lambda record: [image.pop("width") for image in record["images"]])).answers
     assert len(unsaid.original(0, (32, 24))) == 3

@@ -68,7 +68,7 @@ def test_answers_in_other_files_are_part_of_the_fingerprint(tmp_path):
     assert before == fingerprints_of(data=open_data(path, boxes()))
     (tmp_path / "yolo" / "labels" / "train" / "001.txt").write_text("1 0.5 0.5 0.25 0.25\n")
     after = fingerprints_of(data=open_data(path, boxes()))
-    with pytest.raises(TrainingError, match=r"'data\.yaml' \(data\) is not what this run was trained on"):
+    with pytest.raises(TrainingError, match=r"'data\.yaml' \(data\) has changed since the run"):
         check_unchanged(before, after)
 
 

@@ -31,14 +31,14 @@ def test_palette_numbers_are_classes_and_255_does_not_count():
     expected = {int(value): count for value, count in REFERENCE["masks"]["pixels"].items()}
     expected[-1] = expected.pop(255)
     assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == expected
-    assert listing.classes == ["0", "1", "2", "3"] and listing.remarks == ["255 in the masks of masks does not count."]
+    assert listing.classes == ["0", "1", "2", "3"] and listing.remarks == ["255 in the masks of masks is ignored."]
 
 
 def test_numbers_and_colours_say_the_same(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     numbers, coloured = read_masks(with_masks(tmp_path / "a", "numbers")), with_masks(tmp_path / "b", "coloured")
-    with pytest.raises(DataError, match=r"is in colours, and nothing says which class is which. Write class_dict.csv"):
+    with pytest.raises(DataError, match=r"is in colours, and there is no table of classes. Write class_dict.csv"):
         classes(read_masks(coloured), 0)
     shutil.move(coloured / "masks" / "class_dict.csv", coloured)
     listing = read_masks(coloured)
@@ -92,7 +92,7 @@ def test_bars_of_a_letterbox_do_not_count():
     [
         (lambda f: (f / "masks" / "001.png").unlink(), r"001.png' has no mask of its name in"),
         (lambda f: (f / "masks" / "000.png").write_bytes(b"no"), r"cannot read the mask .*000.png'"),
-        (lambda f: Image.new("L", (5, 5)).save(f / "masks" / "000.png"), r"000.png' has 5 x 5 pixels, its picture 64 x 48"),
+        (lambda f: Image.new("L", (5, 5)).save(f / "masks" / "000.png"), r"000.png' has 5 x 5 pixels, its image 64 x 48"),
         (lambda f: Image.new("F", (64, 48)).save(f / "masks" / "000.tiff"), None),
     ],
 )

@@ -85,13 +85,13 @@ def test_classes_keep_the_numbers_of_the_training_data():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda a: a.pop("segmentation"), r"annotations\[0\].segmentation is 'None': no polygons and no runs"),
+        (lambda a: a.pop("segmentation"), r"annotations\[0\].segmentation is 'None': neither polygons nor runs"),
         (lambda a: a.update(segmentation=[[1, 2, 3]]), r"segmentation\[0\] is '\[1, 2, 3\]', not x and y of three corners"),
-        (lambda a: a.update(segmentation=[[1, 2, 3, 4, 5, "x"]]), r"segmentation\[0\] is 'x', which is no number"),
+        (lambda a: a.update(segmentation=[[1, 2, 3, 4, 5, "x"]]), r"segmentation\[0\] is 'x', which is not a number"),
         (lambda a: a.update(segmentation={"counts": [5], "size": [2, 3]}), r"runs of 5 pixels in all, the size 2 x 3"),
         (lambda a: a.update(segmentation={"counts": "~", "size": [2, 3]}), r"has the character '~'"),
         (lambda a: a.update(segmentation={"counts": "o", "size": [2, 3]}), r"ends within a number"),
-        (lambda a: a.update(segmentation={"counts": 3, "size": [2, 3]}), r"no list and no text of run lengths"),
+        (lambda a: a.update(segmentation={"counts": 3, "size": [2, 3]}), r"neither a list nor a string of run lengths"),
         (lambda a: a.update(segmentation={"counts": "1"}), r"size is 'None', not \[height, width\]"),
     ],
 )

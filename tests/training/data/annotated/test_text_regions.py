@@ -21,7 +21,7 @@ def test_both_formats_hold_the_same_regions():
         assert icdar.answers.ignored[row].tolist() == paddle.answers.ignored[row].tolist()
     x1, y1, x2, y2 = REFERENCE["things"][0][0][1:]
     assert icdar.answers.rows[0][0].tolist() == [[x1, y1], [x2, y1 + 1], [x2, y2], [x1, y2 - 1]]
-    assert icdar.classes == ["text"] and icdar.remarks == ["1 regions of icdar are unreadable and do not count."]
+    assert icdar.classes == ["text"] and icdar.remarks == ["1 regions of icdar are unreadable and are ignored."]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_label_files_are_told_from_text(tmp_path):
         ("1,2,3", "gt_img_0.txt, line 2 begins with 3 numbers"),
         ("word", "line 2 begins with 0 numbers"),
         ("9,2,1,8,word", "line 2 ends before it begins"),
-        ("99999999999,2,1,8,word", "line 2 is '99999999999', which is no number of pixels"),
+        ("99999999999,2,1,8,word", "line 2 is '99999999999', which is not a number of pixels"),
     ],
 )
 def test_damaged_lines_are_named(tmp_path, line, said):
@@ -73,7 +73,7 @@ def test_damaged_lines_are_named(tmp_path, line, said):
         read_icdar(tmp_path)
     (tmp_path / "gt_img_9.txt").write_text("1,2,9,8,word\n")
     (tmp_path / "gt_img_0.txt").unlink()
-    with pytest.raises(DataError, match="has no picture 'img_9'"):
+    with pytest.raises(DataError, match="has no image 'img_9'"):
         read_icdar(tmp_path)
 
 
@@ -82,7 +82,7 @@ def test_damaged_lines_are_named(tmp_path, line, said):
     [
         ([{"transcription": "a"}], r"line 2, region 1, points is 'None', not three corners"),
         ([{"points": [[1, 2], [3, 4]]}], r"region 1, points is .*not three corners"),
-        ([{"points": [[1, 2], [3, "x"], [5, 6]]}], r"region 1, points is 'x', which is no number"),
+        ([{"points": [[1, 2], [3, "x"], [5, 6]]}], r"region 1, points is 'x', which is not a number"),
         ([7], r"region 1 is '7', not an object"),
         ({}, "line 2 is not a path, a tab and a list"),
     ],

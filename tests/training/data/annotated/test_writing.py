@@ -55,9 +55,9 @@ def test_files_are_named_after_pictures_in_their_folders(tmp_path):
 
 def test_no_picture_is_written_over(tmp_path):
     rows = pictures_in(tmp_path / "in", ["x.png", "y.jpg"])
-    with pytest.raises(DataError, match="is one of the pictures themselves"):
+    with pytest.raises(DataError, match="is an image of the data"):
         answer_files(tmp_path / "in", rows)
-    with pytest.raises(DataError, match="is one of the pictures themselves"):
+    with pytest.raises(DataError, match="is an image of the data"):
         write_masks(tmp_path / "in", np.zeros((2, 8, 8), int), rows)
 
 
@@ -65,7 +65,7 @@ def test_scores_of_one_class_are_compared_with_the_threshold():
     scores = np.array([[[[0.4, 0.6]]]])
     assert mask_classes(scores).tolist() == [[[1, 1]]] and mask_classes(scores, 0.5).tolist() == [[[0, 1]]]
     assert mask_classes(np.array([[[3, 1]]])).tolist() == [[[3, 1]]]
-    with pytest.raises(DataError, match=r"of shape \[2, 3\] is no mask"):
+    with pytest.raises(DataError, match=r"of shape \[2, 3\] is not a mask"):
         mask_classes(np.zeros((2, 3)))
 
 
@@ -83,7 +83,7 @@ def test_the_palette_is_that_of_voc():
 
 
 def test_data_without_pictures(tmp_path):
-    with pytest.raises(DataError, match="holds no pictures"):
+    with pytest.raises(DataError, match="has no image files"):
         write_masks(tmp_path, np.zeros((1, 2, 2)), Columns({"x": np.zeros(1)}))
 
 

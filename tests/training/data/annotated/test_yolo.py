@@ -25,13 +25,13 @@ def test_shares_become_the_pixels_that_were_drawn():
     for row, path in enumerate(listing.paths):
         size = {0: (64, 48), 1: (48, 64), 2: (60, 60), 3: (80, 40)}[int(path.stem) % 4]
         assert np.allclose(listing.answers.original(row, size), np.reshape(REFERENCE["things"][int(path.stem)], (-1, 5)), atol=1e-4)
-    assert any("1 of 6 pictures have no boxes" in line for line in listing.remarks)
+    assert any("1 of 6 images have no boxes" in line for line in listing.remarks)
 
 
 def test_the_part_for_validation():
     assert any("--val" in line for line in read_yolo(FILE).remarks)
     assert [path.stem for path in read_yolo(FILE, "val").paths] == ["003", "007"]
-    with pytest.raises(DataError, match=r"data.yaml has no 'test' that names a folder of pictures; it has \['names', 'path'"):
+    with pytest.raises(DataError, match=r"data.yaml has no 'test' that names a folder of images; it has \['names', 'path'"):
         read_yolo(FILE, "test")
 
 
@@ -74,7 +74,7 @@ def test_outlines_count_as_the_boxes_around_them(tmp_path):
 
 
 def test_other_classes_than_the_training_data_have():
-    with pytest.raises(DataError, match="the class 'tree' is none of the training data: car, bus"):
+    with pytest.raises(DataError, match="the class 'tree' is not a class of the training data: car, bus"):
         read_yolo(FILE, "val", ["car", "bus"])
 
 
@@ -94,7 +94,7 @@ def test_numbers_are_those_that_the_names_have_in_the_training_data():
         ("1.5 0.5 0.5 0.1 0.1", "line 2 has the class 1.5"),
         ("-1 0.5 0.5 0.1 0.1", "line 2 has the class -1"),
         ("0 0.5 0.5 0.1", "line 2 has 4 numbers; a box has 5"),
-        ("0 0.5 0.5 x 0.1", "line 2 is 'x', which is no number"),
+        ("0 0.5 0.5 x 0.1", "line 2 is 'x', which is not a number"),
         ("0 30 20 10 10", "line 2 has a value outside 0 to 1"),
         ("0 nan 0.5 0.1 0.1", "line 2 is 'nan'"),
     ],
@@ -110,17 +110,17 @@ def test_damaged_lines_are_named(tmp_path, line, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("train: images/train\nnames: [bus\n", "line 3 is no YAML"),
-        ("a: b: c", "line 1 is no YAML"),
+        ("train: images/train\nnames: [bus\n", "line 3 is not valid YAML"),
+        ("a: b: c", "line 1 is not valid YAML"),
         ("[1, 2]", "holds no keys"),
         ("train: images/train\n", "has no 'names'"),
         ("train: images/train\nnames: {0: bus, 2: tree}\n", r"names: the keys are \['0', '2'\]"),
-        ("train: images/train\nnames: [[bus]]\n", r"names\[0\] is .*no text"),
+        ("train: images/train\nnames: [[bus]]\n", r"names\[0\] is .*not text"),
         ("train: images/train\nnames: [bus, car, tree]\nnc: 4\n", "nc is 4, but 'names' has 3"),
         ("train: gone\nnames: [bus]\n", "train: there is no 'gone' beside the file"),
         ("train: {a: b}\nnames: [bus]\n", "has no 'train' that names a folder"),
-        ("train: &a [*a]\nnames: [bus]\n", "line 1 is no YAML: found unconstructable recursive node"),
-        ("x: !!python/object/apply:os.system ['true']\n", "is no YAML|has no 'names'"),
+        ("train: &a [*a]\nnames: [bus]\n", "line 1 is not valid YAML: found unconstructable recursive node"),
+        ("x: !!python/object/apply:os.system ['true']\n", "is not valid YAML|has no 'names'"),
     ],
 )
 def test_damaged_yaml_is_named(tmp_path, text, said):
