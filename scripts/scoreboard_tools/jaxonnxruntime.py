@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import onnx
 from jaxonnxruntime import call_onnx
+
 from scoreboard_tools.shared import convert_with, floats_of, loading
 
 jax.config.update("jax_enable_x64", True)

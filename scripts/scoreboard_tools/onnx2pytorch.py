@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import onnx2pytorch
 import onnx
+import onnx2pytorch
+
 from scoreboard_tools.shared import convert_with, loading
 from scoreboard_tools.torch_autograd import gradients_of
 

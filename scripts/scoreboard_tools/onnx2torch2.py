@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import onnx2torch2
 import onnx
+import onnx2torch2
+
 from scoreboard_tools.shared import convert_with, loading
 from scoreboard_tools.torch_autograd import gradients_of
 

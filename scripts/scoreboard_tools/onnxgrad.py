@@ -19,7 +19,7 @@ def gradients(model_path: Path, inputs: dict[str, Any], cotangents: dict[str, An
     sources = [by_name[name] for name in [*floats_of(inputs), *weights] if name in by_name]
     seeds = {}
     with onnxgrad.static.program_guard(program):
-        for i, (name, seed) in enumerate(cotangents.items()):
+        for i, seed in enumerate(cotangents.values()):
             seeds[f"cotangent_{i}"] = seed
         variables = [onnxgrad.static.data(name, seed.shape, seed.dtype.name) for name, seed in seeds.items()]
         grads = onnxgrad.vjp([by_name[name] for name in cotangents], sources, variables)

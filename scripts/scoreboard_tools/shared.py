@@ -26,12 +26,14 @@ def loading() -> Iterator[None]:
         raise CannotLoad(f"{type(error).__name__}: {error}") from error
 
 
-def convert_with(convert: Callable[[onnx.ModelProto], Any], model: onnx.ModelProto) -> tuple[Any, onnx.ModelProto]:
-    """Convert a model, at an older opset where its own is refused, as users of older converters do; the error is that of its own."""
+def convert_with(
+    convert: Callable[[onnx.ModelProto], Any], model: onnx.ModelProto, opsets: tuple[int, ...] = (21, 17, 13)
+) -> tuple[Any, onnx.ModelProto]:
+    """Convert a model, at another opset where its own is refused, as users of such a tool do; the error is the first one."""
     try:
         return convert(model), model
     except Exception as error:
-        for version in (21, 17, 13):
+        for version in opsets:
             with contextlib.suppress(Exception):
                 older = version_converter.convert_version(model, version)
                 return convert(older), older

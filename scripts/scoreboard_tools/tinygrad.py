@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from scoreboard_tools.shared import floats_of, loading
 
 os.environ.setdefault("DEV", "PYTHON")  # its interpreter needs no compiler; what it computes is the same
 
-from tinygrad import Tensor  # noqa: E402
-from tinygrad.nn.onnx import OnnxRunner  # noqa: E402
+from tinygrad import Tensor
+from tinygrad.nn.onnx import OnnxRunner
 
 REQUIREMENTS = ["tinygrad", "onnx", "numpy"]
 PACKAGE = "tinygrad"
@@ -21,7 +22,7 @@ PACKAGE = "tinygrad"
 def gradients(model_path: Path, inputs: dict[str, Any], cotangents: dict[str, Any], weights: list[str]) -> dict[str, Any]:
     with loading():
         runner = OnnxRunner(str(model_path))
-    leaves = {name: Tensor(inputs[name], requires_grad=True) for name in floats_of(inputs)}
+    leaves = {name: Tensor(inputs[name]) for name in floats_of(inputs)}
     outputs = runner({**inputs, **leaves})
     for name in weights:
         leaves[name] = runner.graph_values[name]

@@ -8,12 +8,15 @@ import numpy as np
 import onnx
 import torch
 from onnx import numpy_helper
+
 from scoreboard_tools.shared import is_float
 
 torch.set_num_threads(1)
 
 
-def gradients_of(module: Any, model: onnx.ModelProto, inputs: dict[str, Any], cotangents: dict[str, Any], weights: list[str]) -> Any:
+def gradients_of(
+    module: Any, model: onnx.ModelProto, inputs: dict[str, Any], cotangents: dict[str, Any], weights: list[str]
+) -> Any:
     """Call a converted module with the inputs in the order of the graph, and differentiate its outputs.
 
     Converters drop the names of initializers: a weight is found among the parameters and buffers by its numbers, also transposed.

@@ -1,7 +1,7 @@
 """Runs one adapter over cases, in the environment of its tool: worker.py ADAPTER CASES RESULTS < names of cases.
 
-For each case NAME a file RESULTS/NAME.json says what came of it, and RESULTS/NAME.npz holds the gradients. A crash ends this process;
-scripts/scoreboard counts it for the case that has no result and starts a new process behind it.
+For each case NAME a file RESULTS/NAME.json says what came of it, and RESULTS/NAME.npz holds the gradients. A crash ends this
+process; scripts/scoreboard counts it for the case that has no result and starts a new process behind it.
 """
 
 from __future__ import annotations
