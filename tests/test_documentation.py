@@ -6,6 +6,7 @@ import importlib
 import io
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -198,6 +199,25 @@ def test_operator_table_is_current():
 def test_compatibility_table_is_current():
     done = subprocess.run([sys.executable, ROOT / "scripts" / "write_compatibility_table", "--check"], cwd=ROOT, check=False)
     assert done.returncode == 0
+
+
+def test_reference_names_every_public_name_with_a_sentence():
+    written = runpy.run_path(str(ROOT / "scripts" / "write_reference"))
+    texts = written["pages"]()
+    assert {page.name for page in texts} == {page.name for page in (ROOT / "docs" / "reference").glob("*.md")}
+    stale = [page.name for page, text in texts.items() if page.read_text(encoding="utf-8") != text]
+    assert not stale, f"run scripts/write_reference: {stale}"
+    assert written["without_sentence"]() == []
+    menu = (ROOT / "docs" / "website" / "mkdocs.yml").read_text()
+    assert [page.name for page in texts if f"reference/{page.name}" not in menu] == []
+
+
+def test_website_puts_the_reference_in_the_place_of_names():
+    pytest.importorskip("mkdocs")
+    hooks = runpy.run_path(str(ROOT / "docs" / "website" / "hooks.py"))
+    page = (ROOT / "docs" / "reference" / "onnxgrad.md").read_text()
+    whole = hooks["with_whole_reference"](page)
+    assert "::: onnxgrad.core.interop.onnx_import.from_onnx" in whole and "<!--" not in whole
 
 
 @pytest.mark.process

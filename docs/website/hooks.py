@@ -37,11 +37,29 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
+NAMES = re.compile(r"<!-- names of (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
+
+
+def with_whole_reference(markdown: str) -> str:
+    """Put the reference made from docstrings in the place of the lists of names that scripts/write_reference writes."""
+    alone = len(NAMES.findall(markdown)) == 1
+
+    def directive(found: re.Match[str]) -> str:
+        if not found[2].startswith("**"):  # one class or function
+            return f"::: {found[1]}"
+        level = "\n      heading_level: 2" if alone else "\n      show_root_toc_entry: false"
+        return f"::: {found[1]}\n    options:\n      show_root_heading: false{level}"
+
+    return NAMES.sub(directive, markdown)
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Let links to files of the repository lead to their pages where there are any, else to the repository."""
     here = page.file.src_uri
     if here == "index.md":
         page.meta["hide"] = ["toc"]  # the first screen takes the width
+    if here.startswith("reference/"):
+        markdown = with_whole_reference(markdown)
 
     def address(link: str) -> str:
         path, _, anchor = link.removeprefix(BLOB).partition("#")

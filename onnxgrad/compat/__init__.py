@@ -103,7 +103,7 @@ def counts() -> dict[str, int]:
 
 
 def table() -> str:
-    """COMPATIBILITY.md."""
+    """Write the text of COMPATIBILITY.md: the state of every name of Paddle's, by module."""
     total = counts()
     lines = [
         "# Paddle's names",

@@ -1,4 +1,4 @@
-"""fluid.regularizer: L1Decay and L2Decay, under both of their names.
+"""fluid.regularizer: penalties on parameters, L1Decay and L2Decay, under both of their names.
 
 Tests: tests/fluid/test_fluid.py.
 """

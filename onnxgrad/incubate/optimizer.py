@@ -1,4 +1,4 @@
-"""paddle.incubate.optimizer.
+"""paddle.incubate.optimizer: optimizers that keep a second set of weights.
 
 Tests: tests/test_incubate.py, tests/paddle_suite/test_surface.py.
 """

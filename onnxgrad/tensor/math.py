@@ -90,11 +90,11 @@ reciprocal = of_one("reciprocal", "Reciprocal", "1 / x.")
 abs = of_one("abs", "Abs", "Absolute value; gradient 0 at 0.", floats=False)
 sign = of_one("sign", "Sign", "-1, 0 or 1.", floats=False)
 sgn = of_one("sgn", "Sign", "-1, 0 or 1.", floats=False)
-neg = negative = of_one("neg", "Neg", "``-x``.", floats=False)
+neg = negative = of_one("neg", "Neg", "Negate each element.", floats=False)
 
 
 def positive(x: Variable, name: str | None = None) -> Variable:
-    """``+x``.
+    """Return each element as it is, as ``+x`` does.
 
     Args:
         x: variable of any shape.
@@ -102,9 +102,9 @@ def positive(x: Variable, name: str | None = None) -> Variable:
     return LayerHelper("positive", x, name=name).result("Identity", x)
 
 
-sin = of_one("sin", "Sin", "Sine.")
-cos = of_one("cos", "Cos", "Cosine.")
-tan = of_one("tan", "Tan", "Tangent.")
+sin = of_one("sin", "Sin", "Sine of each element.")
+cos = of_one("cos", "Cos", "Cosine of each element.")
+tan = of_one("tan", "Tan", "Tangent of each element.")
 asin = of_one("asin", "Asin", "Inverse sine.")
 acos = of_one("acos", "Acos", "Inverse cosine.")
 atan = of_one("atan", "Atan", "Inverse tangent.")

@@ -1,4 +1,4 @@
-"""paddle.distributed.fleet.utils.
+"""paddle.distributed.fleet.utils: recomputation of layers, under the name that Paddle has for it.
 
 Tests: tests/paddle_suite/test_surface.py.
 """

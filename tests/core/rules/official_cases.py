@@ -172,7 +172,7 @@ def out_of_scope(case: Case) -> str:
     for node in case.model.graph.node:
         if node.domain not in ("", "ai.onnx"):
             return "outside ai.onnx"
-        if _is_random(node, case):
+        if is_random(node, case):
             return "samples random numbers"
     if not any(_is_real_value(v) for v in case.inputs.values()) and not case.model.graph.initializer:
         return "no floating-point input"
@@ -182,16 +182,19 @@ def out_of_scope(case: Case) -> str:
     return "" if path.targets else "no differentiable path to a floating-point output"
 
 
-def _is_random(node: Any, case: Case) -> bool:
-    version = next(entry.version for entry in case.model.opset_import if entry.domain in ("", "ai.onnx"))
+def is_random(node: Any, case: Any) -> bool:
+    """Whether a node of a case, or one inside it, draws random numbers."""
+    version = next((entry.version for entry in case.model.opset_import if entry.domain in ("", "ai.onnx")), 1)
     if node.op_type == "Dropout":
         mode = case.inputs.get(node.input[2]) if len(node.input) > 2 else None
         return bool(mode is not None and mode.any()) or (
             version < 7 and not any(a.name == "is_test" and a.i for a in node.attribute)
         )
     bodies = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+    if node.domain not in ("", "ai.onnx"):
+        return False
     seeded = "seed" in onnx.defs.get_schema(node.op_type, version, "").attributes
-    return seeded or any(_is_random(inner, case) for body in bodies for inner in body.node)
+    return seeded or any(is_random(inner, case) for body in bodies for inner in body.node)
 
 
 def _is_real_value(value: Any) -> bool:

@@ -174,7 +174,7 @@ def on_onnxruntime(model: ModelProto) -> Any:
     return lambda feeds: session.run(None, {name: value for name, value in feeds.items() if name in names})
 
 
-def _engines(model: ModelProto) -> Any:
+def engines(model: ModelProto) -> Any:
     wide = widened(model)
     yield "onnx.reference", lambda: on_reference(wide), (1e-5, 1e-3), 1e-5
     yield "onnx.reference as it is", lambda: on_reference(wide, corrected=False), (1e-5, 1e-3), 1e-5
@@ -237,13 +237,13 @@ def find_oracle(model: ModelProto, inputs: dict[str, Any], recorded: list[Any]) 
     weights = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     weights = {name: value for name, value in weights.items() if is_real(value) and name not in inputs}
     said = []
-    for name, make, steps, slack in _engines(with_weights_as_inputs(model)):
+    for name, make, steps, slack in engines(with_weights_as_inputs(model)):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 engine = Engine(name, make(), as_it_is if name == "onnxruntime in float32" else widened_value, steps, slack)
             got = engine.run({n: engine.widen(v) for n, v in {**inputs, **weights}.items()})
-            problem = _difference(got, recorded)
+            problem = difference(got, recorded)
             if not problem:
                 return Oracle(engine, inputs, weights, recorded)
         except Exception as error:
@@ -260,7 +260,7 @@ def other_functions(model: ModelProto, inputs: dict[str, Any], recorded: list[An
         found = [_plain(value) for value in run({**inputs, **weights})]
     except Exception:
         return
-    if _difference(found, recorded):
+    if difference(found, recorded):
         real = {name: value for name, value in weights.items() if is_real(value)}
         yield Oracle(Engine("as onnxruntime computes it", run, as_it_is, (1e-2, 3e-2), 2e-2), inputs, real, found)
 
@@ -273,7 +273,7 @@ def _succeeds(action: Any) -> bool:
     return True
 
 
-def _difference(got: list[Any], recorded: list[Any]) -> str:
+def difference(got: list[Any], recorded: list[Any]) -> str:
     for i, (a, b) in enumerate(zip(got, recorded, strict=False)):
         for x, y in zip(leaves(a), leaves(b), strict=True):
             if x.shape != y.shape:
