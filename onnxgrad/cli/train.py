@@ -270,16 +270,25 @@ class _Rows(Callback):
             print(f"{title}  {values}", flush=True)
 
 
-def _choose_place(trainer: Trainer, source: Any, settings: dict[str, Any], as_json: bool) -> None:
-    """Let the first batch choose the device, which the settings of the run then name"""
+def _choose(trainer: Trainer, source: Any, settings: dict[str, Any], as_json: bool) -> None:
+    """Let the first batch choose the device, which the settings of the run then name, and whether gradients overlap"""
     order = {"shuffle": not settings["no_shuffle"], "drop_last": settings["drop_last"], "seed": trainer.seed}
     batch = next(iter(trainer.ranks.source(source).batches(settings["batch_size"], **order)), None)
     if batch is None:
         return  # which fit refuses
-    settings["device"], settings["device_is_chosen"] = trainer.choose_place(batch), True
-    if trainer.ranks.is_first:
-        line = trainer.remarks[-1]
-        print(json.dumps({"event": "place", "place": settings["device"], "note": line}) if as_json else line, flush=True)
+    known, place = len(trainer.remarks), None
+    if settings.get("device") == "auto":
+        place = settings["device"] = trainer.choose_place(batch)
+        settings["device_is_chosen"] = True
+    overlaps = trainer.choose_overlap(batch)
+    if not trainer.ranks.is_first:
+        return
+    lines = trainer.remarks[known:]
+    if place is not None:
+        line = lines.pop(0)
+        print(json.dumps({"event": "place", "place": place, "note": line}) if as_json else line, flush=True)
+    for line in lines:
+        print(json.dumps({"event": "overlap", "overlaps": overlaps, "note": line}) if as_json else f"note: {line}", flush=True)
 
 
 def _fit(
@@ -292,8 +301,9 @@ def _fit(
     list_skipped: Callable[[], None],
 ) -> list[dict[str, Any]]:
     with trainer.ranks.folder(folder, settings["keep"]) as run:
-        if settings.get("device") == "auto":
-            _choose_place(trainer, data[0], settings, options.json)
+        # A run that is resumed takes what its checkpoint says of overlap.
+        if settings.get("device") == "auto" or (settings.get("overlap") and options.resume is None):
+            _choose(trainer, data[0], settings, options.json)
         if options.resume is None and run is not None and trainer.ranks.is_first:
             write_settings(run, settings)
         if run is not None and trainer.ranks.is_first:

@@ -7,7 +7,8 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_trainer.py, te
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import ml_dtypes
@@ -212,6 +213,18 @@ class Keeps:
             self._resumed = dict(of_ranks[self.transport.rank])
         else:
             self._resumed = {name: rest if self.transport.rank == 0 else np.zeros_like(rest) for name, rest in rests.items()}
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Put the residuals back afterwards, as they were before steps that are undone."""
+        compression, resumed = self._compression, self._resumed
+        rest = {} if compression is None else {number: array.copy() for number, array in compression.rest.items()}
+        try:
+            yield
+        finally:
+            self._resumed = resumed
+            if compression is not None:
+                compression.rest = rest
 
     def keep_on_first(self, scope: Scope) -> None:
         """Give rank 0 copies of the residuals of all ranks, for a checkpoint, from which any number of ranks can resume; each goes

@@ -111,9 +111,13 @@ class _Sharing(Keeps):
     Attributes:
         sharding: see ``core.runtime.exchange``.
         shared: the state of which each rank holds a share; None where all hold all, and before the first run.
+        overlaps: whether gradients travel while something else is computed, where the strategy asks for that. Sessions that were
+            opened before it was set do as it was then. It decides when a bucket travels, not which buckets there are, so that the
+            run is the same to the bit, and ranks hold the same shares.
     """
 
     sharding: int
+    overlaps = True
     traffic: Traffic
     shared: SharedState | None = None
     _flat_weights: FlatWeights | None = None
@@ -245,7 +249,8 @@ class GradientExchange(_Sharing):
         self._values = [loss] if len(self._terms) == 1 else [term.value for term in self._terms]
         self._weights = [term.weight for term in self._terms]
         self.reads = list(dict.fromkeys([loss, *self._values, *(v for v in self._weights if v is not None)]))
-        self._gradient_ids: list[int] | None = None
+        self._allotted: list[tuple[int, tuple[str, ...]]] | None = None
+        """The gradients that have slots, by their ids, and their kinds."""
         self._buckets, self._statistics = Buckets([], 1), Buckets([], 1)
         self._groups: list[list[Variable]] = []
         self._under_way: _UnderWay | None = None
@@ -304,7 +309,6 @@ class GradientExchange(_Sharing):
         check_equal(self.transport, {"rows of another size": Subject(shapes, action)})
 
     def _buckets_of_ranges(self, cut: Cut) -> Buckets:
-        self._gradient_ids = None
         self._allot(cut.computed)
         return self._buckets
 
@@ -334,7 +338,7 @@ class GradientExchange(_Sharing):
     def groups(self, gradients: Sequence[Variable]) -> Sequence[Sequence[Variable]]:
         """Gradients in the order of the backward pass, in groups of about as many bytes, of which the first travel on the way."""
         self._allot(gradients)
-        return self._groups
+        return self._groups if self.overlaps else [[v for group in self._groups for v in group]]
 
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
         """Memory of the gradients, the same for all sessions of the program."""
@@ -342,9 +346,10 @@ class GradientExchange(_Sharing):
         return {**self._buckets.values, **self._statistics.values}
 
     def _allot(self, gradients: Sequence[Variable]) -> None:
-        if self._gradient_ids == list(map(id, gradients)):
-            return
-        self._gradient_ids = list(map(id, gradients))
+        allotted = [(id(v), self._kind(v)) for v in gradients]
+        if self._allotted == allotted:
+            return  # what earlier sessions compute into is what travels
+        self._allotted = allotted
         # Counters, which an optimizer may read too, are the same on all ranks.
         numbers = [v for v in gradients if v.is_float or v.dtype.name == "bool"]
         if self.synchronises is not None:
@@ -687,7 +692,7 @@ class StateExchange(_Sharing):
         """Replace the sums of this rank by sums over all ranks, in place: now, or with overlap from the first ``wait`` on."""
         self.traffic.steps += 1
         parcels = self._parcels(scope)
-        if self._overlaps:
+        if self._overlaps and self.overlaps:
             self._travelling = _Travelling(parcels)
         else:
             for parcel in parcels:

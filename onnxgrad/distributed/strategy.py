@@ -78,9 +78,10 @@ class Strategy:
         cuts: of a pipeline, names of values of the model behind which it is cut; empty where they are to be chosen.
         overlap: in how many sessions the backward pass is computed, so that gradients travel while others are computed; None and 1
             for one, and no overlap. It gains where a network takes long and processors are free meanwhile; between ranks of one
-            machine it costs time, and a small ResNet a third more memory. Sums over micro-batches travel when all is computed,
-            while those that have arrived are applied, unless they are compressed. Where numbers of 16 bits would cross, everything
-            travels when all is computed.
+            machine it costs time, and a small ResNet a third more memory. So a Trainer times its first steps with and without it,
+            and keeps it where the slowest rank is faster; ``remarks`` says so. Other programs do as they are told. Sums over
+            micro-batches travel when all is computed, while those that have arrived are applied, unless they are compressed. Where
+            numbers of 16 bits would cross, everything travels when all is computed.
 
     Raises:
         ArgumentTypeError: if a value is of a wrong kind.

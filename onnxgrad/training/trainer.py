@@ -85,7 +85,17 @@ from onnxgrad.training.run.checkpoint import (
 )
 from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.loop import TrainingLoop
-from onnxgrad.training.run.place_choice import NAMES, Timing, choice, described, installed_places, timed
+from onnxgrad.training.run.place_choice import (
+    NAMES,
+    Timing,
+    choice,
+    described,
+    described_overlap,
+    installed_places,
+    keeps_overlap,
+    measured,
+    timed,
+)
 from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_fit_options
 from onnxgrad.training.run.position import Position, check_position, check_schedule, position_of
 from onnxgrad.training.run.state import RunState
@@ -243,6 +253,8 @@ class Trainer(TrainingSteps):
         self._engine = engine
         self._chosen_place: str | None = None
         """The name of the provider that the first step has chosen, with place='auto'."""
+        self._overlaps: bool | None = None
+        """Whether ranks keep the overlap that was asked for, once the first step has chosen."""
         self.remarks: list[str] = notes
         self._options = (taught, metrics, detection, updates, recompute, frozen)
         if not self._awaits_data:
@@ -600,7 +612,27 @@ class Trainer(TrainingSteps):
         self.ranks.begin(self.executor, feed, fetches)
         if self._engine.is_open and self._chosen_place is None:
             self._try_places(feed, fetches)
+        if self.ranks.step.overlap > 1 and self._overlaps is None:
+            self._try_overlap(feed, fetches)
         return feed, fetches
+
+    @checked
+    def choose_overlap(self, batch: GivenByName) -> bool:
+        """Choose by a batch whether gradients travel while others are computed, as the first step does: with
+        ``Strategy(overlap=N)`` on several ranks, which all call this, where it is not chosen yet.
+
+        Args:
+            batch: as for ``step``; it is not trained on.
+
+        Returns:
+            Whether they do. ``remarks`` has the figures.
+
+        Raises:
+            DataError, TrainingError: as ``step``.
+        """
+        if self.ranks.are_many and (self.ranks.strategy.overlap or 1) > 1 and self._overlaps is None:
+            self._fed(batch)
+        return bool(self._overlaps)
 
     @checked
     def choose_place(self, batch: GivenByName) -> str:
@@ -622,23 +654,49 @@ class Trainer(TrainingSteps):
     def _try_places(self, feed: dict[str, Any], fetches: list[Variable]) -> None:
         """Keep the provider on which a step takes the least time"""
         places = self._places()
-        scope, number = self.program.active_scope(), self._state.step
+        scope = self.program.active_scope()
         executors = {name: self.executor if name == "cpu" else self._executor_on(place) for name, place in places.items()}
-
-        def update(executor: Executor) -> float:
-            for at in range(self.accumulate):
-                loss, *_ = self.ranks.run(executor, feed, fetches, number + at)
-            self.ranks.step.apply(executor)
-            return float(loss)
-
         timings = {name: Timing(name) for name in places}
         if len(places) > 1:
-            timings = {name: timed(name, partial(update, executor), scope) for name, executor in executors.items()}
+            with self.ranks.step.trial():
+                for name, executor in executors.items():
+                    timings[name] = timed(name, partial(self._update, executor, feed, fetches), scope)
         chosen, timings = choice(timings)
         names = list(places)
         chosen = names[self.ranks.of_first(names.index(chosen))]
         self.remarks.append(described(chosen, timings))
         self.executor, self._chosen_place = executors[chosen], chosen
+
+    def _try_overlap(self, feed: dict[str, Any], fetches: list[Variable]) -> None:
+        """Keep overlap where a step takes less time with it, on the slowest rank"""
+        step, scope = self.ranks.step, self.program.active_scope()
+        executors = {True: self.executor, False: self._executor_on(self.executor.place)}
+        seconds = []
+        with step.trial():
+            for overlaps, executor in executors.items():
+                step.let_overlap(overlaps)
+                # What fails here fails in a run, so that the other ranks must not wait.
+                seconds.append(measured(partial(self._update, executor, feed, fetches), scope)[0])
+        overlapping, plain = self.ranks.largest(seconds)
+        self.remarks.append(described_overlap(step.overlap, overlapping, plain))
+        self._keep_overlap(keeps_overlap(overlapping, plain))
+        self.executor = executors[self._overlaps is True]
+
+    def _keep_overlap(self, overlaps: bool) -> None:
+        self._overlaps = overlaps
+        self.ranks.step.let_overlap(overlaps)
+
+    def _overlap_text(self, overlaps: bool) -> str:
+        """What a checkpoint says of the choice: how many sessions there are, of those that were asked for"""
+        sessions = self.ranks.step.overlap
+        return f"{sessions if overlaps else 1} of {sessions} sessions"
+
+    def _update(self, executor: Executor, feed: dict[str, Any], fetches: list[Variable]) -> float:
+        """An update as a trial takes it, by one batch as often as it accumulates; gives the last loss"""
+        for at in range(self.accumulate):
+            loss, *_ = self.ranks.run(executor, feed, fetches, self._state.step + at)
+        self.ranks.step.apply(executor)
+        return float(loss)
 
     def _places(self) -> dict[str, Place]:
         """The providers that are installed on all ranks, and that take what was asked for"""
@@ -1024,6 +1082,8 @@ class Trainer(TrainingSteps):
             }
             if self._chosen_place is not None:
                 metadata["place"] = self._chosen_place
+            if self._overlaps is not None:
+                metadata["overlap"] = self._overlap_text(self._overlaps)
             targets = targets_to_json(self.terms)
             if targets is not None:
                 metadata["targets"] = targets
@@ -1069,6 +1129,7 @@ class Trainer(TrainingSteps):
         else:
             position = self._checked(tensors, path, batches, files)
         self._resume_place(tensors.metadata.get("place"))
+        self._resume_overlap(tensors.metadata.get("overlap"))
         scope, schedule = self.program.active_scope(), self.schedule
 
         def go_to() -> None:
@@ -1093,6 +1154,14 @@ class Trainer(TrainingSteps):
             self.remarks.append(f"the run was on {name!r}, which is not installed here: place 'auto' tries again.")
         else:
             self.executor, self._chosen_place = self.executor if name == "cpu" else self._executor_on(place), name
+
+    def _resume_overlap(self, text: str | None) -> None:
+        """Take the choice of the run, where as many sessions are asked for as then"""
+        for overlaps in (True, False):
+            if text == self._overlap_text(overlaps) and overlaps is not self._overlaps:
+                if self._overlaps is not None:
+                    self.executor = self._executor_on(self.executor.place)  # whose sessions are not those of the other form
+                self._keep_overlap(overlaps)
 
     def _checked(self, tensors: TensorFile, path: str | Path, batches: int | None, files: Fingerprints | None) -> Position:
         """The position in a checkpoint, of which everything else fits too"""

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from onnxgrad.cli.main import main
 from onnxgrad.core.runtime.openvino import place_by_name
 from onnxgrad.core.runtime.places import CPUPlace
-from onnxgrad.distributed import run_local
+from onnxgrad.distributed import Strategy, run_local
 from onnxgrad.distributed.environment import using
 from onnxgrad.errors import ProviderError
 from onnxgrad.training import Trainer, trainer as module
@@ -215,6 +216,25 @@ def test_ranks_take_the_choice_of_the_first(monkeypatch):
         assert is_other
         for name, value in weights(plain).items():
             np.testing.assert_allclose(values[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("strategy", [Strategy(sharding=1), Strategy(compress="bfloat16")], ids=["shares", "compressed"])
+def test_a_trial_leaves_what_ranks_share_and_keep(strategy, monkeypatch):
+    """Where gradients lie, of which ranks put ranges together, and what compression has kept of those of trial steps"""
+    lock = threading.Lock()
+    monkeypatch.setattr(module, "timed", lambda name, step, scope: timed(name, step, scope)._replace(seconds=1.0 + (name != "cpu")))
+    monkeypatch.setattr(module, "installed_places", lambda: {"cpu": CPUPlace(), "openvino": OtherPlace()})
+
+    def trained(place, transport):
+        with using(transport):
+            with lock:
+                t = trainer(place=place, distributed=strategy, batch_norm="frozen")
+            t.fit(data(), 1, batch_size=8, verbose=False)
+            t.ranks.step.gather(everywhere=True)
+            return weights(t)
+
+    for values, expected in zip(run_local(2, partial(trained, "auto")), run_local(2, partial(trained, None)), strict=True):
+        assert_equal(values, expected)
 
 
 def test_what_is_wrong_with_a_batch_is_said_as_in_a_step(trial):

@@ -5,7 +5,8 @@ Tests: tests/distributed/test_trainer.py, tests/distributed/test_trainer_shares.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from onnxgrad.core.ir.plan import Turn
@@ -84,6 +85,27 @@ class RankStep:
         if self.exchange is not None:
             self.exchange.part = part
             executor.meet(self.program, dict(feed), list(fetches))
+
+    @property
+    def overlap(self) -> int:
+        """The number of sessions that the strategy asks for, so that gradients travel while others are computed; 1 where nothing
+        overlaps."""
+        return 1 if self.exchange is None else self.strategy.overlap or 1
+
+    def let_overlap(self, overlaps: bool) -> None:
+        """Say whether gradients travel while others are computed, in sessions opened from now on, where that is asked for."""
+        for one in (self.exchange, self.sums):
+            if one is not None:
+                one.overlaps = overlaps
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Put back afterwards what the scope does not have, and steps that are undone have changed."""
+        with ExitStack() as stack:
+            for one in (self.exchange, self.sums):
+                if one is not None:
+                    stack.enter_context(one.trial())
+            yield
 
     def compute(
         self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None, number: int

@@ -381,6 +381,14 @@ class Ranks:
         self.transport.broadcast_(held)
         return int(held[0])
 
+    def largest(self, numbers: Sequence[float]) -> list[float]:
+        """Of each number the largest that any rank gives."""
+        table = np.array(numbers, np.float64)
+        if self.are_many:
+            self.transport.all_reduce_(table, "max")
+        largest: list[float] = table.tolist()
+        return largest
+
     def any(self, answer: bool) -> bool:
         """Return whether any rank answers True."""
         if not self.are_many:

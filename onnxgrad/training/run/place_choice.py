@@ -1,7 +1,8 @@
 """Time the first steps of a run on each provider that is installed, and keep the fastest: ``Trainer(place="auto")``.
 
 The steps are real ones of the run's first batch, and are undone, so the run is that of the chosen provider from its first step on.
-A provider whose losses differ from those of the CPU is refused.
+A provider whose losses differ from those of the CPU is refused. So are steps of ranks timed with and without overlap, where it is
+asked for: ``Strategy(overlap=4)``.
 
 Tests: tests/training/test_place_choice.py.
 """
@@ -20,7 +21,18 @@ from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, Place, cuda_is_ava
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.errors import OnnxGradError, ProviderError
 
-__all__ = ["NAMES", "TOLERANCE", "Timing", "choice", "described", "installed_places", "timed"]
+__all__ = [
+    "NAMES",
+    "TOLERANCE",
+    "Timing",
+    "choice",
+    "described",
+    "described_overlap",
+    "installed_places",
+    "keeps_overlap",
+    "measured",
+    "timed",
+]
 
 NAMES = ("cpu", "openvino", "cuda")
 """The providers, in the order in which they are tried."""
@@ -29,7 +41,7 @@ TOLERANCE = 1e-3
 """By what part of the CPU's loss that of another provider may differ in any step of the trial. Steps in float32 that add in another
 order are a hundred times closer; a provider that computes in 16 bits, or leaves something out, is not."""
 _MARGIN = 0.95
-"""A provider takes at most this part of the CPU's time, or the CPU is kept: less is the noise of two steps."""
+"""A provider takes at most this part of the CPU's time, or the CPU is kept: less is the noise of two steps. So is overlap."""
 _UNTIMED, _TIMED = 2, 2
 """Steps that open the session and make room for both copies of the state; steps of which the faster one counts."""
 
@@ -73,14 +85,21 @@ class _Undone(Exception):
     """Ends a change of a scope, which then has not happened."""
 
 
-def timed(name: str, step: Callable[[], float], scope: Scope, clock: Callable[[], float] = time.perf_counter) -> Timing:
+def measured(
+    step: Callable[[], float], scope: Scope, clock: Callable[[], float] = time.perf_counter
+) -> tuple[float, tuple[float, ...]]:
     """Take steps, time the last of them, and undo all.
 
     Args:
-        name: of the provider.
         step: takes a step, and returns its loss.
         scope: whose state steps replace.
         clock: gives the time in seconds.
+
+    Returns:
+        The seconds of a step, and the losses of all.
+
+    Raises:
+        OnnxGradError: whatever a step raises.
     """
     losses: list[float] = []
     seconds: list[float] = []
@@ -98,10 +117,43 @@ def timed(name: str, step: Callable[[], float], scope: Scope, clock: Callable[[]
             warnings.simplefilter("ignore")  # what is not kept need not be known; the run says it again
             scope.change(trial)
     except _Undone:
-        return Timing(name, min(seconds[_UNTIMED:]), tuple(losses))
+        return min(seconds[_UNTIMED:]), tuple(losses)
+    raise AssertionError
+
+
+def timed(name: str, step: Callable[[], float], scope: Scope, clock: Callable[[], float] = time.perf_counter) -> Timing:
+    """Measure the steps of a provider; one that fails is not taken, and the reason says why.
+
+    Args:
+        name: of the provider.
+        step, scope, clock: as for ``measured``.
+    """
+    try:
+        return Timing(name, *measured(step, scope, clock))
     except OnnxGradError as error:
         return Timing(name, reason=f"fails: {error}")
-    raise AssertionError
+
+
+def keeps_overlap(overlapping: float, plain: float) -> bool:
+    """Return whether overlap gains more than noise, by the seconds of a step with it and without.
+
+    Example:
+        >>> keeps_overlap(0.008, 0.009), keeps_overlap(0.009, 0.009)
+        (True, False)
+    """
+    return overlapping <= _MARGIN * plain
+
+
+def described_overlap(sessions: int, overlapping: float, plain: float) -> str:
+    """One line on what was chosen, with the seconds of a step.
+
+    Example:
+        >>> described_overlap(4, 0.0121, 0.009)
+        'overlap=4 is left out: a step takes 12.1 ms with it and 9 ms without, on the slowest rank.'
+    """
+    verb = "kept" if keeps_overlap(overlapping, plain) else "left out"
+    figures = f"{overlapping * 1e3:.3g} ms with it and {plain * 1e3:.3g} ms without"
+    return f"overlap={sessions} is {verb}: a step takes {figures}, on the slowest rank."
 
 
 def choice(timings: Mapping[str, Timing]) -> tuple[str, dict[str, Timing]]:

@@ -19,7 +19,7 @@ from onnxgrad.training.run.plan import Row
 
 __all__ = ["Position", "check_position", "check_schedule", "epochs_done", "position_of"]
 
-ENTRIES = {"graph", "place", "position", "targets"}
+ENTRIES = {"graph", "overlap", "place", "position", "targets"}
 """What a Trainer stores in the metadata of a checkpoint."""
 
 
