@@ -22,6 +22,7 @@ from onnxgrad.core.providers.layouts.pool_gradient import UNREAD_INDICES, pool_g
 from onnxgrad.core.providers.layouts.pool_residues import pool_gradient_by_residues
 from onnxgrad.core.providers.losses.labelled import LABELLED_LOSSES
 from onnxgrad.core.providers.losses.rows import embedding_gradient
+from onnxgrad.core.providers.losses.shared_exponentials import SHARED_EXPONENTIALS
 from onnxgrad.core.providers.products.attention import ATTENTION
 from onnxgrad.core.providers.products.fold_alpha import FOLD_ALPHA
 from onnxgrad.core.providers.products.turned_products import TURNED_PRODUCTS
@@ -148,6 +149,7 @@ PASSES: list[GraphPass] = [
     Pass("one_hot_rows", forms={"ScatterElements": embedding_gradient}, rounding="order"),
     Pass("pool_gradient", forms={"ScatterElements": _pool_gradient}, rounding="order", gain=OPENVINO_FORMS),
     LABELLED_LOSSES,
+    SHARED_EXPONENTIALS,
     # After the gradients, which no longer read their indices.
     UNREAD_INDICES,
     Pass("nan_through_pools", forms={"MaxPool": _max_pool}),
