@@ -60,6 +60,8 @@ def _shared_scores(links: Links) -> dict[Variable, int]:
         if log is None or x is None or x.dims is None or index is None or index.dims is None:
             continue
         axis = log.attr("axis") % len(x.dims)
+        if axis != len(x.dims) - 1:
+            continue  # Sums over channels of images take as long as what is spared.
         rows = [1 if i == axis else d for i, d in enumerate(x.dims)]
         alone = len(links.readers[op.inputs[0]]) == 1 and op.inputs[0] not in links.returned
         has_softmax = any(r.type == "Softmax" and not r.domain and _is_along(r, axis) for r in links.readers[x])
