@@ -17,6 +17,7 @@ __all__ = ["FILTER_TAPS"]
 _MOST_TAPS = 9
 """A larger filter would read the images as often; and where there are as few channels as in a first layer, products are narrow."""
 _LEAST_CHANNELS = 16
+_MOST_TERMS = 32768
 
 
 def _filter_taps(build: Any, op: Operator) -> list[Variable | None] | None:
@@ -37,7 +38,7 @@ def _filter_taps(build: Any, op: Operator) -> list[Variable | None] | None:
         return None
     height, width = gy.static_shape[2:]  # type: ignore[index]
     terms = gy.static_shape[1] * height * width  # type: ignore[index]
-    if min(channels, out) < _LEAST_CHANNELS or terms == 0:
+    if min(channels, out) < _LEAST_CHANNELS or not 0 < terms <= _MOST_TERMS:
         return None
     top, left, bottom, right = window.pads
     image = build.Pad(x, [0, 0, top, left, 0, 0, bottom, right]) if any(window.pads) else x
