@@ -18,7 +18,7 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.layouts.chwn import CHWN
 from onnxgrad.core.providers.layouts.filter_gradient import FILTER_GRADIENT
-from onnxgrad.core.providers.layouts.filter_taps import FILTER_TAPS
+from onnxgrad.core.providers.layouts.filter_taps import filter_taps
 from onnxgrad.core.providers.layouts.pool_gradient import UNREAD_INDICES, pool_gradient
 from onnxgrad.core.providers.layouts.pool_residues import pool_gradient_by_residues
 from onnxgrad.core.providers.losses.labelled import LABELLED_LOSSES
@@ -147,7 +147,8 @@ PASSES: list[GraphPass] = [
     Pass("hard_sigmoid", forms={"HardSigmoid": _hard_sigmoid}, rounding="order"),
     Pass("mod_as_bitwise_and", forms={"Mod": _mod}),
     FILTER_GRADIENT,
-    FILTER_TAPS,
+    # Copies of larger maps take longer than the convolution, in float32.
+    filter_taps(most=4096),
     Pass("one_hot_rows", forms={"ScatterElements": embedding_gradient}, rounding="order"),
     Pass("pool_gradient", forms={"ScatterElements": _pool_gradient}, rounding="order", gain=OPENVINO_FORMS),
     LABELLED_LOSSES,

@@ -8,11 +8,11 @@ from onnxgrad import static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.rewriting import rewrite_operators
 from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.providers.layouts.filter_taps import FILTER_TAPS
+from onnxgrad.core.providers.layouts.filter_taps import filter_taps
 from onnxgrad.testing import evaluate
 
 
-def both(kernel, channels=16, out=17, batch=2, **attrs):
+def both(kernel, channels=16, out=17, batch=2, most=np.inf, **attrs):
     """The gradient of a filter without the form and with it, and the types of operators with it"""
     x = static.data("x", [batch, channels, 7, 6])
     w = static.data("w", [out, channels // attrs.get("group", 1), *kernel])
@@ -20,7 +20,7 @@ def both(kernel, channels=16, out=17, batch=2, **attrs):
     y = x.block.build.Conv(x, w, **attrs)
     (gw,) = static.gradients(paddle.sum(y * y), w)
     plain, graph = compile(x.block.program, [gw]), compile(x.block.program, [gw])
-    rewrite_operators(graph, FILTER_TAPS.forms)
+    rewrite_operators(graph, filter_taps(most).forms)
     graph.settle()
     draw = np.random.default_rng(0)
     feed = {"x": draw.normal(size=(2, channels, 7, 6)), "w": draw.normal(size=w.shape)}
@@ -54,8 +54,9 @@ def test_a_filter_of_stride_1_has_a_product_for_each_tap(kernel, attrs):
         ((3, 3), {"group": 16, "out": 16}),
         ((3, 3), {"channels": 3}),
         ((3, 3), {"batch": None}),
+        ((3, 3), {"pads": [1, 1, 1, 1], "most": 83}),
     ],
-    ids=["stride 2", "one tap", "many taps", "depthwise", "few channels", "unknown batch"],
+    ids=["stride 2", "one tap", "many taps", "depthwise", "few channels", "unknown batch", "many terms"],
 )
 def test_other_filters_stay(kernel, attrs):
     types = both(kernel, **attrs)

@@ -5,22 +5,31 @@ Tests: tests/core/providers/test_filter_taps.py.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
-from onnxgrad.core.graph.contract import OPENVINO_FORMS, Pass
+from onnxgrad.core.graph.contract import OPENVINO_FORMS, GraphPass, Pass
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.layouts.feature_maps import MapWindow, filter_operands, is_float32
 
-__all__ = ["FILTER_TAPS"]
+__all__ = ["filter_taps"]
 
 _MOST_TAPS = 9
 """A larger filter would read the images as often; and where there are as few channels as in a first layer, products are narrow."""
 _LEAST_CHANNELS = 16
-_MOST_TERMS = 32768
 
 
-def _filter_taps(build: Any, op: Operator) -> list[Variable | None] | None:
+def filter_taps(most: float = inf) -> GraphPass:
+    """Write filters' gradients of stride 1 as products, over so many terms at most: images times positions."""
+
+    def form(build: Any, op: Operator) -> list[Variable | None] | None:
+        return _filter_taps(build, op, most)
+
+    return Pass("filter_taps", forms={"Conv": form}, rounding="order", gain=OPENVINO_FORMS)
+
+
+def _filter_taps(build: Any, op: Operator, most: float) -> list[Variable | None] | None:
     """Multiply gy [O, N H W] by the image under each tap [C, N H W], transposed: Conv takes as many terms in its window.
 
     Of stride 1: a Slice with steps takes longer than the convolution.
@@ -38,7 +47,7 @@ def _filter_taps(build: Any, op: Operator) -> list[Variable | None] | None:
         return None
     height, width = gy.static_shape[2:]  # type: ignore[index]
     terms = gy.static_shape[1] * height * width  # type: ignore[index]
-    if min(channels, out) < _LEAST_CHANNELS or not 0 < terms <= _MOST_TERMS:
+    if min(channels, out) < _LEAST_CHANNELS or not 0 < terms <= most:
         return None
     top, left, bottom, right = window.pads
     image = build.Pad(x, [0, 0, top, left, 0, 0, bottom, right]) if any(window.pads) else x
@@ -52,6 +61,3 @@ def _filter_taps(build: Any, op: Operator) -> list[Variable | None] | None:
             products.append(build.Reshape(product, [out, channels, 1]))
     by_filter = build.Reshape(build.Concat(*products, axis=2), [out, channels, *kernel])
     return [build.Transpose(by_filter, perm=[1, 0, 2, 3])]
-
-
-FILTER_TAPS = Pass("filter_taps", forms={"Conv": _filter_taps}, rounding="order", gain=OPENVINO_FORMS)
