@@ -56,14 +56,16 @@ def _shared_scores(links: Links) -> dict[Variable, int]:
     axes = {}
     for op in links.graph.operators:
         log = producer_of(op.inputs[0], "LogSoftmax") if op.type == "GatherElements" and not op.domain else None
-        x, index = None if log is None else log.inputs[0], op.inputs[1] if log is not None else None
-        if log is None or x is None or x.dims is None or index is None or index.dims is None:
+        if log is None:
+            continue
+        picked, index, x = op.inputs[0], op.inputs[1], log.inputs[0]
+        if picked is None or x is None or x.dims is None or index is None or index.dims is None:
             continue
         axis = log.attr("axis") % len(x.dims)
         if axis != len(x.dims) - 1:
             continue  # Sums over channels of images take as long as what is spared.
         rows = [1 if i == axis else d for i, d in enumerate(x.dims)]
-        alone = len(links.readers[op.inputs[0]]) == 1 and op.inputs[0] not in links.returned
+        alone = len(links.readers[picked]) == 1 and picked not in links.returned
         has_softmax = any(r.type == "Softmax" and not r.domain and _is_along(r, axis) for r in links.readers[x])
         if alone and has_softmax and _is_along(op, axis) and len(rows) == len(index.dims) and all(map(same_dim, rows, index.dims)):
             axes[x] = axis
