@@ -110,9 +110,9 @@ def rounded_product(build, op):
 
 @pytest.mark.parametrize("batch", [None, 16], ids=["dynamic", "static"])
 def test_sixty_steps_have_the_losses_of_the_cpu_provider(place, batch, monkeypatch):
-    """In bfloat16, of the CPU provider with products rounded as often. Of float32 even these move away, up to 0.4 in sixty steps
+    """In bfloat16: those of the CPU provider with its products rounded, at half the rate.
 
-    of batches of 3: rounding decides there which weights follow noise, on one processor as on the other, so the step is halved.
+    At 0.01, rounding decides in batches of 3 which weights follow noise: losses so rounded are up to 0.4 from those of float32.
     """
     rate = 1e-2
     if place.precision == "bf16":
