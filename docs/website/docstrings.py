@@ -83,18 +83,12 @@ def constructor(made: griffe.Class) -> griffe.Function | None:
     return griffe.Function("__init__", parameters=griffe.Parameters(*parameters))
 
 
-def parameters_of_forms(function: griffe.Function) -> griffe.Parameters | None:
-    """The parameters of all overloads of a function that itself takes ``**kwargs``: its docstring describes these."""
-    if not function.overloads or griffe.ParameterKind.var_keyword not in {given.kind for given in function.parameters}:
-        return None
-    named = {given.name: given for form in reversed(function.overloads) for given in form.parameters}
-    first = [given.name for form in function.overloads for given in form.parameters]
-    kind = griffe.ParameterKind.keyword_only
-    own = [given for given in function.parameters if given.name in named]
-    more = [named[name] for name in dict.fromkeys(first) if name not in {given.name for given in own}]
-    return griffe.Parameters(
-        *own, *(griffe.Parameter(given.name, kind=kind, annotation=given.annotation, default=given.default) for given in more)
-    )
+def take_parameters_of_forms(function: griffe.Function) -> None:
+    """Give a function that has several forms the parameters of all, as its docstring describes them."""
+    for form in function.overloads or ():
+        for parameter in form.parameters:
+            if parameter.name not in function.parameters:
+                function.parameters.add(parameter)
 
 
 class Docstrings(griffe.Extension):
@@ -110,10 +104,9 @@ class Docstrings(griffe.Extension):
             made = made_function(member) if isinstance(member, griffe.Attribute) else None
             if made is not None:
                 mod.set_member(name, made)
-            parameters = parameters_of_forms(member) if isinstance(member, griffe.Function) else None
-            if parameters is not None:
-                member.parameters = parameters
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
+        if isinstance(obj, griffe.Function):
+            take_parameters_of_forms(obj)
         if obj.docstring is not None:
             obj.docstring.value = as_google(obj.docstring.value)

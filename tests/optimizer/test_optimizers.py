@@ -301,5 +301,5 @@ def test_a_program_starts_with_the_state_that_was_set_before_minimize():
 def test_only_parameters_are_updated():
     x = static.data("x", [2])
     x.stop_gradient = False
-    with pytest.raises(ArgumentError, match="x is no parameter"):
+    with pytest.raises(ArgumentError, match="x is not a parameter"):
         paddle.optimizer.SGD(0.1).minimize(paddle.sum(x * x), parameters=[x])

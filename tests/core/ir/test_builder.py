@@ -309,7 +309,7 @@ def test_a_name_is_used_once(op):
 
 @pytest.mark.parametrize(("dtype", "number"), [("int64", 2.5), ("uint8", -1), ("int8", [1, 300]), ("int32", float("nan"))])
 def test_a_number_that_the_integers_it_meets_cannot_hold_is_refused(op, dtype, number):
-    with pytest.raises(errors.ArgumentError, match=f"Mul: .* is no {dtype}"):
+    with pytest.raises(errors.ArgumentError, match=f"Mul: .* cannot be stored as {dtype}"):
         op.Mul(given(op, "counts", [2], dtype), number)
 
 

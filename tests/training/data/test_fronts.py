@@ -130,7 +130,7 @@ class TestSounds:
         assert rows.record.columns["x"].front_hops == (1, 2)
 
     def test_features_that_do_not_fit_are_named(self, folder, files):
-        with pytest.raises(DataError, match=r"takes \['batch', 7, 10\], which what means.onnx makes of .*\[5, 10\]"):
+        with pytest.raises(DataError, match=r"takes \['batch', 7, 10\], which the output of means.onnx for .*\[5, 10\]"):
             Trainer(head(7), loss="cross_entropy").opened(self.sounds(folder, files))
 
     def test_the_record_holds_the_fronts_and_another_one_is_a_contradiction(self, folder, files, tmp_path):
