@@ -3,6 +3,8 @@
 import json
 import runpy
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +105,14 @@ def test_each_failure_counts_for_its_own_case(scoreboard, prepared, tmp_path, mo
     assert outcomes["test_softmax_axis_1"][1].startswith("NotImplementedError: no rule")
 
 
+@pytest.mark.process
+def test_a_worker_that_waits_without_using_its_processor_is_stopped(scoreboard, tmp_path, monkeypatch):
+    monkeypatch.setitem(scoreboard["_wait"].__globals__, "HANGS", 0.5)
+    (tmp_path / "started").touch()
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"])
+    assert scoreboard["_wait"](process, tmp_path, ["test_relu"], 1.0) == "too slow" and process.poll() not in (None, 0)
+
+
 def test_values_of_all_types_come_back_from_their_file(scoreboard, tmp_path):
     import ml_dtypes
 
@@ -116,10 +126,14 @@ def test_values_of_all_types_come_back_from_their_file(scoreboard, tmp_path):
 
 def test_page_is_current_and_every_case_has_a_letter(scoreboard):
     data = scoreboard["read_data"]()
-    assert scoreboard["PAGE"].read_text() == scoreboard["page"](data)
+    text = scoreboard["PAGE"].read_text()
+    assert text == scoreboard["page"](data, text)
     assert next(iter(data["tools"])) == "onnxgrad" and set(data["tools"]) <= set(scoreboard["tools"]())
     for entry in data["groups"].values():
         left_out = {name for names in entry["left out"].values() for name in names}
         assert entry["cases"] == sorted(entry["cases"]) and not set(entry["cases"]) & left_out
         for letters in entry["results"].values():
             assert len(letters) == len(entry["cases"]) and set(letters) <= set(scoreboard["LETTERS"].values())
+    entries = data["groups"].values()
+    failed = {name for e in entries for name, letter in zip(e["cases"], e["results"]["onnxgrad"], strict=True) if letter != "r"}
+    assert set(scoreboard["NOTES"]) <= failed

@@ -83,6 +83,14 @@ def constructor(made: griffe.Class) -> griffe.Function | None:
     return griffe.Function("__init__", parameters=griffe.Parameters(*parameters))
 
 
+def take_parameters_of_forms(function: griffe.Function) -> None:
+    """Give a function that has several forms the parameters of all, as its docstring describes them."""
+    for form in function.overloads or ():
+        for parameter in form.parameters:
+            if parameter.name not in function.parameters:
+                function.parameters.add(parameter)
+
+
 class Docstrings(griffe.Extension):
     """Rewrites every docstring before it is parsed, and lines of tables as functions."""
 
@@ -98,5 +106,7 @@ class Docstrings(griffe.Extension):
                 mod.set_member(name, made)
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
+        if isinstance(obj, griffe.Function):
+            take_parameters_of_forms(obj)
         if obj.docstring is not None:
             obj.docstring.value = as_google(obj.docstring.value)

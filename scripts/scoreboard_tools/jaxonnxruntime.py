@@ -8,11 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 import onnx
-from jaxonnxruntime import call_onnx
+from jaxonnxruntime import call_onnx, config
 
 from scoreboard_tools.shared import convert_with, floats_of, loading
 
 jax.config.update("jax_enable_x64", True)
+config.update("jaxort_only_allow_initializers_as_static_args", False)  # which its messages name; shapes may then be computed
 
 REQUIREMENTS = ["jaxonnxruntime", "jax", "absl-py", "chex", "onnx", "numpy"]
 PACKAGE = "jaxonnxruntime"

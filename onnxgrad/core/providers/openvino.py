@@ -18,10 +18,12 @@ from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.layouts.chwn import CHWN
 from onnxgrad.core.providers.layouts.filter_gradient import FILTER_GRADIENT
+from onnxgrad.core.providers.layouts.filter_taps import filter_taps
 from onnxgrad.core.providers.layouts.pool_gradient import UNREAD_INDICES, pool_gradient
 from onnxgrad.core.providers.layouts.pool_residues import pool_gradient_by_residues
 from onnxgrad.core.providers.losses.labelled import LABELLED_LOSSES
 from onnxgrad.core.providers.losses.rows import embedding_gradient
+from onnxgrad.core.providers.losses.shared_exponentials import SHARED_EXPONENTIALS
 from onnxgrad.core.providers.products.attention import ATTENTION
 from onnxgrad.core.providers.products.fold_alpha import FOLD_ALPHA
 from onnxgrad.core.providers.products.turned_products import TURNED_PRODUCTS
@@ -145,9 +147,12 @@ PASSES: list[GraphPass] = [
     Pass("hard_sigmoid", forms={"HardSigmoid": _hard_sigmoid}, rounding="order"),
     Pass("mod_as_bitwise_and", forms={"Mod": _mod}),
     FILTER_GRADIENT,
+    # Copies of larger maps take longer than the convolution, in float32.
+    filter_taps(most=4096),
     Pass("one_hot_rows", forms={"ScatterElements": embedding_gradient}, rounding="order"),
     Pass("pool_gradient", forms={"ScatterElements": _pool_gradient}, rounding="order", gain=OPENVINO_FORMS),
     LABELLED_LOSSES,
+    SHARED_EXPONENTIALS,
     # After the gradients, which no longer read their indices.
     UNREAD_INDICES,
     Pass("nan_through_pools", forms={"MaxPool": _max_pool}),

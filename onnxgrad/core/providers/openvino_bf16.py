@@ -14,6 +14,7 @@ from onnxgrad.core.graph.contract import OPENVINO_FORMS, GraphPass, Pass
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers import openvino
+from onnxgrad.core.providers.layouts.filter_taps import filter_taps
 from onnxgrad.core.providers.products.turned_products import EVEN_PRODUCTS
 
 __all__ = ["PASSES"]
@@ -50,4 +51,9 @@ TRANSPOSED_CONVOLUTION = Pass(
 )
 """The gradients of images as convolutions. In float32 these are slower: a step of a ResNet-18 takes 1.2 times as long."""
 
-PASSES: list[GraphPass] = [*openvino.PASSES, TRANSPOSED_CONVOLUTION, EVEN_PRODUCTS]
+_TAPS = filter_taps()
+PASSES: list[GraphPass] = [
+    *(_TAPS if each.name == _TAPS.name else each for each in openvino.PASSES),
+    TRANSPOSED_CONVOLUTION,
+    EVEN_PRODUCTS,
+]

@@ -11,12 +11,16 @@ import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.cli.main import main
 from onnxgrad.core.compile import compile
+from onnxgrad.core.graph.contract import Pass
 from onnxgrad.core.interop.onnx_export import write_model
+from onnxgrad.core.providers.registry import PROVIDERS
 from onnxgrad.errors import ArgumentError, FeedError, ProviderError
 from onnxgrad.static import CPUPlace, OpenVINOPlace
 from tests.core.runtime.test_bfloat16 import narrow_net
 from tests.real_models import REFUSED_BY_ONNXRUNTIME, WITH_REFERENCE, RealModel
 
+FLOAT, BFLOAT16 = 1, 16
+"""ONNX's numbers of these types."""
 FILES = [folder for folder in WITH_REFERENCE if folder.name not in REFUSED_BY_ONNXRUNTIME]
 
 
@@ -98,11 +102,26 @@ def train(place, sizes, rate=1e-2, batch=None):
         return losses, before, {p.name: p.get_value() for p in main.all_parameters()}
 
 
+def rounded_product(build, op):
+    """A product of operands rounded to bfloat16, and its result rounded: what a processor with bfloat16 computes, in any kernel"""
+    low = [v if v is None else build.Cast(build.Cast(v, to=BFLOAT16), to=FLOAT) for v in op.inputs]
+    return [build.Cast(build.Cast(build.emit(op.type, low, dict(op.attrs)), to=BFLOAT16), to=FLOAT)]
+
+
 @pytest.mark.parametrize("batch", [None, 16], ids=["dynamic", "static"])
-def test_sixty_steps_have_the_losses_of_the_cpu_provider(place, batch):
+def test_sixty_steps_have_the_losses_of_the_cpu_provider(place, batch, monkeypatch):
+    """In bfloat16: those of the CPU provider with its products rounded, at half the rate.
+
+    At 0.01, rounding decides in batches of 3 which weights follow noise: losses so rounded are up to 0.4 from those of float32.
+    """
+    rate = 1e-2
+    if place.precision == "bf16":
+        forms = dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul"), rounded_product)
+        monkeypatch.setitem(PROVIDERS, "cpu", [Pass("rounded_products", forms=forms)])
+        rate = 5e-3
     sizes = [16] * 60 if batch else [16, 5, 7, 3] * 15
-    expected, _, _ = train(CPUPlace(), sizes, batch=batch)
-    found, _, _ = train(place, sizes, batch=batch)
+    expected, _, _ = train(CPUPlace(), sizes, rate, batch)
+    found, _, _ = train(place, sizes, rate, batch)
     assert np.mean(expected[-8:]) < 0.9 * np.mean(expected[:8])
     np.testing.assert_allclose(found, expected, rtol=1e-4 if place.precision == "f32" else 2e-2)
 
