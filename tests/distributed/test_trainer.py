@@ -260,7 +260,9 @@ def test_gradients_travel_once_an_update():
     for weighed, sent in on_ranks(2, work):
         assert weighed.steps == weighed.bytes == 0
         assert sent.steps == 1
-        assert sent.bytes == 4 * (8 * 4 + 8 + 8 + 8 + 3 * 8 + 3 + 1)  # gradients, and the number of labels
+        # Gradients of 32, 8, 8, 8 and 24 numbers, each from a line of 16 on, filled up to two equal ranges of lines; the bias, and
+        # the number of labels.
+        assert sent.bytes == 4 * (128 + 3 + 1)
 
 
 def test_statistics_of_a_batch_need_a_choice():
