@@ -135,9 +135,12 @@ def test_gradients_of_a_rank_stay_on_the_device(stub):
 
 
 def test_ranks_shards_stages_and_workers_run_on_the_place_that_is_named(stub):
-    """They named the CPU themselves, or refused any other place"""
+    """They named the CPU themselves, or refused any other place. Shares of state are updated on the CPU, where they are exchanged"""
     done = on_stub(stub, "-m", "tests.cuda_stub.shares", str(stub))
     assert done.returncode == 0, done.stderr[-2000:]
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [case["way"] for case in found] == ["ranks", "overlapped", "shards", "shares_of_gradients", "stages", "worker"]
-    assert all(case["providers"] == ["CUDAExecutionProvider"] and case["launches"] > 20 for case in found)
+    for case in found:
+        in_shares = case["way"] in ("shards", "shares_of_gradients")
+        assert case["providers"] == [*(["CPUExecutionProvider"] if in_shares else []), "CUDAExecutionProvider"], case["way"]
+        assert case["launches"] > 20, case["way"]

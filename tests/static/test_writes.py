@@ -106,3 +106,12 @@ def test_exports_and_gradients_are_of_the_last_value(tmp_path):
     static.save_inference_model(str(tmp_path / "model"), [x], [y], executor)
     program, _, fetches = static.load_inference_model(str(tmp_path / "model"), executor)
     assert executor.run(program, feed={"x": ones}, fetch_list=fetches)[0].tolist() == [[3.0, 3.0]]
+
+
+def test_an_update_itself_has_a_gradient():
+    """As a file has that holds a training step, whose operators say that they are an optimizer's"""
+    w = static.create_parameter([2], "float32", "w")
+    paddle.optimizer.SGD(0.1, parameters=[w]).minimize(paddle.mean(w * w))
+    (slope,) = static.gradients([static.default_main_program().updates[w]], [w])
+    Executor().run(static.default_startup_program())
+    np.testing.assert_allclose(Executor().run(fetch_list=[slope])[0], [0.9, 0.9], rtol=1e-6)  # of w - 0.1 * 2 w / 2

@@ -5,7 +5,7 @@ Tests: tests/core/autodiff/test_append_backward.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import reduce
 from math import prod
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -345,9 +345,9 @@ class BackwardPass:
 
     def _stage(self, targets: list[tuple[Variable, Variable | None]], wanted: list[Variable], block: Block) -> Walk:
         outputs = [target for target, _ in targets]
-        operators = _reachable(block.ops, outputs)
-        # A loss depends on no update: the gradient of a parameter that was replaced before is that of the values that were read.
-        operators = [op for op in operators if op.role is not Role.OPTIMIZE]
+        # What reads a parameter behind its update depends on no update: its gradient is that of the values that were read.
+        updated = {new for new in self.program.read_for if new.op is not None and new.op.role is Role.OPTIMIZE}
+        operators = _reachable(block.ops, outputs, updated)
         versions = (
             {v: [new for new, old in self.program.read_for.items() if old is v] for v in wanted} if self.program.read_for else {}
         )
@@ -519,8 +519,8 @@ class BackwardPass:
         block.initializers.append(v)
 
 
-def _reachable(operators: list[Operator], outputs: list[Variable]) -> list[Operator]:
-    """The operators that outputs depend on; an expanded operator brings its expansion."""
+def _reachable(operators: list[Operator], outputs: list[Variable], known: Container[Variable]) -> list[Operator]:
+    """The operators that outputs depend on, but for what only computes known values; an expanded operator brings its expansion."""
     wanted: set[Variable] = set()
 
     def want(v: Variable) -> None:
@@ -536,7 +536,7 @@ def _reachable(operators: list[Operator], outputs: list[Variable]) -> list[Opera
         if any(v in wanted for v in op.outputs if v is not None):
             kept.append(op)
             for operand in op.operands():
-                if operand is not None:
+                if operand is not None and operand not in known:
                     want(operand)
     kept.reverse()
     return kept

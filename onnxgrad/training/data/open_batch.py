@@ -38,7 +38,7 @@ def open_batch(program: Program, *, several: bool = False) -> list[str]:
         >>> file = '<ir_version: 8, opset_import: ["": 17]> m (float[1, 3] x) => (float[1, 3] y) { y = Tanh(x) }'
         >>> program = from_onnx(onnx.parser.parse_model(file))
         >>> open_batch(program), program.inputs[0].shape
-        (['the file takes one example at a time (x); here it takes any number, as each example's outputs stay the same.'], (-1, 3))
+        (['the file takes one example at a time (x); it takes any number here, as each gives the same outputs.'], (-1, 3))
     """
     inputs = program.inputs
     if any(list(op.blocks()) for op in program.global_block().ops):
@@ -59,7 +59,7 @@ def open_batch(program: Program, *, several: bool = False) -> list[str]:
     _open(program)
     names = ", ".join(v.name for v in inputs)
     takes = "one example" if size == 1 else f"{size} examples"
-    return [f"the file takes {takes} at a time ({names}); here it takes any number, as the outputs of each example stay the same."]
+    return [f"the file takes {takes} at a time ({names}); it takes any number here, as each gives the same outputs."]
 
 
 def _open(program: Program) -> None:

@@ -34,7 +34,7 @@ def open_detector(program: Program, head: DetectorHead) -> list[str]:
 
     Example:
         >>> open_detector(program, recognise_head(program))  # doctest: +SKIP
-        ['the file takes one example at a time (images); here it takes any number, as the outputs of each example stay the same.']
+        ['the file takes one example at a time (images); it takes any number here, as each gives the same outputs.']
     """
     inputs = program.inputs
     if not inputs or any(not v.dims or v.dims[0] != 1 for v in inputs):

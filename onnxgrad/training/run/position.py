@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.errors import ModelError, TrainingError
-from onnxgrad.internal.tensor_file import damaged, read_metadata
+from onnxgrad.internal.tensor_file import SHARDS, damaged, read_metadata
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.training.data.fingerprints import Fingerprints
 from onnxgrad.training.run.plan import Row
@@ -111,7 +111,9 @@ def epochs_done(path: str | Path) -> int:
     Raises:
         ModelError: if the file cannot be read, or no Trainer wrote it.
     """
-    return position_of(read_metadata(path), path).epoch
+    metadata = read_metadata(path)
+    metadata.pop(SHARDS, None)  # of a run on ranks
+    return position_of(metadata, path).epoch
 
 
 def _wrong(state: Any) -> str | None:

@@ -201,7 +201,7 @@ UNKNOWN = {
     ),
     "weights that are trained": (
         lambda y: F.cross_entropy(y, labels(), weight=static.create_parameter([4], "float32")),
-        "depends on the data",
+        "depend on the data",
     ),
 }
 
