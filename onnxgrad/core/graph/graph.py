@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from onnxgrad.core.ir.copying import Copy
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.origin import inherit_origin
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.traverse import needed_and_read, substitute
 from onnxgrad.core.ir.variable import Variable
@@ -117,12 +118,8 @@ class Graph:
         return v
 
     def replace(self, old: Variable, new: Variable) -> None:
-        """Replace ``old`` by ``new``, under its name if it has none of its own; ``settle`` tells the readers.
-
-        An operator that replaces one of its type has the same origin.
-        """
-        if old.op is not None and new.op is not None and new.op.origin is None and new.op.type == old.op.type:
-            new.op.origin = old.op.origin
+        """Replace ``old`` by ``new``, under its name if it has none of its own; ``settle`` tells the readers."""
+        inherit_origin(old, new)
         if new.name == "" or new in self.helpers:
             variables = self.program.global_block().vars
             variables.pop(new.name, None)

@@ -30,6 +30,7 @@ __all__ = [
     "SUM_AT_MAXIMA",
     "WEIGHED_GRADIENT",
     "Origin",
+    "inherit_origin",
     "is_piece",
     "is_written_for",
 ]
@@ -97,3 +98,9 @@ def is_piece(op: Operator | None, *pieces: str) -> bool:
 def is_written_for(op: Operator, *rules: str) -> bool:
     """Whether an operator says of itself that the rule of one of these types wrote it."""
     return op.origin is not None and op.origin.rule in rules
+
+
+def inherit_origin(old: Variable, new: Variable) -> None:
+    """Give the operator that computes ``new`` the origin of the one that computes ``old``, if it is of its type and has none."""
+    if old.op is not None and new.op is not None and new.op.origin is None and new.op.type == old.op.type:
+        new.op.origin = old.op.origin

@@ -18,6 +18,7 @@ from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.matching import SWAPPED
 from onnxgrad.core.graph.rewriting import Links, name_results, stage_builder
 from onnxgrad.core.ir.operator import Operator
+from onnxgrad.core.ir.origin import inherit_origin
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.layouts.feature_maps import shape_of
 
@@ -161,6 +162,7 @@ class LayoutPass:
     def give(self, v: Variable | None, image: Any) -> bool:
         """Let ``v`` be an image that is computed in the layout; the usual order is made where somebody reads it."""
         assert v is not None
+        inherit_origin(v, image)
         self.held[v] = image
         self.deferred[v] = (image, self.LAYOUT.back_shape(shape_of(v)), self.LAYOUT.back_perm)
         return True
