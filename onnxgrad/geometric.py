@@ -13,7 +13,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.internal.refusals import REFUSED, absence_hooks, refusals
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = ["segment_max", "segment_mean", "segment_min", "segment_sum", "send_u_recv", "send_ue_recv", "send_uv"]
@@ -23,10 +23,6 @@ ReduceName: TypeAlias = Literal["sum", "mean", "max", "min"]
 
 _MESSAGES = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div"}
 _REDUCTIONS = {"sum": "add", "mean": "add", "max": "max", "min": "min"}
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 @checked
@@ -218,5 +214,4 @@ def _reduced(layer: LayerHelper, messages: Variable, target: Variable, rows: Var
     return layer.result("Where", op.Greater(counts, zeros), extreme, zeros)
 
 
-globals().update(refusals("paddle.geometric", REFUSED["paddle.geometric"]))
 globals().update(absence_hooks(__name__))

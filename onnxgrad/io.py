@@ -35,10 +35,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 if TYPE_CHECKING:
     # Only those of typing_extensions have defaults, which stand for a data set whose samples are of any kind.
     from typing_extensions import TypeVar as TypeVarWithDefault

@@ -23,10 +23,6 @@ from onnxgrad.tensor.search import argsort
 __all__ = ["Accuracy", "Auc", "Metric", "Precision", "Recall", "accuracy"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 class Metric:
     """Base: ``compute`` of a batch's tensors, ``update`` with its results, ``accumulate`` for the value so far, ``reset``.
 

@@ -35,10 +35,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 one_hot = layers.one_hot
 
 

@@ -10,10 +10,6 @@ from onnxgrad.internal.refusals import absence_hooks
 __all__ = ["CPUPlace", "CUDAPlace", "Scope", "get_cuda_device_count", "is_compiled_with_cuda"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 def get_cuda_device_count() -> int:
     """How many kinds of GPU ``CUDAPlace`` takes: 1 where onnxruntime has its CUDA provider."""
     return int(cuda_is_available())

@@ -48,7 +48,7 @@ from onnxgrad.fluid.rates import (
     polynomial_decay,
 )
 from onnxgrad.fluid.renaming import REQUIRED, Argument, Ignored, renamed
-from onnxgrad.internal.refusals import absence_hooks, refusals
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.nn.functional import elu, sigmoid, softmax_with_cross_entropy, softsign, square_error_cost
 from onnxgrad.static import Print, accuracy, auc, create_global_var, create_parameter
 from onnxgrad.static.nn import (
@@ -65,16 +65,8 @@ from onnxgrad.static.nn import (
     group_norm,
     instance_norm,
     layer_norm,
-    nce,
     prelu,
-    py_func,
     row_conv,
-    sequence_conv,
-    sequence_expand,
-    sequence_first_step,
-    sequence_last_step,
-    sequence_pool,
-    sequence_softmax,
     spectral_norm,
     switch_case,
     while_loop,
@@ -88,26 +80,20 @@ from onnxgrad.tensor.reduction import reduce
 
 __all__ = [
     "Print", "abs", "accuracy", "argmax", "argmin", "assign", "auc", "batch_norm", "bilinear_tensor_product", "case", "cast",
-    "ceil", "clip", "concat", "cond", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cos_sim", "cosine_decay",
-    "create_global_var", "create_parameter", "cross_entropy", "data", "data_norm", "dropout", "elementwise_add",
+    "ceil", "clip", "concat", "cond", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cos_sim",
+    "cosine_decay", "create_global_var", "create_parameter", "cross_entropy", "data", "data_norm", "dropout", "elementwise_add",
     "elementwise_div", "elementwise_floordiv", "elementwise_max", "elementwise_min", "elementwise_mod", "elementwise_mul",
     "elementwise_pow", "elementwise_sub", "elu", "embedding", "equal", "exp", "expand", "exponential_decay", "fc",
     "fill_constant", "flatten", "floor", "gather", "gelu", "greater_equal", "greater_than", "group_norm", "increment",
     "instance_norm", "inverse_time_decay", "l2_normalize", "label_smooth", "layer_norm", "leaky_relu", "less_equal",
     "less_than", "linear_lr_warmup", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "lrn",
-    "matmul", "mean", "mse_loss", "mul", "natural_exp_decay", "nce", "noam_decay", "not_equal", "one_hot", "ones", "pad",
-    "piecewise_decay", "polynomial_decay", "pool2d", "pow", "prelu", "py_func", "reciprocal", "reduce_max", "reduce_mean",
-    "reduce_min", "reduce_prod", "reduce_sum", "relu", "relu6", "reshape", "round", "row_conv", "rsqrt", "scale",
-    "sequence_conv", "sequence_expand", "sequence_first_step", "sequence_last_step", "sequence_pool", "sequence_softmax",
-    "shape", "sigmoid", "sigmoid_cross_entropy_with_logits", "sign", "sin", "slice", "smooth_l1", "softmax",
-    "softmax_with_cross_entropy", "softplus", "softsign", "spectral_norm", "split", "sqrt", "square", "square_error_cost",
-    "squeeze", "stack", "sum", "sums", "swish", "switch_case", "tanh", "topk", "transpose", "unsqueeze", "unstack",
-    "while_loop", "zeros",
+    "matmul", "mean", "mse_loss", "mul", "natural_exp_decay", "noam_decay", "not_equal", "one_hot", "ones", "pad",
+    "piecewise_decay", "polynomial_decay", "pool2d", "pow", "prelu", "reciprocal", "reduce_max", "reduce_mean", "reduce_min",
+    "reduce_prod", "reduce_sum", "relu", "relu6", "reshape", "round", "row_conv", "rsqrt", "scale", "shape", "sigmoid",
+    "sigmoid_cross_entropy_with_logits", "sign", "sin", "slice", "smooth_l1", "softmax", "softmax_with_cross_entropy",
+    "softplus", "softsign", "spectral_norm", "split", "sqrt", "square", "square_error_cost", "squeeze", "stack", "sum", "sums",
+    "swish", "switch_case", "tanh", "topk", "transpose", "unsqueeze", "unstack", "while_loop", "zeros",
 ]  # fmt: skip
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 # Old name: the function of today, old arguments with what they are today, and where today's says something else a first sentence.
@@ -211,29 +197,6 @@ _RENAMED: dict[str, tuple[Callable[..., Any], dict[str, Argument]] | tuple[Calla
     "zeros": (creation.zeros, {"shape": "shape", "dtype": ("dtype", REQUIRED), "force_cpu": Ignored(False), **_NAME}),
 }
 globals().update({old: renamed(__name__, old, *today) for old, today in _RENAMED.items()})
-
-
-# Not offered ---------------------------------------------------------------------------------------------------------
-
-_ONCE = "variables are assigned once and never overwritten"
-_LOD = "ONNX tensors have no levels of detail (LoD)"
-_REFUSED = refusals(
-    "fluid.layers",
-    {
-        "While": f"{_ONCE}. Use while_loop, whose body returns the new values.",
-        "Switch": f"{_ONCE}. Use case or switch_case, whose functions return values.",
-        "IfElse": "it splits the rows of a batch between two networks. Compute both and use paddle.where.",
-        "StaticRNN": f"{_ONCE}. Use while_loop, or write the steps out.",
-        "DynamicRNN": f"{_LOD}. Pad to [N, T, C] and use while_loop.",
-        "dynamic_lstm": f"{_LOD}. Pad to [N, T, C] and append an LSTM operator with block.append_op.",
-        "dynamic_gru": f"{_LOD}. Pad to [N, T, C] and append a GRU operator with block.append_op.",
-        "create_array": f"{_ONCE}. Keep a Python list, or concatenate in a while_loop.",
-        "array_read": f"{_ONCE}. Keep a Python list, or gather from a stacked tensor.",
-        "array_write": f"{_ONCE}. Keep a Python list, or concatenate in a while_loop.",
-        "array_length": f"{_ONCE}. Keep a Python list.",
-    },
-)
-globals().update(_REFUSED)
 
 
 globals().update(absence_hooks(__name__))

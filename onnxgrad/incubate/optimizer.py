@@ -25,10 +25,6 @@ _PIECE = 16384
 """After how many sums Paddle begins a new one, so that small values are not lost beside a large sum."""
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 class LookAhead:
     """Move slow weights towards those of another optimizer after every k steps, from where it goes on. Zhang et al. 2019.
 

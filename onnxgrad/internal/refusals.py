@@ -79,6 +79,8 @@ _HOST = "it concerns Paddle's own runtime; here onnxruntime runs programs"
 _MEMORY = "it accesses the memory of a tensor, which belongs to onnxruntime"
 _LOD = "ONNX tensors have no levels of detail (LoD)"
 _SEARCH = "it searches step by step, for which ONNX has no operator"
+_ONCE = "variables are assigned once and never overwritten"
+_WITHDRAWN = "Paddle 2 withdrew it"
 
 # Patterns over what stands behind "paddle."; the first that fits holds.
 _REASONS: dict[str, str] = {
@@ -153,6 +155,23 @@ _REASONS: dict[str, str] = {
     _LOD: "fluid.create_lod_tensor fluid.LoDTensor",
 }
 
+_NO_PYTHON = (
+    "a program is run by stock onnxruntime, which cannot call Python. Write the function with tensor functions, or fetch its input and "
+    "feed its result"
+)
+_MASTERS = "weights stay in float32, each its own master weight, and are cast where the program reads them. Leave the call out"
+_LAYERS = {
+    _NO_PYTHON: "py_func",
+    "its negative sampling runs on the host. Use functional.cross_entropy on all classes": "nce",
+    f"{_LOD}. Pad to [N, T, C] and use functional.conv1d": "sequence_conv",
+    f"{_LOD}. Use paddle.gather with the row of each copy": "sequence_expand",
+    f"{_LOD}. Pad to [N, T, C] and take x[:, 0]": "sequence_first_step",
+    f"{_LOD}. Pad to [N, T, C] and gather the last row of each sequence": "sequence_last_step",
+    f"{_LOD}. Pad to [N, T, C] and reduce over axis 1 under a mask": "sequence_pool",
+    f"{_LOD}. Pad, add a large negative number under a mask, and use softmax": "sequence_softmax",
+}
+"""Of ``static.nn``, and of ``fluid.layers`` before it."""
+
 # Names that stand in these namespaces and refuse when they are called.
 _ITERATIVE = "it takes an iteration that no ONNX operator offers; compute it outside and feed it"
 _REFUSED: dict[str, dict[str, str]] = {
@@ -198,6 +217,49 @@ _REFUSED: dict[str, dict[str, str]] = {
         "it walks back through beams; decode outside the program": "gather_tree",
         "each sample takes another path through a tree; use cross_entropy": "hsigmoid_loss",
         "it spreads classes over devices; use cross_entropy on logits with a margin": "margin_cross_entropy",
+    },
+    "paddle.static": {
+        _NO_PYTHON: "py_func",
+        "it feeds a parameter server. Use static.accuracy, static.auc and paddle.mean of an error": "ctr_metric_bundle",
+        "onnxruntime's IPU provider was withdrawn. Use CPUPlace() or CUDAPlace(i)": (
+            "IpuCompiledProgram IpuStrategy ipu_shard_guard set_ipu_shard"
+        ),
+        "onnxruntime has no provider for these devices. Use cpu_places() or cuda_places()": "xpu_places",
+    },
+    "paddle.static.nn": {
+        **_LAYERS,
+        "the backward pass comes from the rule of each operator. Register a rule for an operator or function of your own with "
+        "@onnxgrad.gradient": "static_pylayer",
+        "it needs a parameter server. Use static.nn.embedding": "sparse_embedding",
+    },
+    "paddle.static.amp": {_MASTERS: "cast_parameters_to_fp16"},
+    "paddle.static.amp.bf16": {_MASTERS: "cast_parameters_to_bf16"},
+    "paddle.fluid.layers": {
+        **_LAYERS,
+        f"{_ONCE}. Use while_loop, whose body returns the new values": "While",
+        f"{_ONCE}. Use case or switch_case, whose functions return values": "Switch",
+        "it splits the rows of a batch between two networks. Compute both and use paddle.where": "IfElse",
+        f"{_ONCE}. Use while_loop, or write the steps out": "StaticRNN",
+        f"{_LOD}. Pad to [N, T, C] and use while_loop": "DynamicRNN",
+        f"{_LOD}. Pad to [N, T, C] and append an LSTM operator with block.append_op": "dynamic_lstm",
+        f"{_LOD}. Pad to [N, T, C] and append a GRU operator with block.append_op": "dynamic_gru",
+        f"{_ONCE}. Keep a Python list, or concatenate in a while_loop": "create_array array_write",
+        f"{_ONCE}. Keep a Python list, or gather from a stacked tensor": "array_read",
+        f"{_ONCE}. Keep a Python list": "array_length",
+    },
+    "paddle.fluid.optimizer": {
+        f"{_WITHDRAWN}. Use RMSPropOptimizer": "DecayedAdagrad DecayedAdagradOptimizer",
+        f"{_WITHDRAWN}. Use AdagradOptimizer with L1Decay": "Ftrl FtrlOptimizer",
+        f"{_WITHDRAWN}. Add noise to the gradients before apply_gradients": "Dpsgd DpsgdOptimizer",
+        f"{_WITHDRAWN}. Use LambOptimizer": "LarsMomentum LarsMomentumOptimizer",
+        f"{_WITHDRAWN}. Use ExponentialMovingAverage": "LookaheadOptimizer ModelAverage",
+        "it needs Paddle's parameter servers. Use Momentum": "DGCMomentumOptimizer",
+        "it needs Paddle's fleet. Use SGD on one device": "PipelineOptimizer",
+    },
+    "paddle.fluid.nets": {f"{_LOD}. Pad to [N, T, C] and use functional.conv1d": "sequence_conv_pool"},
+    "paddle.fluid.clip": {
+        f"{_WITHDRAWN}. Pass grad_clip to the optimizer": "set_gradient_clip",
+        "the backward pass is standard operators. Pass grad_clip to the optimizer": "ErrorClipByValue",
     },
 }
 REFUSED = {
@@ -269,7 +331,8 @@ def absent(module: str, name: str) -> AttributeError:
 
 
 def absence_hooks(module: str) -> dict[str, Any]:
-    """What a module puts among its globals by ``update`` so that names that it has not give their reason.
+    """What a module puts among its globals by ``update``: the names that it refuses, a reason for those that it has not, and a ``dir``
+    of what it lists.
 
     By ``update``, since checkers that see a ``__getattr__`` take every name for one, and where a condition hides it from them,
     editors read all of typing to judge that. A module that is no package gets an empty ``__path__``: from such a one Python asks
@@ -279,8 +342,10 @@ def absence_hooks(module: str) -> dict[str, Any]:
     def __getattr__(name: str) -> Any:  # noqa: N807
         raise absent(module, name)
 
-    path = getattr(sys.modules[module], "__path__", [])
-    return {"__getattr__": __getattr__, "__path__": path}
+    names = vars(sys.modules[module])
+    namespace = f"paddle{module.removeprefix('onnxgrad')}"
+    hooks = {"__getattr__": __getattr__, "__path__": names.get("__path__", []), "__dir__": lambda: names["__all__"]}
+    return {**hooks, **refusals(namespace, REFUSED.get(namespace, {}))}
 
 
 class AbsentModules(MetaPathFinder):
@@ -307,13 +372,12 @@ class refused:  # noqa: N801
 
     Args:
         name: how it is called, with its namespace.
-        because: the reason, a clause without a full stop.
-        advice: a sentence that says what to do instead.
+        because: the reason and, if there is any, the advice, without the last full stop.
     """
 
-    def __init__(self, name: str, because: str, advice: str = "") -> None:
+    def __init__(self, name: str, because: str) -> None:
         self.__name__ = name
-        self.reason = f"{because}. {advice}".strip()
+        self.reason = f"{because}."
         self.__doc__ = f"Not offered: {self.reason}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -329,5 +393,5 @@ class refused:  # noqa: N801
 
 
 def refusals(namespace: str, reasons: dict[str, str]) -> dict[str, refused]:
-    """Refused functions of a namespace by name, from clauses that hold the reason and, if there is any, the advice."""
+    """Refused functions of a namespace by name."""
     return {name: refused(f"{namespace}.{name}", reason) for name, reason in reasons.items()}

@@ -13,15 +13,10 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, IllTyped
 from onnxgrad.internal.arguments import checked
-from onnxgrad.internal.refusals import refused
 from onnxgrad.static.input import create_global_var
 from onnxgrad.tensor.layer import LayerHelper
 
-__all__ = ["Print", "accuracy", "area_under", "auc", "ctr_metric_bundle"]
-
-ctr_metric_bundle = refused(
-    "static.ctr_metric_bundle", "it feeds a parameter server", "Use static.accuracy, static.auc and paddle.mean of an error."
-)
+__all__ = ["Print", "accuracy", "area_under", "auc"]
 
 
 @checked

@@ -13,19 +13,8 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal.arguments import checked, wrong_kind
-from onnxgrad.internal.refusals import refused
 
-__all__ = [
-    "BuildStrategy", "CompiledProgram", "ExecutionStrategy", "IpuCompiledProgram", "IpuStrategy", "cpu_places", "cuda_places",
-    "device_guard", "ipu_shard_guard", "name_scope", "set_ipu_shard", "xpu_places",
-]  # fmt: skip
-
-_IPU = ("onnxruntime's IPU provider was withdrawn", "Use CPUPlace() or CUDAPlace(i).")
-IpuCompiledProgram = refused("static.IpuCompiledProgram", *_IPU)
-IpuStrategy = refused("static.IpuStrategy", *_IPU)
-ipu_shard_guard = refused("static.ipu_shard_guard", *_IPU)
-set_ipu_shard = refused("static.set_ipu_shard", *_IPU)
-xpu_places = refused("static.xpu_places", "onnxruntime has no provider for these devices", "Use cpu_places() or cuda_places().")
+__all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy", "cpu_places", "cuda_places", "device_guard", "name_scope"]
 
 
 class BuildStrategy:
