@@ -266,17 +266,8 @@ class LambOptimizer(_Fluid, optimizer.Lamb):
         exclude_from_weight_decay_fn: Callable[[Variable], bool] | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(
-            learning_rate,
-            lamb_weight_decay,
-            beta1,
-            beta2,
-            epsilon,
-            parameter_list,
-            grad_clip,
-            exclude_from_weight_decay_fn,
-            name=name,
-        )
+        excludes = exclude_from_weight_decay_fn
+        super().__init__(learning_rate, lamb_weight_decay, beta1, beta2, epsilon, parameter_list, grad_clip, excludes, name=name)
 
 
 SGD, Momentum, Adagrad, Adam = SGDOptimizer, MomentumOptimizer, AdagradOptimizer, AdamOptimizer

@@ -156,8 +156,8 @@ _REASONS: dict[str, str] = {
 }
 
 _NO_PYTHON = (
-    "a program is run by stock onnxruntime, which cannot call Python. Write the function with tensor functions, or fetch its input and "
-    "feed its result"
+    "a program is run by stock onnxruntime, which cannot call Python. Write the function with tensor functions, or fetch its input "
+    "and feed its result"
 )
 _MASTERS = "weights stay in float32, each its own master weight, and are cast where the program reads them. Leave the call out"
 _LAYERS = {
@@ -331,8 +331,7 @@ def absent(module: str, name: str) -> AttributeError:
 
 
 def absence_hooks(module: str) -> dict[str, Any]:
-    """What a module puts among its globals by ``update``: the names that it refuses, a reason for those that it has not, and a ``dir``
-    of what it lists.
+    """What a module puts among its globals by ``update``: names that it refuses, reasons for those that it has not, and its ``dir``.
 
     By ``update``, since checkers that see a ``__getattr__`` take every name for one, and where a condition hides it from them,
     editors read all of typing to judge that. A module that is no package gets an empty ``__path__``: from such a one Python asks
