@@ -109,6 +109,4 @@ def ifftshift(x: _T, axes: Axes = None, name: str | None = None) -> _T:
     return cast(_T, roll(x, [-(known_dim(x, a, "ifftshift") // 2) for a in along], along, name))
 
 
-
-
 globals().update(absence_hooks(__name__))

@@ -675,13 +675,9 @@ class DataLoader:
         as_flag(self, "use_buffer_reader", use_buffer_reader)
         as_int(self, "reader_buffer_size", reader_buffer_size)
         as_flag(self, "use_shared_memory", use_shared_memory)
-        self.timeout = as_number(self, "timeout", timeout)
-        if self.timeout < 0:
-            raise ArgumentError(f"DataLoader: timeout is {timeout}; it is at least 0.")
+        self.timeout = as_number(self, "timeout", timeout, least=0)
         as_flag(self, "persistent_workers", persistent_workers)
-        self.num_workers = as_int(self, "num_workers", num_workers)
-        if self.num_workers < 0:
-            raise ArgumentError(f"DataLoader: num_workers is {num_workers}; it is at least 0.")
+        self.num_workers = as_int(self, "num_workers", num_workers, least=0)
         self._ahead = max(1, self.num_workers * as_int(self, "prefetch_factor", prefetch_factor))
         self.collate_fn = default_collate_fn if collate_fn is None else as_function(self, "collate_fn", collate_fn)
         self.worker_init_fn = None if worker_init_fn is None else as_function(self, "worker_init_fn", worker_init_fn)

@@ -37,6 +37,4 @@ __all__ = [
 ]  # fmt: skip
 
 
-
-
 globals().update(absence_hooks(__name__))

@@ -230,9 +230,7 @@ class Auc(Metric):
 
     def __init__(self, curve: Literal["ROC"] = "ROC", num_thresholds: int = 4095, name: str = "auc") -> None:
         as_word(self, "curve", curve, ("ROC",))
-        self._bins = as_int(self, "num_thresholds", num_thresholds)
-        if self._bins < 1:
-            raise ArgumentError(f"Auc: num_thresholds is positive, not {num_thresholds}.")
+        self._bins = as_int(self, "num_thresholds", num_thresholds, above=0)
         super().__init__(name)
 
     def reset(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -304,24 +305,54 @@ def _require(owner: object, argument: str, value: object, kind: Any) -> None:
         raise wrong_kind(owner, argument, _KINDS[kind][0], value)
 
 
-def as_number(owner: object, argument: str, value: Any) -> float:
+def as_number(owner: object, argument: str, value: Any, **limits: float) -> float:
     """Convert a real number, of Python or numpy, to a float.
+
+    Args:
+        owner: the object that is made, whose class an error names.
+        argument: the name of the argument.
+        value: what it was passed.
+        limits: ``least``, ``above``, ``below`` or ``most``, for numbers that lie between some.
 
     Raises:
         WrongKind: if it is not one, such as a str of digits.
+        ArgumentError: if it lies outside the limits.
+
+    Example:
+        >>> as_number(paddle.nn.ReLU(), "decay", 1.5, least=0, below=1)
+        Traceback (most recent call last):
+            ...
+        onnxgrad.errors.ArgumentError: ReLU: decay is at least 0 and below 1, not 1.5.
     """
     _require(owner, argument, value, float)
+    _require_within(owner, argument, value, limits)
     return float(value)
 
 
-def as_int(owner: object, argument: str, value: Any) -> int:
-    """Convert an integer, of Python or numpy, to an int.
+def as_int(owner: object, argument: str, value: Any, **limits: float) -> int:
+    """Convert an integer, of Python or numpy, to an int; ``limits`` are those of ``as_number``.
 
     Raises:
         WrongKind: if it is not one, such as 2.0.
+        ArgumentError: if it lies outside the limits.
     """
     _require(owner, argument, value, int)
+    _require_within(owner, argument, value, limits)
     return int(value)
+
+
+_LIMITS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "least": ("at least", operator.ge),
+    "above": ("above", operator.gt),
+    "below": ("below", operator.lt),
+    "most": ("at most", operator.le),
+}
+
+
+def _require_within(owner: object, argument: str, value: Any, limits: Mapping[str, float]) -> None:
+    if not all(_LIMITS[name][1](value, limit) for name, limit in limits.items()):
+        described = " and ".join(f"{_LIMITS[name][0]} {limit}" for name, limit in limits.items())
+        raise ArgumentError(f"{type(owner).__name__}: {argument} is {described}, not {value}.")
 
 
 def as_flag(owner: object, argument: str, value: Any) -> bool:

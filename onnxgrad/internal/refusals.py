@@ -331,7 +331,7 @@ def absent(module: str, name: str) -> AttributeError:
 
 
 def absence_hooks(module: str) -> dict[str, Any]:
-    """What a module puts among its globals by ``update``: names that it refuses, reasons for those that it has not, and its ``dir``.
+    """What a module puts among its globals by ``update``: names that it refuses, reasons for those that it lacks, its ``dir``.
 
     By ``update``, since checkers that see a ``__getattr__`` take every name for one, and where a condition hides it from them,
     editors read all of typing to judge that. A module that is no package gets an empty ``__path__``: from such a one Python asks

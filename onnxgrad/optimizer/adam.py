@@ -6,11 +6,11 @@ Tests: tests/optimizer/test_optimizers.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
+from onnxgrad.errors import ArgumentTypeError, NotOffered
 from onnxgrad.internal.arguments import as_flag, as_function
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.groups import Parameters
@@ -25,6 +25,7 @@ __all__ = ["Adam", "AdamW", "Adamax", "Lamb", "NAdam", "RAdam"]
 class _Moments(Optimizer):
     """Base of the optimizers that average the gradient (beta1) and its square (beta2)."""
 
+    _limits: ClassVar = {"beta1": {"least": 0, "below": 1}, "beta2": {"least": 0, "below": 1}, "epsilon": {"least": 0}}
     _powers = 2
     """How many of the betas have their power corrected for."""
 
@@ -43,12 +44,6 @@ class _Moments(Optimizer):
         self._beta2 = number_option(self, "beta2", beta2)
         self._epsilon = number_option(self, "epsilon", epsilon)
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
-        for options in (vars(self), *(group.options for group in self._groups)):
-            for label in ("beta1", "beta2"):
-                if not 0 <= options.get(f"_{label}", 0.0) < 1:
-                    raise ArgumentError(f"{type(self).__name__}: {label} must lie in [0, 1), not {options[f'_{label}']}.")
-            if not options.get("_epsilon", 0.0) >= 0:
-                raise ArgumentError(f"{type(self).__name__}: epsilon is at least 0, not {options['_epsilon']}.")
 
     def _averages(self, op: Builder, m: Variable, v: Variable, g: Variable, rows: SparseRows = ALL) -> tuple[Variable, Variable]:
         """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2, by the square of (1 - b1) g, which a product can give as it is"""

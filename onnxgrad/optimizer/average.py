@@ -53,9 +53,7 @@ class ExponentialMovingAverage:
     """
 
     def __init__(self, decay: float = 0.999, thres_steps: Variable | None = None, name: str | None = None) -> None:
-        self._decay = as_number(self, "decay", decay)
-        if not 0.0 <= self._decay < 1.0:
-            raise ArgumentError(f"ExponentialMovingAverage: decay lies in [0, 1), not {decay}.")
+        self._decay = as_number(self, "decay", decay, least=0, below=1)
         if thres_steps is not None and not isinstance(thres_steps, Variable):
             raise wrong_kind(self, "thres_steps", "a Variable", thres_steps)
         self._threshold = thres_steps

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -35,26 +35,31 @@ from onnxgrad.optimizer.regularizer import WeightDecay, as_decay
 __all__ = ["Optimizer", "Pairs", "Parameters", "int_option", "number_option"]
 
 Pairs: TypeAlias = "list[tuple[Variable, Variable]]"
+_OF_A_GROUP = " of a group"
 
 
-def number_option(owner: object, argument: str, value: float | Variable) -> float:
+def number_option(owner: Optimizer, argument: str, value: float | Variable) -> float:
     """Read a number of an optimizer; a Variable counts with the value that it has now.
 
     Raises:
-        ArgumentError: if it is None.
+        ArgumentError: if it is None, or lies outside the limits that the optimizer's class gives.
         ArgumentTypeError: if it is not a number.
     """
-    return as_number(owner, argument, _present_value(owner, argument, value))
+    return as_number(owner, argument, _present_value(owner, argument, value), **_limits_of(owner, argument))
 
 
-def int_option(owner: object, argument: str, value: int | Variable) -> int:
+def int_option(owner: Optimizer, argument: str, value: int | Variable) -> int:
     """Read an integer of an optimizer; a Variable counts with the value that it has now.
 
     Raises:
-        ArgumentError: if it is None.
+        ArgumentError: if it is None, or lies outside the limits that the optimizer's class gives.
         ArgumentTypeError: if it is not an integer.
     """
-    return as_int(owner, argument, _present_value(owner, argument, value))
+    return as_int(owner, argument, _present_value(owner, argument, value), **_limits_of(owner, argument))
+
+
+def _limits_of(owner: Optimizer, argument: str) -> dict[str, float]:
+    return owner._limits.get(argument.removesuffix(_OF_A_GROUP), {})
 
 
 def _present_value(owner: object, argument: str, value: float | Variable) -> object:
@@ -92,6 +97,9 @@ class Optimizer(EagerSteps):
         ([0.0], [0.5])
     """
 
+    _limits: ClassVar[dict[str, dict[str, float]]] = {}
+    """Between which numbers options lie, by name, as for ``as_number``."""
+
     def __init__(
         self,
         learning_rate: float | LRScheduler = 0.001,
@@ -124,7 +132,7 @@ class Optimizer(EagerSteps):
         """Check the options of a group, such as ``_beta1``, by the kinds of this optimizer's own."""
         checked: dict[str, Any] = {}
         for key, value in options.items():
-            usual, argument = getattr(self, key, None), f"{key.removeprefix('_')} of a group"
+            usual, argument = getattr(self, key, None), f"{key.removeprefix('_')}{_OF_A_GROUP}"
             if isinstance(usual, bool):
                 checked[key] = as_flag(self, argument, value)
             elif isinstance(usual, int):
