@@ -26,6 +26,7 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, WrongKin
 __all__ = [
     "as_flag",
     "as_function",
+    "as_function_or_none",
     "as_int",
     "as_number",
     "as_numbers",
@@ -412,3 +413,12 @@ def as_function(owner: object, argument: str, value: Function) -> Function:
     if not callable(value):
         raise wrong_kind(owner, argument, "a function", value)
     return value
+
+
+def as_function_or_none(owner: object, argument: str, value: Function | None) -> Function | None:
+    """Return a function, or None, as it is.
+
+    Raises:
+        WrongKind: if it is neither.
+    """
+    return None if value is None else as_function(owner, argument, value)

@@ -72,27 +72,29 @@ _MAPS = {
     "paddle.static.Variable.to_string": "repr(variable)",
 }  # fmt: skip
 
-_IN_PLACE = "values are never overwritten; use the function without the underscore"
+_ONE_DEVICE = "a tensor lies on one device; use distributed.Strategy(sharding=) or a pipeline"
+_QUANTISED = "quantise the exported ONNX model with onnxruntime's tools"
+_SERVERS = "there are no parameter servers; use distributed.Strategy"
+_SPARSE = "ONNX has no sparse tensors that onnxruntime computes with"
 _COMPLEX = "stock runtimes compute no complex numbers; keep real and imaginary part as two tensors"
 _OUTSIDE = "it is a package of its own, beside the parts of a model"
 _HOST = "it concerns Paddle's own runtime; here onnxruntime runs programs"
 _MEMORY = "it accesses the memory of a tensor, which belongs to onnxruntime"
 _LOD = "ONNX tensors have no levels of detail (LoD)"
-_SEARCH = "it searches step by step, for which ONNX has no operator"
 _ONCE = "variables are assigned once and never overwritten"
 _WITHDRAWN = "Paddle 2 withdrew it"
 
 # Patterns over what stands behind "paddle."; the first that fits holds.
 _REASONS: dict[str, str] = {
-    _SEARCH: (
+    "it searches step by step, for which ONNX has no operator": (
         "nn.dynamic_decode nn.BeamSearchDecoder nn.RNNTLoss fluid.layers.edit_distance fluid.layers.crf_decoding "
         "fluid.layers.linear_chain_crf"
     ),
     "each sample takes another path through a tree; use CrossEntropyLoss": "nn.HSigmoidLoss",
     "each sample takes another branch; use CrossEntropyLoss": "nn.AdaptiveLogSoftmaxWithLoss",
     "its windows are sampled again in every run; use AdaptiveMaxPool": "nn.FractionalMaxPool*",
-    "quantise the exported ONNX model with onnxruntime's tools": "static.quantization",
-    _IN_PLACE: "*.[a-z]*_ [a-z]*_",
+    _QUANTISED: "static.quantization",
+    "values are never overwritten; use the function without the underscore": "*.[a-z]*_ [a-z]*_",
     "the record for gradients is not shown; register_hook sees each gradient": "Tensor.grad_fn",
     _COMPLEX: "complex* cdouble cfloat Tensor.complex* Tensor.cdouble Tensor.cfloat Tensor.istft Tensor.imag",
     "element types of Paddle's own files are not offered": "pstring raw",
@@ -105,12 +107,12 @@ _REASONS: dict[str, str] = {
     ),
     "onnxruntime does not report it; use the driver's tools": "device.get_device_*",
     "onnxruntime has no provider for these devices; use CPUPlace or CUDAPlace": "device.IPUPlace device.XPUPlace",
-    "ONNX has no sparse tensors that onnxruntime computes with": (
+    _SPARSE: (
         "Tensor.coalesce Tensor.cols Tensor.crows Tensor.dense_dim Tensor.indices Tensor.is_coalesced Tensor.is_same_shape "
         "Tensor.is_selected_rows Tensor.get_selected_rows Tensor.nnz Tensor.rows Tensor.sparse_dim Tensor.to_dense "
         "Tensor.to_sparse_* Tensor.values"
     ),
-    "a tensor lies on one device; use distributed.Strategy(sharding=) or a pipeline": (
+    _ONE_DEVICE: (
         "Tensor.is_dist Tensor.num_shard Tensor.placements Tensor.process_mesh distributed.ColWiseParallel "
         "distributed.ContextParallel distributed.ConvParallel distributed.DistAttr distributed.DistModel distributed.LocalLayer "
         "distributed.Partial distributed.Placement distributed.Prepare* distributed.ProcessMesh distributed.ReduceType "
@@ -119,7 +121,7 @@ _REASONS: dict[str, str] = {
         "distributed.parallelize distributed.reshard distributed.set_mesh distributed.shard_* distributed.split "
         "distributed.to_distributed distributed.to_static distributed.unshard_dtensor"
     ),
-    "there are no parameter servers; use distributed.Strategy": (
+    _SERVERS: (
         "distributed.CountFilterEntry distributed.ProbabilityEntry distributed.ShowClickEntry distributed.InMemoryDataset "
         "distributed.QueueDataset distributed.fleet.MultiSlot* distributed.fleet.PaddleCloudRoleMaker distributed.fleet.Role "
         "distributed.fleet.UserDefinedRoleMaker distributed.fleet.UtilBase"
@@ -262,41 +264,40 @@ _REFUSED: dict[str, dict[str, str]] = {
         "the backward pass is standard operators. Pass grad_clip to the optimizer": "ErrorClipByValue",
     },
 }
-REFUSED = {
-    namespace: {name: because for because, names in reasons.items() for name in names.split()}
-    for namespace, reasons in _REFUSED.items()
-}
+
+
+def _by_name(reasons: dict[str, str]) -> dict[str, str]:
+    return {name: because for because, names in reasons.items() for name in names.split()}
+
+
+REFUSED = {namespace: _by_name(reasons) for namespace, reasons in _REFUSED.items()}
 
 # Modules of Paddle whose names are not listed one by one.
-_MODULES = {
-    "callbacks": "they belong to paddle.Model; use onnxgrad.training.Trainer",
-    **dict.fromkeys(("hapi.callbacks", "hapi.logger", "hapi.progressbar"), "use onnxgrad.training.Trainer"),
-    **dict.fromkeys(("vision", "text", "audio", "hub", "strings", "dataset"), _OUTSIDE),
-    "profiler": "onnxruntime has a profiler: SessionOptions.enable_profiling",
-    "inference": "onnxruntime is the inference engine; use save_onnx",
-    "sparse": "ONNX has no sparse tensors that onnxruntime computes with",
-    "quantization": "quantise the exported ONNX model with onnxruntime's tools",
-    "signal": _COMPLEX,
-    "sysconfig": "it says where Paddle's headers and libraries lie; nothing here is compiled",
-    "cost_model": "it measures Paddle's own operators; onnxruntime has a profiler: SessionOptions.enable_profiling",
-    **dict.fromkeys(
-        ("base", "framework", "pir", "pir_utils", "decomposition", "library", "ops", "cuda_env", "common_ops_import"), _HOST
-    ),
-    **dict.fromkeys(("cuda", "device.cuda", "device.xpu"), "onnxruntime manages the device; use set_device and CUDAPlace"),
-    "amp.debugging": _HOST,
-    "nn.quant": "quantise the exported ONNX model with onnxruntime's tools",
-    "static.sparsity": "no runtime of ONNX gains from zeros in a weight",
-    "incubate.asp": "no runtime of ONNX gains from zeros in a weight",
-    "incubate.nn": "its layers name one vendor's kernels; layers of paddle.nn are fused for the provider that runs them",
-    "incubate.distributed": "its models name one vendor's kernels; use paddle.distributed",
-    "utils.cpp_extension": "nothing here is compiled; write a layer from operators, or an ONNX function",
-    "utils.dlpack": _MEMORY,
-    "utils.download": _OUTSIDE,
-    "distributed.rpc": "ranks exchange gradients and state alone; call other processes by a package for that",
-    "distributed.ps": "there are no parameter servers; use distributed.Strategy",
-    "distributed.auto_parallel": "a tensor lies on one device; use distributed.Strategy(sharding=) or a pipeline",
-    "distributed.checkpoint": "use the checkpoints of onnxgrad.training.Trainer, which hold the state of all ranks",
-}
+_MODULES = _by_name(
+    {
+        "they belong to paddle.Model; use onnxgrad.training.Trainer": "callbacks",
+        "use onnxgrad.training.Trainer": "hapi.callbacks hapi.logger hapi.progressbar",
+        _OUTSIDE: "vision text audio hub strings dataset utils.download",
+        "onnxruntime has a profiler: SessionOptions.enable_profiling": "profiler",
+        "onnxruntime is the inference engine; use save_onnx": "inference",
+        _SPARSE: "sparse",
+        _QUANTISED: "quantization nn.quant",
+        _COMPLEX: "signal",
+        "it says where Paddle's headers and libraries lie; nothing here is compiled": "sysconfig",
+        "it measures Paddle's own operators; onnxruntime has a profiler: SessionOptions.enable_profiling": "cost_model",
+        _HOST: "base framework pir pir_utils decomposition library ops cuda_env common_ops_import amp.debugging",
+        "onnxruntime manages the device; use set_device and CUDAPlace": "cuda device.cuda device.xpu",
+        "no runtime of ONNX gains from zeros in a weight": "static.sparsity incubate.asp",
+        "its layers name one vendor's kernels; layers of paddle.nn are fused for the provider that runs them": "incubate.nn",
+        "its models name one vendor's kernels; use paddle.distributed": "incubate.distributed",
+        "nothing here is compiled; write a layer from operators, or an ONNX function": "utils.cpp_extension",
+        _MEMORY: "utils.dlpack",
+        "ranks exchange gradients and state alone; call other processes by a package for that": "distributed.rpc",
+        _SERVERS: "distributed.ps",
+        _ONE_DEVICE: "distributed.auto_parallel",
+        "use the checkpoints of onnxgrad.training.Trainer, which hold the state of all ranks": "distributed.checkpoint",
+    }
+)
 
 
 def maps_to(name: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError, NotOffered
-from onnxgrad.internal.arguments import as_flag, as_function
+from onnxgrad.internal.arguments import as_flag, as_function_or_none
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.groups import Parameters
 from onnxgrad.optimizer.lr import LRScheduler
@@ -259,22 +259,10 @@ class AdamW(Adam):
                 raise ArgumentTypeError(f"AdamW: weight_decay of a group is a number, not {group['weight_decay']!r}.")
         if as_flag(self, "use_lowprecision_moment", use_lowprecision_moment):
             raise NotOffered("AdamW keeps its moments in the type of the master weights. Leave use_lowprecision_moment out.")
-        self._lr_ratio = None if lr_ratio is None else as_function(self, "lr_ratio", lr_ratio)
-        decays = apply_decay_param_fun
-        self._apply_decay_param_fun = None if decays is None else as_function(self, "apply_decay_param_fun", decays)
-        super().__init__(
-            learning_rate,
-            beta1,
-            beta2,
-            epsilon,
-            parameters,
-            weight_decay,
-            grad_clip,
-            lazy_mode,
-            multi_precision,
-            amsgrad=amsgrad,
-            name=name,
-        )
+        self._lr_ratio = as_function_or_none(self, "lr_ratio", lr_ratio)
+        self._apply_decay_param_fun = as_function_or_none(self, "apply_decay_param_fun", apply_decay_param_fun)
+        common = learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip
+        super().__init__(*common, lazy_mode, multi_precision, amsgrad=amsgrad, name=name)
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
         own = self._own_decay(p)
@@ -377,9 +365,7 @@ class Lamb(_Moments):
     ) -> None:
         self._lamb_weight_decay = number_option(self, "lamb_weight_decay", lamb_weight_decay)
         excludes = exclude_from_weight_decay_fn
-        self._exclude_from_weight_decay_fn = (
-            None if excludes is None else as_function(self, "exclude_from_weight_decay_fn", excludes)
-        )
+        self._exclude_from_weight_decay_fn = as_function_or_none(self, "exclude_from_weight_decay_fn", excludes)
         self._multi_precision = as_flag(self, "multi_precision", multi_precision)
         self._always_adapt = as_flag(self, "always_adapt", always_adapt)
         super().__init__(learning_rate, beta1, beta2, epsilon, parameters, None, grad_clip, name)

@@ -14,9 +14,19 @@ from typing import Any, Literal
 
 import numpy as np
 
+from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError
-from onnxgrad.internal.arguments import as_flag, as_function, as_int, as_number, as_numbers, as_word, wrong_kind
+from onnxgrad.internal.arguments import (
+    as_flag,
+    as_function,
+    as_function_or_none,
+    as_int,
+    as_number,
+    as_numbers,
+    as_word,
+    wrong_kind,
+)
 
 __all__ = [
     "CosineAnnealingDecay", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialDecay", "InverseTimeDecay", "LRScheduler",
@@ -72,14 +82,9 @@ class LRScheduler:
         Args:
             epoch: the number of the step; the next one unless given.
         """
-        attributes = vars(self)
-        before = attributes.copy()
-        try:
+        with transaction(self):
             self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
             self.last_lr = float(self.get_lr() if epoch is None else self._at_epoch())
-        except BaseException:
-            attributes.update(before)
-            raise
         if self.verbose:
             print(f"Epoch {self.last_epoch}: {type(self).__name__} set learning rate to {self.last_lr}.")
 
@@ -584,13 +589,8 @@ class ReduceOnPlateau(LRScheduler):
         if not isinstance(metrics, (Real, np.ndarray, np.generic, Tensor)):
             raise wrong_kind(self, "metrics", "a number or an array of one element", metrics)
         value = float(metrics if isinstance(metrics, Real) else np.asarray(metrics).item())
-        attributes = vars(self)
-        before = attributes.copy()
-        try:
+        with transaction(self):
             self._tell(value, epoch)
-        except BaseException:
-            attributes.update(before)
-            raise
 
     def _tell(self, value: float, epoch: int | None) -> None:
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
@@ -804,7 +804,7 @@ class CyclicLR(LRScheduler):
         verbose: bool = False,
     ) -> None:
         self.max_lr = as_number(self, "max_learning_rate", max_learning_rate, least=0)
-        self.scale_fn = None if scale_fn is None else as_function(self, "scale_fn", scale_fn)
+        self.scale_fn = as_function_or_none(self, "scale_fn", scale_fn)
         # With a function of one's own the mode does not count.
         self.mode = mode if scale_fn is not None else as_word(self, "mode", mode, ("triangular", "triangular2", "exp_range"))
         self.scale_mode = as_word(self, "scale_mode", scale_mode, ("cycle", "iterations"))

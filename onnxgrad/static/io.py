@@ -200,6 +200,15 @@ def normalize_program(
     return copy
 
 
+def _pruned(
+    program: Program | None, feed_vars: Variable | Sequence[Variable], fetch_vars: Variable | Sequence[Variable]
+) -> Program:
+    """What is needed of a program, or else of that of the fetches"""
+    fetches = _variables("fetch_vars", fetch_vars)
+    program = program or (fetches[0].block.program if fetches else default_main_program())
+    return normalize_program(program, feed_vars, fetches)
+
+
 def _hold_only(program: Program, inputs: list[Variable], outputs: list[Variable]) -> None:
     """Let the main block hold these inputs and outputs, and what its operators compute and read"""
     block = program.global_block()
@@ -280,10 +289,9 @@ def save_inference_model(
         NotInitialized: if a weight has no value yet.
     """
     _check_prefix("save_inference_model", path_prefix)
-    feeds, fetches = _variables("feed_vars", feed_vars), _variables("fetch_vars", fetch_vars)
-    program = program or (fetches[0].block.program if fetches else default_main_program())
+    pruned = _pruned(program, feed_vars, fetch_vars)
     make_folder(Path(path_prefix).parent)
-    save_onnx(normalize_program(program, feeds, fetches), path_prefix + ".onnx")
+    save_onnx(pruned, path_prefix + ".onnx")
 
 
 @checked
@@ -335,9 +343,7 @@ def serialize_program(
         program: theirs unless given.
         legacy_format: accepted for compatibility.
     """
-    fetches = _variables("fetch_vars", fetch_vars)
-    program = program or (fetches[0].block.program if fetches else default_main_program())
-    return write_program(normalize_program(program, feed_vars, fetch_vars))
+    return write_program(_pruned(program, feed_vars, fetch_vars))
 
 
 def deserialize_program(data: bytes) -> Program:
@@ -369,9 +375,7 @@ def serialize_persistables(
         program: theirs unless given.
         legacy_format: accepted for compatibility.
     """
-    fetches = _variables("fetch_vars", fetch_vars)
-    program = program or (fetches[0].block.program if fetches else default_main_program())
-    pruned = normalize_program(program, feed_vars, fetch_vars)
+    pruned = _pruned(program, feed_vars, fetch_vars)
     return pickle.dumps({v.name: np.asarray(v.get_value()) for v in _persistable(pruned)}, 4)
 
 

@@ -118,15 +118,8 @@ class OptimizerWithMixedPrecision:
             ArgumentError: if it does not have exactly one element, or its program has a backward pass in another type already.
         """
         with self._optimizer._changing(loss, startup_program), transaction(self):
-            pairs = self.backward(
-                loss,
-                startup_program,
-                parameter_list,
-                no_grad_set,
-                checkpoints=checkpoints,
-                memory_budget=memory_budget,
-                sizes=sizes,
-            )
+            options: Any = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
+            pairs = self.backward(loss, startup_program, parameter_list, no_grad_set, **options)
             return self.apply_optimize(loss, startup_program, pairs), pairs
 
     def backward(
@@ -155,16 +148,8 @@ class OptimizerWithMixedPrecision:
         else:
             op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
             self._scaled_loss = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
-        return self._optimizer.backward(
-            self._scaled_loss,
-            startup_program,
-            parameter_list,
-            no_grad_set,
-            callbacks,
-            checkpoints=checkpoints,
-            memory_budget=memory_budget,
-            sizes=sizes,
-        )
+        options: Any = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
+        return self._optimizer.backward(self._scaled_loss, startup_program, parameter_list, no_grad_set, callbacks, **options)
 
     def apply_optimize(self, loss: Variable, startup_program: Program | None, params_grads: Pairs) -> list[Operator]:
         """``apply_gradients``, with the startup program to use."""
@@ -340,20 +325,12 @@ def _decorated_as_before(
     use_promote: bool = False,
 ) -> OptimizerWithMixedPrecision:
     """Paddle's older form, in words of today's."""
-    return _decorated(
-        optimizer,
-        amp_lists,
-        "O2" if use_pure_fp16 else "O1",
-        "bfloat16" if use_bf16 else "float16",
-        init_loss_scaling=init_loss_scaling,
-        incr_every_n_steps=incr_every_n_steps,
-        decr_every_n_nan_or_inf=decr_every_n_nan_or_inf,
-        incr_ratio=incr_ratio,
-        decr_ratio=decr_ratio,
-        use_dynamic_loss_scaling=None if use_bf16 else use_dynamic_loss_scaling,
-        use_amp_guard=use_pure_fp16 if use_fp16_guard is None else use_fp16_guard,
-        use_promote=use_promote,
-    )
+    level: Level = "O2" if use_pure_fp16 else "O1"
+    dtype: LowDtype = "bfloat16" if use_bf16 else "float16"
+    changes = incr_every_n_steps, decr_every_n_nan_or_inf, incr_ratio, decr_ratio
+    dynamic = None if use_bf16 else use_dynamic_loss_scaling
+    guard = use_pure_fp16 if use_fp16_guard is None else use_fp16_guard
+    return _decorated(optimizer, amp_lists, level, dtype, None, False, init_loss_scaling, *changes, dynamic, guard, use_promote)
 
 
 def _check(policy: ScalePolicy, init_loss_scaling: float) -> None:
