@@ -27,6 +27,7 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, Mismatc
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_flag, as_function_or_none, as_int, as_number, checked, wrong_kind
 from onnxgrad.internal.refusals import absence_hooks
+from onnxgrad.internal.trees import mapped
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ComposeDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedBatchSampler",
@@ -553,16 +554,6 @@ def default_collate_fn(batch: Sequence[Any]) -> Any:
     raise ArgumentTypeError(f"a batch holds arrays, tensors, numbers, strings, dicts and lists, not {type(first).__name__}.")
 
 
-def _as_tensors(item: Any) -> Any:
-    if isinstance(item, np.ndarray):
-        return leaf(item)
-    if isinstance(item, Mapping):
-        return {key: _as_tensors(value) for key, value in item.items()}
-    if isinstance(item, (list, tuple)):
-        return type(item)(_as_tensors(value) for value in item)
-    return item
-
-
 class _Workers:
     """Threads that call functions in the order in which these come. One that hangs does not hold up the end of the process.
 
@@ -764,7 +755,7 @@ class DataLoader:
         if self.feed_list is not None and not self.return_list:
             fields = [field.numpy() if isinstance(field, Tensor) else field for field in _fields(batch)]
             return [{v.name: field for v, field in zip(self.feed_list, fields, strict=True)}]
-        return _as_tensors(batch)
+        return mapped(batch, lambda item: leaf(item) if isinstance(item, np.ndarray) else item)
 
     @staticmethod
     def from_generator(
