@@ -145,9 +145,7 @@ class Optimizer(EagerSteps):
 
     def get_lr(self) -> float:
         """The present learning rate."""
-        if isinstance(self._learning_rate, LRScheduler):
-            return float(self._learning_rate())
-        return float(self._learning_rate)
+        return float(self._learning_rate() if isinstance(self._learning_rate, LRScheduler) else self._learning_rate)
 
     def set_lr(self, value: float) -> None:
         """Change the learning rate of the next runs; no session is rebuilt.

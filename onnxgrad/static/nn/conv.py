@@ -63,8 +63,7 @@ def conv2d(
         (-1, 4, 6, 6)
     """
     sizes = {"stride": stride, "padding": padding, "dilation": dilation}
-    attrs = param_attr, bias_attr
-    return _layer("conv2d", 2, input, num_filters, filter_size, sizes, groups, attrs, act, name, data_format)
+    return _layer("conv2d", 2, input, num_filters, filter_size, sizes, groups, param_attr, bias_attr, act, name, data_format)
 
 
 @checked
@@ -107,8 +106,7 @@ def conv3d(
         (-1, 4, 6, 6, 6)
     """
     sizes = {"stride": stride, "padding": padding, "dilation": dilation}
-    attrs = param_attr, bias_attr
-    return _layer("conv3d", 3, input, num_filters, filter_size, sizes, groups, attrs, act, name, data_format)
+    return _layer("conv3d", 3, input, num_filters, filter_size, sizes, groups, param_attr, bias_attr, act, name, data_format)
 
 
 @checked
@@ -146,8 +144,9 @@ def conv2d_transpose(
         (-1, 2, 9, 9)
     """
     sizes = {"stride": stride, "padding": padding, "dilation": dilation, "output_size": output_size}
-    attrs = param_attr, bias_attr
-    return _layer("conv2d_transpose", 2, input, num_filters, filter_size, sizes, groups, attrs, act, name, data_format)
+    return _layer(
+        "conv2d_transpose", 2, input, num_filters, filter_size, sizes, groups, param_attr, bias_attr, act, name, data_format
+    )
 
 
 @checked
@@ -185,8 +184,9 @@ def conv3d_transpose(
         (-1, 2, 9, 9, 9)
     """
     sizes = {"stride": stride, "padding": padding, "dilation": dilation, "output_size": output_size}
-    attrs = param_attr, bias_attr
-    return _layer("conv3d_transpose", 3, input, num_filters, filter_size, sizes, groups, attrs, act, name, data_format)
+    return _layer(
+        "conv3d_transpose", 3, input, num_filters, filter_size, sizes, groups, param_attr, bias_attr, act, name, data_format
+    )
 
 
 @checked
@@ -232,7 +232,8 @@ def _layer(
     filter_size: Numbers | None,
     sizes: dict[str, Any],
     groups: int | None,
-    attrs: tuple[Attr, Attr],
+    param_attr: Attr,
+    bias_attr: Attr,
     act: ActivationName | None,
     name: str | None,
     data_format: str,
@@ -244,7 +245,7 @@ def _layer(
     layer = LayerHelper(layer_name, input, name=name)
     last, groups = channels_last(data_format, axes), 1 if groups is None else groups
     axis = axes + 1 if last else 1
-    weight, bias = _parameters(layer, layer_name, input, axis, num_filters, kernel, groups, *attrs)
+    weight, bias = _parameters(layer, layer_name, input, axis, num_filters, kernel, groups, param_attr, bias_attr)
     layer.skip_names(0 if bias is None or last else 1)
     y = getattr(F, layer_name)(input, weight, bias, groups=groups, data_format=data_format, name=layer.name, **sizes)
     return layer.activate(y, act)
