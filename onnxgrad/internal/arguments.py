@@ -317,13 +317,13 @@ def as_number(owner: object, argument: str, value: Any, **limits: float) -> floa
 
     Raises:
         WrongKind: if it is not one, such as a str of digits.
-        ArgumentError: if it lies outside the limits.
+        Mismatch: if it lies outside the limits.
 
     Example:
         >>> as_number(paddle.nn.ReLU(), "decay", 1.5, least=0, below=1)
         Traceback (most recent call last):
             ...
-        onnxgrad.errors.ArgumentError: ReLU: decay is at least 0 and below 1, not 1.5.
+        onnxgrad.errors.Mismatch: ReLU: decay is at least 0 and below 1, not 1.5.
     """
     _require(owner, argument, value, float)
     _require_within(owner, argument, value, limits)
@@ -335,7 +335,7 @@ def as_int(owner: object, argument: str, value: Any, **limits: float) -> int:
 
     Raises:
         WrongKind: if it is not one, such as 2.0.
-        ArgumentError: if it lies outside the limits.
+        Mismatch: if it lies outside the limits.
     """
     _require(owner, argument, value, int)
     _require_within(owner, argument, value, limits)
@@ -353,7 +353,8 @@ _LIMITS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
 def _require_within(owner: object, argument: str, value: Any, limits: Mapping[str, float]) -> None:
     if not all(_LIMITS[name][1](value, limit) for name, limit in limits.items()):
         described = " and ".join(f"{_LIMITS[name][0]} {limit}" for name, limit in limits.items())
-        raise ArgumentError(f"{type(owner).__name__}: {argument} is {described}, not {value}.")
+        # Paddle asserts some of its limits and raises ValueError for others: Mismatch is both.
+        raise Mismatch(f"{type(owner).__name__}: {argument} is {described}, not {value}.")
 
 
 def as_flag(owner: object, argument: str, value: Any) -> bool:

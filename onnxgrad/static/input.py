@@ -88,11 +88,7 @@ def data(name: str, shape: Sequence[int | str | None], dtype: DTypeLike | None =
         if not present.is_data or shown_type(present.type) != wanted:
             raise DuplicateName(f"data: {name!r} exists already as {present!r}. Choose another name.")
         return present
-    variable = Variable(block, name, wanted)
-    variable.is_data = True
-    block.register(variable)
-    block.inputs.append(variable)
-    return variable
+    return block.add_input(name, wanted)
 
 
 class InputSpec:
@@ -118,9 +114,7 @@ class InputSpec:
     ) -> None:
         if not isinstance(shape, (list, tuple)):
             raise ArgumentTypeError(f"InputSpec: the shape is a list or tuple, not {type(shape).__name__}.")
-        self.shape = tuple(-1 if dim is None else as_int(self, "a dimension", dim) for dim in shape)
-        if any(dim < -1 for dim in self.shape):
-            raise ArgumentError(f"InputSpec: a dimension is a size, None or -1; found {list(shape)}.")
+        self.shape = tuple(-1 if dim is None else as_int(self, "a dimension", dim, least=-1) for dim in shape)
         self.dtype = dtype_of(dtype)
         self.name = as_text(self, "name", name)
         self.stop_gradient = as_flag(self, "stop_gradient", stop_gradient)
