@@ -325,10 +325,14 @@ def why_absent(full: str) -> str | None:
 
 def absent(module: str, name: str) -> AttributeError:
     """The error for a name that a module does not have, with what to use instead or the reason where Paddle has it."""
-    full = f"paddle{module.removeprefix('onnxgrad')}.{name}"
+    hint = _hint(f"paddle{module.removeprefix('onnxgrad')}.{name}")
+    return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
+
+
+def _hint(full: str) -> str:
+    """The end of a sentence that tells what to use instead of a name of Paddle, or why there is nothing"""
     replacement, because = maps_to(full), why_absent(full)
-    more = f". Use {replacement}." if replacement is not None else f": {because}." if because is not None else ""
-    return AttributeError(f"module {module!r} has no attribute {name!r}{more}", name=name)
+    return f". Use {replacement}." if replacement is not None else f": {because}." if because is not None else ""
 
 
 def absence_hooks(module: str) -> dict[str, Any]:
@@ -357,14 +361,8 @@ class AbsentModules(MetaPathFinder):
         Raises:
             ModuleNotFoundError: with the reason, or with what to use instead, where one is known.
         """
-        if not fullname.startswith("onnxgrad."):
-            return
-        full = f"paddle{fullname.removeprefix('onnxgrad')}"
-        replacement, because = maps_to(full), why_absent(full)
-        if replacement is not None:
-            raise ModuleNotFoundError(f"{fullname} is not offered. Use {replacement}.")
-        if because is not None:
-            raise ModuleNotFoundError(f"{fullname} is not offered: {because}.")
+        if fullname.startswith("onnxgrad.") and (hint := _hint(f"paddle{fullname.removeprefix('onnxgrad')}")):
+            raise ModuleNotFoundError(f"{fullname} is not offered{hint}")
 
 
 class refused:  # noqa: N801

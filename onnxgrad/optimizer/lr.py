@@ -134,10 +134,12 @@ class LRScheduler:
         Args:
             state_dict: what ``state_dict`` gave.
         """
-        for key in self._keys:
-            if key not in state_dict:
-                raise ArgumentError(f"the state of {type(self).__name__} lacks {key!r}. Give the result of its state_dict.")
-        return [(self, {key: state_dict[key] for key in self._keys})]
+        return [(self, {key: self._entry(state_dict, key) for key in self._keys})]
+
+    def _entry(self, state_dict: dict[str, Any], key: str) -> Any:
+        if key not in state_dict:
+            raise ArgumentError(f"the state of {type(self).__name__} lacks {key!r}. Give the result of its state_dict.")
+        return state_dict[key]
 
 
 def _copy(scheduler: LRScheduler, copies: dict[LRScheduler, LRScheduler]) -> LRScheduler:
@@ -364,9 +366,7 @@ class LinearWarmup(LRScheduler):
         pairs = super().attributes_of(state_dict)
         if not isinstance(self.learning_rate, LRScheduler):
             return pairs
-        if "LinearWarmup_LR" not in state_dict:
-            raise ArgumentError("the state of LinearWarmup lacks 'LinearWarmup_LR'. Give the result of its state_dict.")
-        return [*self.learning_rate.attributes_of(state_dict["LinearWarmup_LR"]), *pairs]
+        return [*self.learning_rate.attributes_of(self._entry(state_dict, "LinearWarmup_LR")), *pairs]
 
 
 class ExponentialDecay(_ByGamma):
@@ -395,7 +395,7 @@ class ExponentialDecay(_ByGamma):
         return float(self.base_lr * self.gamma**self.last_epoch)
 
 
-class MultiStepDecay(LRScheduler):
+class MultiStepDecay(_ByGamma):
     """Multiply by ``gamma`` at each of the ``milestones``.
 
     Args:
@@ -421,16 +421,15 @@ class MultiStepDecay(LRScheduler):
         if not isinstance(milestones, (list, tuple)):
             raise wrong_kind(self, "milestones", "a list or tuple", milestones)
         self.milestones = as_numbers(self, "milestones", milestones)
-        self.gamma = as_number(self, "gamma", gamma, below=1)
         if sorted(set(self.milestones)) != self.milestones:
             raise ArgumentError(f"MultiStepDecay: the milestones must increase: {list(milestones)}.")
-        super().__init__(learning_rate, last_epoch, verbose)
+        super().__init__(learning_rate, as_number(self, "gamma", gamma, below=1), last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * self.gamma ** bisect_right(self.milestones, self.last_epoch))
 
 
-class StepDecay(LRScheduler):
+class StepDecay(_ByGamma):
     """Multiply by ``gamma`` every ``step_size`` steps.
 
     Args:
@@ -454,8 +453,7 @@ class StepDecay(LRScheduler):
         self, learning_rate: float, step_size: int, gamma: float = 0.1, last_epoch: int = -1, verbose: bool = False
     ) -> None:
         self.step_size = as_int(self, "step_size", step_size, above=0)
-        self.gamma = as_number(self, "gamma", gamma, below=1)
-        super().__init__(learning_rate, last_epoch, verbose)
+        super().__init__(learning_rate, as_number(self, "gamma", gamma, below=1), last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * self.gamma ** (self.last_epoch // self.step_size))
