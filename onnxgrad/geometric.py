@@ -14,6 +14,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.refusals import absence_hooks
+from onnxgrad.tensor.common import extreme_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = ["segment_max", "segment_mean", "segment_min", "segment_sum", "send_u_recv", "send_ue_recv", "send_uv"]
@@ -198,20 +199,16 @@ def _reduced(layer: LayerHelper, messages: Variable, target: Variable, rows: Var
     size = op.Concat(rows, op.Slice(op.Shape(messages), [1], [np.iinfo(np.int64).max]), axis=0)
     index = op.Reshape(op.Cast(target, to=7), [-1, *[1] * (messages.ndim - 1)])
     places = op.Expand(index, op.Shape(messages))
-    zeros = op.Expand(op.constant(0, messages.dtype), size)
-    if reduce == "sum":
-        return layer.result("ScatterElements", zeros, places, messages, axis=0, reduction="add")
-    ones = op.Expand(op.constant(1, messages.dtype), op.Shape(messages))
-    counts = op.ScatterElements(zeros, places, ones, axis=0, reduction="add")
+    start = op.Expand(op.constant(0, messages.dtype), size)
     if reduce == "mean":
-        sums = op.ScatterElements(zeros, places, messages, axis=0, reduction="add")
+        ones = op.Expand(op.constant(1, messages.dtype), op.Shape(messages))
+        counts = op.ScatterElements(start, places, ones, axis=0, reduction="add")
+        sums = op.ScatterElements(start, places, messages, axis=0, reduction="add")
         return layer.result("Div", sums, op.Max(counts, op.constant(1, messages.dtype)))
-    limits = np.finfo if messages.is_float else np.iinfo
-    start = limits(messages.dtype.numpy).min if reduce == "max" else limits(messages.dtype.numpy).max
-    extreme = op.ScatterElements(
-        op.Expand(op.constant(start, messages.dtype), size), places, messages, axis=0, reduction=_REDUCTIONS[reduce]
-    )
-    return layer.result("Where", op.Greater(counts, zeros), extreme, zeros)
+    if reduce != "sum":  # rows that a message comes to start from what every message exceeds, the others stay 0
+        extreme = op.constant(extreme_of(messages.dtype, reduce == "min"), messages.dtype)
+        start = op.ScatterElements(start, places, op.Expand(extreme, op.Shape(messages)), axis=0)
+    return layer.result("ScatterElements", start, places, messages, axis=0, reduction=_REDUCTIONS[reduce])
 
 
 globals().update(absence_hooks(__name__))

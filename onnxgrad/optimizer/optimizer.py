@@ -42,29 +42,27 @@ def number_option(owner: Optimizer, argument: str, value: float | Variable) -> f
     """Read a number of an optimizer; a Variable counts with the value that it has now.
 
     Raises:
-        ArgumentError: if it is None, or lies outside the limits that the optimizer's class gives.
-        ArgumentTypeError: if it is not a number.
+        Mismatch: if it lies outside the limits that the optimizer's class gives.
+        WrongKind: if it is not a number.
     """
-    return as_number(owner, argument, _present_value(owner, argument, value), **_limits_of(owner, argument))
+    return as_number(owner, argument, _present_value(value), **_limits_of(owner, argument))
 
 
 def int_option(owner: Optimizer, argument: str, value: int | Variable) -> int:
     """Read an integer of an optimizer; a Variable counts with the value that it has now.
 
     Raises:
-        ArgumentError: if it is None, or lies outside the limits that the optimizer's class gives.
-        ArgumentTypeError: if it is not an integer.
+        Mismatch: if it lies outside the limits that the optimizer's class gives.
+        WrongKind: if it is not an integer.
     """
-    return as_int(owner, argument, _present_value(owner, argument, value), **_limits_of(owner, argument))
+    return as_int(owner, argument, _present_value(value), **_limits_of(owner, argument))
 
 
 def _limits_of(owner: Optimizer, argument: str) -> dict[str, float]:
     return owner._limits.get(argument.removesuffix(_OF_A_GROUP), {})
 
 
-def _present_value(owner: object, argument: str, value: float | Variable) -> object:
-    if value is None:
-        raise ArgumentError(f"{type(owner).__name__}: {argument} is missing. Give a number.")
+def _present_value(value: float | Variable) -> object:
     return value.get_value().item() if isinstance(value, Variable) else value
 
 
@@ -331,7 +329,7 @@ class Optimizer(EagerSteps):
         master = master_of(p)
         if master is None:
             assert p.static_shape is not None
-            master = self._restored_state(p.block.program, f"{p.name}{MASTER}", np.zeros(p.static_shape, np.float32))
+            master = self._state(p.block.program, f"{p.name}{MASTER}", np.zeros(p.static_shape, np.float32), restores=True)
         self._accumulators.setdefault(p.block.program, []).append(master)
         op.key = f"{p.name}@UPDATE"
         self._masters[master] = Master(p, master_value(op, p, master))
@@ -436,7 +434,7 @@ class Optimizer(EagerSteps):
 
     def _accumulator(self, p: Variable, role: str, value: np.ndarray[Any, Any]) -> Variable:
         """A state variable of one parameter, ``<parameter>_<role>_0``."""
-        variable = self._restored_state(p.block.program, f"{p.name}_{role}", value)
+        variable = self._state(p.block.program, f"{p.name}_{role}", value, restores=True)
         self._accumulators.setdefault(p.block.program, []).append(variable)
         return variable
 
@@ -452,29 +450,15 @@ class Optimizer(EagerSteps):
         """An accumulator of one element."""
         return self._accumulator(p, role, np.array([value], p.dtype.numpy))
 
-    def _restored_state(self, program: Program, key: str, value: np.ndarray[Any, Any]) -> Variable:
-        """State that starts with what ``set_state_dict`` gave under its name, if anything."""
+    def _state(self, program: Program, key: str, value: np.ndarray[Any, Any], restores: bool = False) -> Variable:
+        """State ``<key>_N`` with a start value, which the startup program sets again whenever it runs.
+
+        With ``restores`` it starts with what ``set_state_dict`` gave under its name, if anything.
+        """
         name = program.generate_name(key)
         program.names.pop(name)
-        if name not in self._awaited:
-            return self._named_state(program, name, value)
-        restored = self._awaited[name]
-        if restored.shape != value.shape:
-            raise ArgumentError(
-                f"{name} has shape {list(value.shape)}, its state {list(restored.shape)}. Use the state of this model."
-            )
-        del self._awaited[name]
-        self._awaited_by_others = False
-        return self._named_state(program, name, restored.astype(value.dtype))
-
-    def _state(self, program: Program, key: str, value: np.ndarray[Any, Any]) -> Variable:
-        """State ``<key>_N`` with a start value."""
-        name = program.generate_name(key)
-        program.names.pop(name)
-        return self._named_state(program, name, value)
-
-    def _named_state(self, program: Program, name: str, value: np.ndarray[Any, Any]) -> Variable:
-        """A persistable variable with a start value, which the startup program sets again whenever it runs."""
+        if restores and name in self._awaited:
+            value = self._taken(name, value)
         variable = program.create_global_var(name, value)
         startup = self._startup if self._startup is not None else default_startup_program()
         initial = startup.create_global_var(variable.name, value)
@@ -485,6 +469,17 @@ class Optimizer(EagerSteps):
         else:
             startup.updates[initial] = build.Expand(build.constant(first), np.array(value.shape, np.int64))
         return variable
+
+    def _taken(self, name: str, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """What ``set_state_dict`` gave under a name, which is now in place"""
+        restored: np.ndarray[Any, Any] = self._awaited[name]
+        if restored.shape != like.shape:
+            raise ArgumentError(
+                f"{name} has shape {list(like.shape)}, its state {list(restored.shape)}. Use the state of this model."
+            )
+        del self._awaited[name]
+        self._awaited_by_others = False
+        return restored.astype(like.dtype)
 
     def _replace(self, old: Variable, new: Variable) -> None:
         """Record that a run replaces ``old`` by ``new``."""

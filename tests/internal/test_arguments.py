@@ -133,7 +133,7 @@ def test_arguments_of_a_wrong_kind_are_refused_where_they_are_passed(make, messa
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: optimizer.Adam(0.1, beta1=None), "Adam: beta1 is missing"),
+        (lambda: optimizer.Adam(0.1, beta1=None), "Adam: beta1 is a number, not None"),
         (lambda: optimizer.Adam(0.1, epsilon=-1.0), "Adam: epsilon is at least 0"),
         (lambda: optimizer.Adam(0.1, parameters=[{"params": [w()], "beta2": 1.5}]), "Adam: beta2 of a group is at least 0 and below 1, not 1.5"),
         (lambda: optimizer.RMSProp(0.1, parameters=[{"params": [w()], "rho": -1.0}]), "RMSProp: rho of a group is at least 0, not -1.0"),
