@@ -22,6 +22,7 @@ from onnxgrad.internal.arguments import (
     as_function,
     as_function_or_none,
     as_int,
+    as_kind,
     as_number,
     as_numbers,
     as_word,
@@ -340,9 +341,7 @@ class LinearWarmup(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        if not isinstance(learning_rate, (Real, LRScheduler)):
-            raise wrong_kind(self, "learning_rate", "a number or a schedule", learning_rate)
-        self.learning_rate = learning_rate
+        self.learning_rate = as_kind(self, "learning_rate", learning_rate, float | LRScheduler)
         self.warmup_steps = as_number(self, "warmup_steps", warmup_steps)
         self.start_lr = as_number(self, "start_lr", start_lr)
         self.end_lr = as_number(self, "end_lr", end_lr, least=self.start_lr)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -22,8 +21,8 @@ from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable, set_values
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
-from onnxgrad.internal.arguments import as_flag, as_int, as_number, as_text, wrong_kind
+from onnxgrad.errors import ArgumentError, Mismatch, NotAVariable
+from onnxgrad.internal.arguments import as_flag, as_int, as_kind, as_number, as_text
 from onnxgrad.internal.collector import collector_paused
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.eager import EagerSteps
@@ -106,11 +105,7 @@ class Optimizer(EagerSteps):
         grad_clip: GradientClip | None = None,
         name: str | None = None,
     ) -> None:
-        if learning_rate is None:
-            raise ArgumentError("the learning rate is missing. Give a number or a scheduler.")
-        if not isinstance(learning_rate, (Real, LRScheduler)):
-            raise wrong_kind(self, "learning_rate", "a number or a scheduler", learning_rate)
-        self._learning_rate: float | LRScheduler = learning_rate
+        self._learning_rate = as_kind(self, "learning_rate", learning_rate, float | LRScheduler)
         self._decay = as_decay(self, weight_decay)
         self._clip = as_clip(self, grad_clip)
         self._parameters, self._groups = read_groups(self, parameters, self._decay, self._clip, self._own_options())
@@ -169,9 +164,7 @@ class Optimizer(EagerSteps):
         Raises:
             ArgumentTypeError: if it is not one.
         """
-        if not isinstance(scheduler, LRScheduler):
-            raise ArgumentTypeError(f"set_lr_scheduler takes an LRScheduler, not {type(scheduler).__name__}.")
-        self._learning_rate = scheduler
+        self._learning_rate = as_kind("set_lr_scheduler", "scheduler", scheduler, LRScheduler)
         for program, variable in self._rates.items():
             others = [entry for entry in program.plan.schedulers if entry[0] is not variable]
             program.plan.schedulers = [*others, (variable, scheduler)]

@@ -28,8 +28,8 @@ from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.core.passes.demand import demand
 from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError, NotAVariable
-from onnxgrad.internal.arguments import checked
+from onnxgrad.errors import ArgumentError, ModelError, NotAVariable
+from onnxgrad.internal.arguments import as_kind, checked
 from onnxgrad.internal.files import make_folder, read_whole, reading, write_whole, writing
 from onnxgrad.internal.pickled import read_pickle
 
@@ -177,8 +177,7 @@ def normalize_program(
         ArgumentTypeError: if something is not a Variable.
         ArgumentError: if the fetches need an input that is not among ``feed_vars``.
     """
-    if not isinstance(program, Program):
-        raise ArgumentTypeError(f"normalize_program takes a Program, not {type(program).__name__}.")
+    as_kind("normalize_program", "program", program, Program)
     feeds, fetches = _variables("feed_vars", feed_vars), _variables("fetch_vars", fetch_vars)
     copy = program.clone(for_test=True)
     block = copy.global_block()
@@ -405,9 +404,7 @@ def save_to_file(path: str, content: bytes) -> None:
     Raises:
         ArgumentTypeError: if the content is not bytes.
     """
-    if not isinstance(content, bytes):
-        raise ArgumentTypeError(f"save_to_file writes bytes, not {type(content).__name__}.")
-    write_whole(Path(path), content)
+    write_whole(Path(path), as_kind("save_to_file", "content", content, bytes))
 
 
 @checked

@@ -21,7 +21,7 @@ def w():
 
 
 WRONG = [
-    (lambda: optimizer.Adam("0.1"), "Adam: learning_rate is a number or a scheduler, not str"),
+    (lambda: optimizer.Adam("0.1"), "Adam: learning_rate is a number or an LRScheduler, not str"),
     (lambda: optimizer.Adam(0.1, beta1="0.9"), "Adam: beta1 is a number, not str"),
     (lambda: optimizer.Adam(0.1, epsilon=[1e-8]), "Adam: epsilon is a number, not list"),
     (lambda: optimizer.Adam(0.1, lazy_mode="no"), "Adam: lazy_mode is True or False, not str"),
@@ -55,7 +55,7 @@ WRONG = [
     (lambda: lr.InverseTimeDecay(0.1, None), "InverseTimeDecay: gamma is a number, not None"),
     (lambda: lr.PolynomialDecay(0.1, "9"), "PolynomialDecay: decay_steps is a number, not str"),
     (lambda: lr.PolynomialDecay(0.1, 9, cycle="no"), "PolynomialDecay: cycle is True or False, not str"),
-    (lambda: lr.LinearWarmup("0.1", 5, 0.0, 0.1), "LinearWarmup: learning_rate is a number or a schedule, not str"),
+    (lambda: lr.LinearWarmup("0.1", 5, 0.0, 0.1), "LinearWarmup: learning_rate is a number or an LRScheduler, not str"),
     (lambda: lr.LinearWarmup(0.1, "5", 0.0, 0.1), "LinearWarmup: warmup_steps is a number, not str"),
     (lambda: lr.ExponentialDecay(0.1, "0.9"), "ExponentialDecay: gamma is a number, not str"),
     (lambda: lr.MultiStepDecay(0.1, 3), "MultiStepDecay: milestones is a list or tuple, not int"),
@@ -98,9 +98,9 @@ WRONG = [
     (lambda: metric.Auc(num_thresholds=9.5), "Auc: num_thresholds is an int, not float"),
     (lambda: static.CUDAPlace(0, gpu_mem_limit=2.5), "CUDAPlace: gpu_mem_limit is True, False or an int, not float"),
     (lambda: static.Executor(threads="2"), "Executor: threads is an int, not str"),
-    (lambda: static.CompiledProgram(static.Program(), "fast"), "CompiledProgram: build_strategy is a BuildStrategy, not str"),
+    (lambda: static.CompiledProgram(static.Program(), "fast"), "CompiledProgram: build_strategy is a BuildStrategy or None, not str"),
     (lambda: static.ExponentialMovingAverage("0.9"), "ExponentialMovingAverage: decay is a number, not str"),
-    (lambda: static.ExponentialMovingAverage(0.9, 3), "ExponentialMovingAverage: thres_steps is a Variable, not int"),
+    (lambda: static.ExponentialMovingAverage(0.9, 3), "ExponentialMovingAverage: thres_steps is a Variable or None, not int"),
     (lambda: distributed.Strategy(pipeline="2"), "Strategy: pipeline is an int, not str"),
     (lambda: distributed.Strategy(bucket_megabytes="2"), "Strategy: bucket_megabytes is a number, not str"),
     (lambda: distributed.Strategy(pipeline=2, cuts="a"), "Strategy: cuts is a tuple of names, not str"),
@@ -135,8 +135,14 @@ def test_arguments_of_a_wrong_kind_are_refused_where_they_are_passed(make, messa
     [
         (lambda: optimizer.Adam(0.1, beta1=None), "Adam: beta1 is a number, not None"),
         (lambda: optimizer.Adam(0.1, epsilon=-1.0), "Adam: epsilon is at least 0"),
-        (lambda: optimizer.Adam(0.1, parameters=[{"params": [w()], "beta2": 1.5}]), "Adam: beta2 of a group is at least 0 and below 1, not 1.5"),
-        (lambda: optimizer.RMSProp(0.1, parameters=[{"params": [w()], "rho": -1.0}]), "RMSProp: rho of a group is at least 0, not -1.0"),
+        (
+            lambda: optimizer.Adam(0.1, parameters=[{"params": [w()], "beta2": 1.5}]),
+            "Adam: beta2 of a group is at least 0 and below 1, not 1.5",
+        ),
+        (
+            lambda: optimizer.RMSProp(0.1, parameters=[{"params": [w()], "rho": -1.0}]),
+            "RMSProp: rho of a group is at least 0, not -1.0",
+        ),
         (lambda: optimizer.Rprop(0.1, etas=(0.5,)), "two numbers each"),
         (lambda: lr.NoamDecay(64, 0), "NoamDecay: warmup_steps is above 0, not 0"),
         (lambda: lr.StepDecay(0.1, 0), "StepDecay: step_size is above 0"),

@@ -21,7 +21,7 @@ from onnxgrad.core.passes.modes import attach_in_bodies
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.arguments import as_function, as_function_or_none, as_kind, checked
 from onnxgrad.internal.trees import leaves, mapped
 
 __all__ = ["case", "cond", "switch_case", "while_loop"]
@@ -64,9 +64,8 @@ def cond(
         (2, 3)
     """
     _check_predicate("cond", pred)
-    for fn in (true_fn, false_fn):
-        if fn is not None and not callable(fn):
-            raise ArgumentTypeError(f"cond: a branch is a function, not {type(fn).__name__}.")
+    as_function_or_none("cond", "true_fn", true_fn)
+    as_function_or_none("cond", "false_fn", false_fn)
     if pred.is_eager:
         taken = true_fn if bool(pred) else false_fn
         return cast(_Result, None) if taken is None else taken()
@@ -115,20 +114,14 @@ def case(
         ArgumentTypeError: if a member is not such a pair.
         ArgumentError: if there are no pairs.
     """
-    if not isinstance(pred_fn_pairs, (list, tuple)):
-        raise ArgumentTypeError(f"case: pred_fn_pairs is a list or tuple, not {type(pred_fn_pairs).__name__}.")
-    pairs = list(pred_fn_pairs)
+    pairs = list(as_kind("case", "pred_fn_pairs", pred_fn_pairs, list | tuple))
     if not pairs:
         raise ArgumentError("case: there are no pairs of predicate and function.")
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
             raise ArgumentTypeError(f"case: {pair!r} is not a (predicate, function) pair.")
         _check_predicate("case", pair[0])
-    if default is not None and not callable(default):
-        raise ArgumentTypeError(f"case: the default is a function, not {type(default).__name__}.")
-    if default is None:
-        default = pairs.pop()[1]
-    chosen = default
+    chosen = pairs.pop()[1] if default is None else as_function("case", "default", default)
     for pred, fn in reversed(pairs):
         chosen = partial(cond, pred, fn, chosen)
     return chosen()
@@ -154,8 +147,7 @@ def switch_case(
     """
     if not isinstance(branch_index, Variable) or not branch_index.dtype.is_integer:
         raise ArgumentTypeError(f"switch_case: branch_index is an integer Variable, not {branch_index!r}.")
-    if not isinstance(branch_fns, (dict, list, tuple)):
-        raise ArgumentTypeError(f"switch_case: branch_fns is a dict or a list, not {type(branch_fns).__name__}.")
+    as_kind("switch_case", "branch_fns", branch_fns, dict | list | tuple)
     entries: list[Any] = list(branch_fns.items()) if isinstance(branch_fns, dict) else list(branch_fns)
     if all(callable(entry) for entry in entries):
         entries = list(enumerate(entries))
@@ -206,13 +198,11 @@ def while_loop(
         >>> Executor().run(fetch_list=[x])
         [array([1024., 1024.], dtype=float32)]
     """
-    if not callable(cond) or not callable(body):
-        raise ArgumentTypeError("while_loop: cond and body are functions.")
-    if not isinstance(loop_vars, (list, tuple)):
-        raise ArgumentTypeError(f"while_loop: loop_vars is a list or tuple, not {type(loop_vars).__name__}.")
-    if not loop_vars:
+    as_function("while_loop", "cond", cond)
+    as_function("while_loop", "body", body)
+    tree = list(as_kind("while_loop", "loop_vars", loop_vars, list | tuple))
+    if not tree:
         raise ArgumentError("while_loop: loop_vars is empty.")
-    tree = list(loop_vars)
     values = _values(tree)
     if any(isinstance(v, Variable) and v.is_eager for v in values):
         return _run_while(cond, body, tree)
