@@ -1,6 +1,6 @@
 """Visit what lies in nested lists, tuples and dicts.
 
-Tests: tests/static/test_control_flow.py, tests/paddle_suite/test_data_and_files.py.
+Tests: tests/internal/test_trees.py, tests/static/test_control_flow.py, tests/paddle_suite/test_data_and_files.py.
 """
 
 from __future__ import annotations
