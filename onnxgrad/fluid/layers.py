@@ -1,7 +1,7 @@
 """fluid.layers: the functions of Paddle 1, with their old argument names.
 
 A name is in one of three places: imported here, where its arguments are today's (``batch_norm``); a row of ``_RENAMED``, where a
-function of today has other names (``fc`` is ``static.nn.fc``, whose ``x`` was ``input``); or a function in ``fluid.differing``, where
+function of today has other names (``fc`` is ``static.nn.fc``, whose ``x`` was ``input``); or a function in ``fluid.differing``, if
 Paddle 2 dropped or changed it (``pool2d``). What is refused is in ``internal.refusals``. Types stand in layers.pyi, which
 scripts/write_tensor_stubs writes.
 
