@@ -11,8 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
-from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.arguments import as_kind, checked
 from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.tensor.common import extreme_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable
@@ -169,8 +168,7 @@ def send_uv(
 
 
 def _combined(op: Builder, x: Variable, y: Variable, message_op: MessageName) -> Variable:
-    if message_op not in _MESSAGES:
-        raise ArgumentError(f"message_op is one of {sorted(_MESSAGES)}, not {message_op!r}.")
+    as_kind("geometric", "message_op", message_op, MessageName)
     missing = [*range(1, 1 + x.ndim - y.ndim)]
     result: Variable = getattr(op, _MESSAGES[message_op])(x, op.Unsqueeze(y, missing) if missing else y)
     return result
@@ -193,8 +191,7 @@ def _rows(op: Builder, x: Variable, out_size: int | Variable | None) -> Variable
 
 def _reduced(layer: LayerHelper, messages: Variable, target: Variable, rows: Variable, reduce: ReduceName) -> Variable:
     """Rows reduced by their numbers; 0 where there is none"""
-    if reduce not in _REDUCTIONS:
-        raise ArgumentError(f"reduce_op is one of {sorted(_REDUCTIONS)}, not {reduce!r}.")
+    as_kind("geometric", "reduce_op", reduce, ReduceName)
     op = layer.op
     size = op.Concat(rows, op.Slice(op.Shape(messages), [1], [np.iinfo(np.int64).max]), axis=0)
     index = op.Reshape(op.Cast(target, to=7), [-1, *[1] * (messages.ndim - 1)])

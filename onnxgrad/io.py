@@ -25,7 +25,7 @@ from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, Mismatch, NotOffered
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import as_flag, as_function_or_none, as_int, as_number, checked, wrong_kind
+from onnxgrad.internal.arguments import as_flag, as_function_or_none, as_int, as_kind, as_number, checked, wrong_kind
 from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.internal.trees import mapped
 
@@ -365,8 +365,7 @@ class RandomSampler(Sampler):
         generator: Iterator[int] | np.random.Generator | None = None,
     ) -> None:
         super().__init__(data_source)
-        if not isinstance(replacement, bool):
-            raise ArgumentTypeError(f"RandomSampler: replacement is True or False, not {replacement!r}.")
+        as_kind(self, "replacement", replacement, bool)
         self._count = None if num_samples is None else as_int(self, "num_samples", num_samples, above=0)
         if self._count is not None and not replacement and generator is None and self._count > len(data_source):
             raise ArgumentError(f"RandomSampler: {num_samples} of {len(data_source)} samples need replacement=True.")
@@ -443,8 +442,7 @@ class WeightedRandomSampler(Sampler):
             self.weights = np.asarray(weights, np.float64)
         except (TypeError, ValueError):
             raise wrong_kind(self, "weights", "a list of numbers", weights) from None
-        if not isinstance(replacement, bool):
-            raise ArgumentError(f"WeightedRandomSampler: replacement is True or False, not {replacement!r}.")
+        as_kind(self, "replacement", replacement, bool)
         self.num_samples, self.replacement = as_int(self, "num_samples", num_samples, above=0), replacement
 
     def __iter__(self) -> Iterator[int]:
@@ -489,8 +487,8 @@ class BatchSampler(Sampler):
         super().__init__(dataset)
         if (dataset is None) == (sampler is None):
             raise Mismatch("BatchSampler takes either a dataset or a sampler.")
-        if not isinstance(shuffle, bool) or not isinstance(drop_last, bool):
-            raise ArgumentTypeError("BatchSampler: shuffle and drop_last are True or False.")
+        as_kind(self, "shuffle", shuffle, bool)
+        as_kind(self, "drop_last", drop_last, bool)
         if dataset is not None:
             sampler = RandomSampler(dataset) if shuffle else SequenceSampler(dataset)
         elif not isinstance(sampler, Iterable):

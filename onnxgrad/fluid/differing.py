@@ -15,6 +15,7 @@ from onnxgrad import static
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import as_kind
 from onnxgrad.internal.losses import huber, logistic_of_scores
 from onnxgrad.nn.types import Padding
 from onnxgrad.static.nn.common import Attr
@@ -217,8 +218,7 @@ def pool2d(
         exclusive: leave padding out of the mean.
         data_format: only 'NCHW'.
     """
-    if pool_type not in ("max", "avg"):
-        raise ArgumentError(f"pool2d: pool_type is 'max' or 'avg', not {pool_type!r}.")
+    as_kind("pool2d", "pool_type", pool_type, Literal["max", "avg"])
     if data_format != "NCHW":
         raise ArgumentError("pool2d: only data_format='NCHW' is offered. Transpose before and after.")
     if global_pooling:
@@ -248,8 +248,7 @@ def dropout(
         dropout_implementation: 'upscale_in_train' scales by 1 / (1 - p) in training; 'downgrade_in_infer' scales by 1 - p in
             inference. Here the latter scales by 1 - p in both and up again in training, which is the same.
     """
-    if dropout_implementation not in ("downgrade_in_infer", "upscale_in_train"):
-        raise ArgumentError(f"dropout: {dropout_implementation!r} is neither 'downgrade_in_infer' nor 'upscale_in_train'.")
+    as_kind("dropout", "dropout_implementation", dropout_implementation, Literal["downgrade_in_infer", "upscale_in_train"])
     upscales = dropout_implementation == "upscale_in_train"
     return F.dropout(x, dropout_prob, None, not is_test, False, "upscale_in_train" if upscales else "downscale_in_infer", name)
 

@@ -315,10 +315,11 @@ def as_kind(owner: object, argument: str, value: Value, kind: Any) -> Value:
         owner: the object that is made, whose class an error names; or the name of a function.
         argument: the name of the argument.
         value: what it was passed.
-        kind: as an annotation says it, such as ``str | None`` or a class.
+        kind: as an annotation says it, such as ``str | None``, a class, or a Literal of words.
 
     Raises:
         WrongKind: if it is of another.
+        Mismatch: if it is another word.
 
     Example:
         >>> as_kind("name_scope", "prefix", 3, str | None)
@@ -327,7 +328,7 @@ def as_kind(owner: object, argument: str, value: Value, kind: Any) -> Value:
         onnxgrad.errors.WrongKind: name_scope: prefix is a str or None, not int 3.
     """
     if not _fits(value, kind):
-        raise wrong_kind(owner, argument, _listed(_described(kind)), value)
+        raise _refusal(_name_of(owner), argument, value, kind)
     return value
 
 

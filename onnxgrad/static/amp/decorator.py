@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from onnxgrad.core.autodiff.api import Checkpoints, Names
 from onnxgrad.core.ir.builder import Builder
@@ -19,7 +19,7 @@ from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, Level, LowDtype, low_dtype
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
+from onnxgrad.errors import ArgumentTypeError, Mismatch, NotAVariable
 from onnxgrad.internal.arguments import as_kind, as_number
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
@@ -297,8 +297,7 @@ def _decorated(
     use_promote: bool = False,
 ) -> OptimizerWithMixedPrecision:
     low = low_dtype(dtype)
-    if level not in ("O1", "O2", "OD"):
-        raise ArgumentError(f"level is 'O1', 'O2' or 'OD', not {level!r}.")
+    as_kind("decorate", "level", level, Literal["O1", "O2", "OD"])
     as_number("decorate", "init_loss_scaling", init_loss_scaling, above=0)
     as_number("decorate", "incr_ratio", incr_ratio, above=1)
     as_number("decorate", "decr_ratio", decr_ratio, above=0, below=1)

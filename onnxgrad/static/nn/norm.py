@@ -14,7 +14,7 @@ from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ProgramError
-from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.arguments import as_int, checked
 from onnxgrad.nn.functional.layout import is_last
 from onnxgrad.nn.functional.norm import divided_by_spectral_norm
 from onnxgrad.nn.types import Layout
@@ -233,8 +233,7 @@ def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: flo
         power_iters: how often both vectors are multiplied by the matrix; they count as constant in the gradient.
         eps: added to norms.
     """
-    if dim not in (0, 1):
-        raise ArgumentError(f"spectral_norm: dim is 0 or 1, not {dim}.")
+    as_int("spectral_norm", "dim", dim, least=0, most=1)
     layer = LayerHelper("spectral_norm", weight, name=name)
     shape = weight.static_shape
     if shape is None:
