@@ -84,9 +84,7 @@ class _Score:
         self.about, self.position = known[about], position
         self.delta: Variable | None = None
         if self.about.op is not None:
-            self.delta = Variable(block, program.fresh_name(f"{about}@MOVED"), self.about.type)
-            self.delta.is_data = True
-            block.inputs.append(block.register(self.delta))
+            self.delta = block.add_input(program.fresh_name(f"{about}@MOVED"), self.about.type)
             delta, v = self.delta, self.about
             total = insert_after(self.about.op, lambda build: build.Add(v, delta), f"{about}.moved")
             substitute([op for op in block.ops if op is not total.op], {v: total})

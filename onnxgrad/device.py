@@ -17,10 +17,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 def get_all_device_type() -> list[str]:
     """The kinds of devices that the installed onnxruntime has."""
     return ["cpu", "gpu"] if cuda_is_available() else ["cpu"]

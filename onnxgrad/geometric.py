@@ -11,9 +11,9 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
-from onnxgrad.internal.arguments import checked
-from onnxgrad.internal.refusals import REFUSED, absence_hooks, refusals
+from onnxgrad.internal.arguments import as_kind, checked
+from onnxgrad.internal.refusals import absence_hooks
+from onnxgrad.tensor.common import extreme_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
 __all__ = ["segment_max", "segment_mean", "segment_min", "segment_sum", "send_u_recv", "send_ue_recv", "send_uv"]
@@ -23,10 +23,6 @@ ReduceName: TypeAlias = Literal["sum", "mean", "max", "min"]
 
 _MESSAGES = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div"}
 _REDUCTIONS = {"sum": "add", "mean": "add", "max": "max", "min": "min"}
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 @checked
@@ -172,8 +168,7 @@ def send_uv(
 
 
 def _combined(op: Builder, x: Variable, y: Variable, message_op: MessageName) -> Variable:
-    if message_op not in _MESSAGES:
-        raise ArgumentError(f"message_op is one of {sorted(_MESSAGES)}, not {message_op!r}.")
+    as_kind("geometric", "message_op", message_op, MessageName)
     missing = [*range(1, 1 + x.ndim - y.ndim)]
     result: Variable = getattr(op, _MESSAGES[message_op])(x, op.Unsqueeze(y, missing) if missing else y)
     return result
@@ -196,27 +191,21 @@ def _rows(op: Builder, x: Variable, out_size: int | Variable | None) -> Variable
 
 def _reduced(layer: LayerHelper, messages: Variable, target: Variable, rows: Variable, reduce: ReduceName) -> Variable:
     """Rows reduced by their numbers; 0 where there is none"""
-    if reduce not in _REDUCTIONS:
-        raise ArgumentError(f"reduce_op is one of {sorted(_REDUCTIONS)}, not {reduce!r}.")
+    as_kind("geometric", "reduce_op", reduce, ReduceName)
     op = layer.op
     size = op.Concat(rows, op.Slice(op.Shape(messages), [1], [np.iinfo(np.int64).max]), axis=0)
     index = op.Reshape(op.Cast(target, to=7), [-1, *[1] * (messages.ndim - 1)])
     places = op.Expand(index, op.Shape(messages))
-    zeros = op.Expand(op.constant(0, messages.dtype), size)
-    if reduce == "sum":
-        return layer.result("ScatterElements", zeros, places, messages, axis=0, reduction="add")
-    ones = op.Expand(op.constant(1, messages.dtype), op.Shape(messages))
-    counts = op.ScatterElements(zeros, places, ones, axis=0, reduction="add")
+    start = op.Expand(op.constant(0, messages.dtype), size)
     if reduce == "mean":
-        sums = op.ScatterElements(zeros, places, messages, axis=0, reduction="add")
+        ones = op.Expand(op.constant(1, messages.dtype), op.Shape(messages))
+        counts = op.ScatterElements(start, places, ones, axis=0, reduction="add")
+        sums = op.ScatterElements(start, places, messages, axis=0, reduction="add")
         return layer.result("Div", sums, op.Max(counts, op.constant(1, messages.dtype)))
-    limits = np.finfo if messages.is_float else np.iinfo
-    start = limits(messages.dtype.numpy).min if reduce == "max" else limits(messages.dtype.numpy).max
-    extreme = op.ScatterElements(
-        op.Expand(op.constant(start, messages.dtype), size), places, messages, axis=0, reduction=_REDUCTIONS[reduce]
-    )
-    return layer.result("Where", op.Greater(counts, zeros), extreme, zeros)
+    if reduce != "sum":  # rows that a message comes to start from what every message exceeds, the others stay 0
+        extreme = op.constant(extreme_of(messages.dtype, reduce == "min"), messages.dtype)
+        start = op.ScatterElements(start, places, op.Expand(extreme, op.Shape(messages)), axis=0)
+    return layer.result("ScatterElements", start, places, messages, axis=0, reduction=_REDUCTIONS[reduce])
 
 
-globals().update(refusals("paddle.geometric", REFUSED["paddle.geometric"]))
 globals().update(absence_hooks(__name__))

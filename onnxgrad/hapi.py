@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Model"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 def _listed(item: Any) -> list[Any]:
     return [] if item is None else list(item) if isinstance(item, (list, tuple)) else [item]
 

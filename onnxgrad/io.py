@@ -25,18 +25,15 @@ from onnxgrad.distributed.sampler import DistributedBatchSampler
 from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, Mismatch, NotOffered
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import as_flag, as_function, as_int, as_number, checked, wrong_kind
+from onnxgrad.internal.arguments import as_flag, as_function_or_none, as_int, as_kind, as_number, checked, wrong_kind
 from onnxgrad.internal.refusals import absence_hooks
+from onnxgrad.internal.trees import mapped
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ComposeDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedBatchSampler",
     "IterableDataset", "RandomSampler", "Sampler", "SequenceSampler", "Subset", "SubsetRandomSampler", "TensorDataset",
     "WeightedRandomSampler", "get_worker_info", "random_split",
 ]  # fmt: skip
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 if TYPE_CHECKING:
@@ -368,13 +365,11 @@ class RandomSampler(Sampler):
         generator: Iterator[int] | np.random.Generator | None = None,
     ) -> None:
         super().__init__(data_source)
-        if not isinstance(replacement, bool):
-            raise ArgumentTypeError(f"RandomSampler: replacement is True or False, not {replacement!r}.")
-        if num_samples is not None and (not isinstance(num_samples, int) or num_samples <= 0):
-            raise ArgumentError(f"RandomSampler: num_samples is a positive int, not {num_samples!r}.")
-        if num_samples is not None and not replacement and generator is None and num_samples > len(data_source):
+        as_kind(self, "replacement", replacement, bool)
+        self._count = None if num_samples is None else as_int(self, "num_samples", num_samples, above=0)
+        if self._count is not None and not replacement and generator is None and self._count > len(data_source):
             raise ArgumentError(f"RandomSampler: {num_samples} of {len(data_source)} samples need replacement=True.")
-        self.replacement, self._count, self.generator = replacement, num_samples, generator
+        self.replacement, self.generator = replacement, generator
 
     @property
     def num_samples(self) -> int:
@@ -447,11 +442,8 @@ class WeightedRandomSampler(Sampler):
             self.weights = np.asarray(weights, np.float64)
         except (TypeError, ValueError):
             raise wrong_kind(self, "weights", "a list of numbers", weights) from None
-        if not isinstance(num_samples, int) or num_samples <= 0:
-            raise ArgumentError(f"WeightedRandomSampler: num_samples is a positive int, not {num_samples!r}.")
-        if not isinstance(replacement, bool):
-            raise ArgumentError(f"WeightedRandomSampler: replacement is True or False, not {replacement!r}.")
-        self.num_samples, self.replacement = num_samples, replacement
+        as_kind(self, "replacement", replacement, bool)
+        self.num_samples, self.replacement = as_int(self, "num_samples", num_samples, above=0), replacement
 
     def __iter__(self) -> Iterator[int]:
         if self.weights.ndim != 1 or (self.weights < 0).any() or not self.weights.sum() > 0:
@@ -495,26 +487,17 @@ class BatchSampler(Sampler):
         super().__init__(dataset)
         if (dataset is None) == (sampler is None):
             raise Mismatch("BatchSampler takes either a dataset or a sampler.")
-        if not isinstance(batch_size, int) or batch_size <= 0:
-            raise ArgumentError(f"BatchSampler: batch_size is a positive int, not {batch_size!r}.")
-        if not isinstance(shuffle, bool) or not isinstance(drop_last, bool):
-            raise ArgumentTypeError("BatchSampler: shuffle and drop_last are True or False.")
+        as_kind(self, "shuffle", shuffle, bool)
+        as_kind(self, "drop_last", drop_last, bool)
         if dataset is not None:
             sampler = RandomSampler(dataset) if shuffle else SequenceSampler(dataset)
         elif not isinstance(sampler, Iterable):
             raise wrong_kind(self, "sampler", "a Sampler, or numbers of samples", sampler)
         self.sampler: Any = sampler
-        self.batch_size, self.drop_last = batch_size, drop_last
+        self.batch_size, self.drop_last = as_int(self, "batch_size", batch_size, above=0), drop_last
 
     def __iter__(self) -> Iterator[list[int]]:  # type: ignore[override]
-        batch: list[int] = []
-        for number in self.sampler:
-            batch.append(number)
-            if len(batch) == self.batch_size:
-                yield batch
-                batch = []
-        if batch and not self.drop_last:
-            yield batch
+        return _chunks(iter(self.sampler), self.batch_size, self.drop_last)
 
     def __len__(self) -> int:
         count = len(self.sampler)
@@ -540,6 +523,13 @@ def get_worker_info() -> WorkerInfo | None:
     return getattr(_worker, "info", None)
 
 
+def _chunks(samples: Iterator[Any], size: int, drop_last: bool) -> Iterator[list[Any]]:
+    """Lists of ``size`` samples, the last of which may be shorter"""
+    while chunk := list(itertools.islice(samples, size)):
+        if len(chunk) == size or not drop_last:
+            yield chunk
+
+
 def _fields(sample: Any) -> list[Any]:
     return list(sample) if isinstance(sample, (list, tuple)) else [sample]
 
@@ -547,13 +537,9 @@ def _fields(sample: Any) -> list[Any]:
 def default_collate_fn(batch: Sequence[Any]) -> Any:
     """Samples as one: arrays, tensors and numbers stacked, within tuples, lists and dicts."""
     first = batch[0]
-    if isinstance(first, Variable):
+    if isinstance(first, (Variable, np.ndarray)):
         return np.stack([np.asarray(item) for item in batch])
-    if isinstance(first, np.ndarray):
-        return np.stack(batch)
-    if isinstance(first, (bool, int, np.integer, np.bool_)):
-        return np.array(batch)
-    if isinstance(first, (float, np.floating)):
+    if isinstance(first, (bool, int, float, np.integer, np.floating, np.bool_)):
         return np.array(batch, np.float32 if isinstance(first, float) else None)
     if isinstance(first, (str, bytes)):
         return list(batch)
@@ -564,16 +550,6 @@ def default_collate_fn(batch: Sequence[Any]) -> Any:
             raise ArgumentError("the samples of a batch do not have equally many fields.")
         return [default_collate_fn(list(field)) for field in zip(*batch, strict=True)]
     raise ArgumentTypeError(f"a batch holds arrays, tensors, numbers, strings, dicts and lists, not {type(first).__name__}.")
-
-
-def _as_tensors(item: Any) -> Any:
-    if isinstance(item, np.ndarray):
-        return leaf(item)
-    if isinstance(item, Mapping):
-        return {key: _as_tensors(value) for key, value in item.items()}
-    if isinstance(item, (list, tuple)):
-        return type(item)(_as_tensors(value) for value in item)
-    return item
 
 
 class _Workers:
@@ -679,16 +655,12 @@ class DataLoader:
         as_flag(self, "use_buffer_reader", use_buffer_reader)
         as_int(self, "reader_buffer_size", reader_buffer_size)
         as_flag(self, "use_shared_memory", use_shared_memory)
-        self.timeout = as_number(self, "timeout", timeout)
-        if self.timeout < 0:
-            raise ArgumentError(f"DataLoader: timeout is {timeout}; it is at least 0.")
+        self.timeout = as_number(self, "timeout", timeout, least=0)
         as_flag(self, "persistent_workers", persistent_workers)
-        self.num_workers = as_int(self, "num_workers", num_workers)
-        if self.num_workers < 0:
-            raise ArgumentError(f"DataLoader: num_workers is {num_workers}; it is at least 0.")
+        self.num_workers = as_int(self, "num_workers", num_workers, least=0)
         self._ahead = max(1, self.num_workers * as_int(self, "prefetch_factor", prefetch_factor))
-        self.collate_fn = default_collate_fn if collate_fn is None else as_function(self, "collate_fn", collate_fn)
-        self.worker_init_fn = None if worker_init_fn is None else as_function(self, "worker_init_fn", worker_init_fn)
+        self.collate_fn = as_function_or_none(self, "collate_fn", collate_fn) or default_collate_fn
+        self.worker_init_fn = as_function_or_none(self, "worker_init_fn", worker_init_fn)
         self.batch_size = None if batch_size is None else as_int(self, "batch_size", batch_size)
         shuffles, self.drop_last = as_flag(self, "shuffle", shuffle), as_flag(self, "drop_last", drop_last)
         if batch_sampler is not None:
@@ -769,11 +741,8 @@ class DataLoader:
 
     def _batches(self, samples: Iterator[Any]) -> Iterator[Any]:
         if self.batch_size is None:
-            yield from samples
-            return
-        while batch := list(itertools.islice(samples, self.batch_size)):
-            if len(batch) == self.batch_size or not self.drop_last:
-                yield self.collate_fn(batch)
+            return samples
+        return map(self.collate_fn, _chunks(samples, self.batch_size, self.drop_last))
 
     def _enter(self, at: int) -> None:
         _worker.info = WorkerInfo(at, self.num_workers, self.dataset)
@@ -784,7 +753,7 @@ class DataLoader:
         if self.feed_list is not None and not self.return_list:
             fields = [field.numpy() if isinstance(field, Tensor) else field for field in _fields(batch)]
             return [{v.name: field for v, field in zip(self.feed_list, fields, strict=True)}]
-        return _as_tensors(batch)
+        return mapped(batch, lambda item: leaf(item) if isinstance(item, np.ndarray) else item)
 
     @staticmethod
     def from_generator(
@@ -865,14 +834,7 @@ class GeneratorLoader:
             drop_last: whether a last batch that is smaller is left out.
             places: accepted as in Paddle.
         """
-
-        def lists() -> Iterator[list[Any]]:
-            samples = iter(reader())
-            while batch := list(itertools.islice(samples, batch_size)):
-                if len(batch) == batch_size or not drop_last:
-                    yield batch
-
-        return self.set_sample_list_generator(lists, places)
+        return self.set_sample_list_generator(lambda: _chunks(iter(reader()), batch_size, drop_last), places)
 
     def __iter__(self) -> Iterator[Any]:
         if self._batches is None:

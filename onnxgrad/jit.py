@@ -41,10 +41,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _L = TypeVar("_L", bound=Layer)

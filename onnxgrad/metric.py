@@ -23,10 +23,6 @@ from onnxgrad.tensor.search import argsort
 __all__ = ["Accuracy", "Auc", "Metric", "Precision", "Recall", "accuracy"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 class Metric:
     """Base: ``compute`` of a batch's tensors, ``update`` with its results, ``accumulate`` for the value so far, ``reset``.
 
@@ -234,9 +230,7 @@ class Auc(Metric):
 
     def __init__(self, curve: Literal["ROC"] = "ROC", num_thresholds: int = 4095, name: str = "auc") -> None:
         as_word(self, "curve", curve, ("ROC",))
-        self._bins = as_int(self, "num_thresholds", num_thresholds)
-        if self._bins < 1:
-            raise ArgumentError(f"Auc: num_thresholds is positive, not {num_thresholds}.")
+        self._bins = as_int(self, "num_thresholds", num_thresholds, above=0)
         super().__init__(name)
 
     def reset(self) -> None:

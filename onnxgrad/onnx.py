@@ -17,10 +17,6 @@ from onnxgrad.static.input import InputSpec
 __all__ = ["export"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 @checked
 def export(
     layer: Layer | Callable[..., object],

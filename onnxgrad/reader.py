@@ -14,10 +14,6 @@ from onnxgrad.internal.refusals import absence_hooks
 __all__ = ["batch", "buffered", "cache", "chain", "compose", "firstn", "map_readers", "shuffle", "xmap_readers"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 Reader = Callable[[], Iterable[Any]]
 """What each call of it yields are the samples of an epoch."""
 Sample = TypeVar("Sample")

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "onnxgrad"
 
 # Packages and modules, each allowed to use what stands before it. Those of one line may not use each other.
 FLOORS = """
-    errors  internal  internal.late  internal.processors  internal.words  version
+    errors  internal  internal.late  internal.processors  internal.trees  internal.words  version
     internal.arguments
     dtypes  internal.refusals  internal.state  internal.collector  internal.files  internal.text_table
     internal.tensor_file
@@ -45,8 +45,8 @@ FLOORS = """
     internal.saving
     static
     utils
-    io  reader
-    amp  fluid  incubate  jit  metric  device
+    device  io  reader
+    amp  fluid  incubate  jit  metric
     hapi  onnx
     func  pages
     training

@@ -13,9 +13,9 @@ from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, Level,
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor
-from onnxgrad.errors import ArgumentError, NotOffered
+from onnxgrad.errors import NotOffered
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import as_flag, checked
+from onnxgrad.internal.arguments import as_flag, as_kind, checked
 
 __all__ = [
     "amp_guard", "auto_cast", "autocast", "decorate", "get_autocast_cpu_dtype", "get_autocast_dtype", "get_autocast_gpu_dtype",
@@ -25,7 +25,6 @@ __all__ = [
 Models = TypeVar("Models")
 Optimizers = TypeVar("Optimizers")
 _FLOAT16, _FLOAT32 = dtype_of("float16"), dtype_of("float32")
-_LEVELS = ("O0", "O1", "O2", "OD")
 
 
 class auto_cast(_Switch):  # noqa: N801
@@ -63,9 +62,7 @@ class auto_cast(_Switch):  # noqa: N801
         dtype: LowDtype = "float16",
         use_promote: bool = True,
     ) -> None:
-        if level not in _LEVELS:
-            raise ArgumentError(f"level is one of {list(_LEVELS)}, not {level!r}.")
-        self.enabled = as_flag(self, "enable", enable) and level != "O0"
+        self.enabled = as_flag(self, "enable", enable) and as_kind(self, "level", level, Level) != "O0"
         if low_dtype(dtype) == "bfloat16":
             self.enabled = False  # as in Paddle: the CPU computes float32 where bfloat16 is asked for
         self.level = level
@@ -198,8 +195,7 @@ def decorate(
         ArgumentError: if a level or dtype makes no sense.
         NotOffered: for the two arguments that say so.
     """
-    if level not in ("O1", "O2"):
-        raise ArgumentError(f"level is 'O1' or 'O2', not {level!r}.")
+    as_kind("decorate", "level", level, Literal["O1", "O2"])
     low_dtype(dtype)
     if save_dtype is not None or excluded_layers is not None:
         raise NotOffered("weights are never cast, so there is no save_dtype and no excluded layer. Cast the state_dict instead.")

@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import Tensor, leaf
-from onnxgrad.errors import ArgumentError, Mismatch, NotAVariable
+from onnxgrad.errors import ArgumentError, NotAVariable
 from onnxgrad.internal.arguments import as_flag, as_int, as_number
 from onnxgrad.optimizer.optimizer import Optimizer
 
@@ -191,10 +191,7 @@ class GradScaler:
         Args:
             new_incr_ratio: the factor by which the scale rises, above 1.
         """
-        ratio = as_number(self, "incr_ratio", new_incr_ratio)
-        if ratio <= 1:
-            raise Mismatch(f"incr_ratio is above 1, not {new_incr_ratio}.")
-        self._incr_ratio = ratio
+        self._incr_ratio = as_number(self, "incr_ratio", new_incr_ratio, above=1)
 
     def get_decr_ratio(self) -> float:
         return self._decr_ratio
@@ -205,10 +202,7 @@ class GradScaler:
         Args:
             new_decr_ratio: the factor by which the scale falls, between 0 and 1.
         """
-        ratio = as_number(self, "decr_ratio", new_decr_ratio)
-        if not 0 < ratio < 1:
-            raise Mismatch(f"decr_ratio is between 0 and 1, not {new_decr_ratio}.")
-        self._decr_ratio = ratio
+        self._decr_ratio = as_number(self, "decr_ratio", new_decr_ratio, above=0, below=1)
 
     def get_incr_every_n_steps(self) -> int:
         return self._incr_every

@@ -61,8 +61,4 @@ __all__ = [
 ]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 globals().update(absence_hooks(__name__))

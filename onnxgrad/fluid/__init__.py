@@ -9,6 +9,7 @@ from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace, cuda_is_available 
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.fluid import backward, clip, core, initializer, io, layers, nets, optimizer, regularizer
 from onnxgrad.fluid.feeder import DataFeeder
+from onnxgrad.fluid.layers import one_hot
 from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.static.input import data
 from onnxgrad.static.io import load, save
@@ -33,13 +34,6 @@ __all__ = [
     "gradients", "initializer", "io", "is_compiled_with_cuda", "layers", "load", "name_scope", "nets", "one_hot", "optimizer",
     "program_guard", "regularizer", "save", "scope_guard", "unique_name",
 ]  # fmt: skip
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-one_hot = layers.one_hot
 
 
 globals().update(absence_hooks(__name__))

@@ -15,15 +15,16 @@ from onnxgrad import static
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import as_kind
 from onnxgrad.internal.losses import huber, logistic_of_scores
 from onnxgrad.nn.types import Padding
 from onnxgrad.static.nn.common import Attr
 from onnxgrad.tensor import creation, elementwise, linalg, manipulation, math
-from onnxgrad.tensor.layer import ActivationName, LayerHelper
+from onnxgrad.tensor.layer import ActivationName, LayerHelper, variables_in
 
 __all__ = [
     "aligned", "cos_sim", "data", "dropout", "embedding", "flatten", "increment", "l2_normalize", "lrn", "matmul", "mul",
-    "one_hot", "pool2d", "pow", "relu", "reshape", "shape", "sigmoid_cross_entropy_with_logits", "smooth_l1", "sums", "swish",
+    "one_hot", "pool2d", "reshape", "shape", "sigmoid_cross_entropy_with_logits", "smooth_l1", "sums", "swish",
     "unpromoted",
 ]  # fmt: skip
 
@@ -56,15 +57,16 @@ def aligned(
     return layer.activate(function(x, y, name=layer.name), act)
 
 
-def unpromoted(op_type: str, x: Variable, y: Variable, name: str | None = None) -> Variable:
+def unpromoted(layer_name: str, op_type: str, x: Variable, y: float | Variable | None = None, name: str | None = None) -> Variable:
     """Apply an operator to operands as they are, where Paddle 2 promotes them first.
 
     Args:
+        layer_name: prefix of the name of the result.
         op_type: the operator.
         x: variable of any shape.
-        y: the same, of a shape that broadcasts with ``x``.
+        y: a number, or a variable of a shape that broadcasts with ``x``; None if the operator has one operand.
     """
-    return LayerHelper("", x, y, name=name).result(op_type, x, y)
+    return LayerHelper(layer_name, *variables_in(x, y), name=name).result(op_type, x, *([] if y is None else [y]))
 
 
 def data(
@@ -165,16 +167,6 @@ def matmul(
     return product if alpha == 1.0 else layer.result("Mul", product, alpha)
 
 
-def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) -> Variable:
-    """x to the power ``factor``, in the element type of x.
-
-    Args:
-        x: variable of any shape.
-        factor: the exponent.
-    """
-    return LayerHelper("pow", x, name=name).result("Pow", x, factor)
-
-
 def embedding(
     input: Variable,
     size: Sequence[int],
@@ -226,8 +218,7 @@ def pool2d(
         exclusive: leave padding out of the mean.
         data_format: only 'NCHW'.
     """
-    if pool_type not in ("max", "avg"):
-        raise ArgumentError(f"pool2d: pool_type is 'max' or 'avg', not {pool_type!r}.")
+    as_kind("pool2d", "pool_type", pool_type, Literal["max", "avg"])
     if data_format != "NCHW":
         raise ArgumentError("pool2d: only data_format='NCHW' is offered. Transpose before and after.")
     if global_pooling:
@@ -257,19 +248,9 @@ def dropout(
         dropout_implementation: 'upscale_in_train' scales by 1 / (1 - p) in training; 'downgrade_in_infer' scales by 1 - p in
             inference. Here the latter scales by 1 - p in both and up again in training, which is the same.
     """
-    if dropout_implementation not in ("downgrade_in_infer", "upscale_in_train"):
-        raise ArgumentError(f"dropout: {dropout_implementation!r} is neither 'downgrade_in_infer' nor 'upscale_in_train'.")
-    y = F.dropout(x, dropout_prob, training=not is_test, name=name)
-    return y if dropout_implementation == "upscale_in_train" else y * (1.0 - dropout_prob)
-
-
-def relu(x: Variable, name: str | None = None) -> Variable:
-    """max(x, 0), in the element type of x.
-
-    Args:
-        x: variable of any shape.
-    """
-    return LayerHelper("relu", x, name=name).result("Relu", x)
+    as_kind("dropout", "dropout_implementation", dropout_implementation, Literal["downgrade_in_infer", "upscale_in_train"])
+    upscales = dropout_implementation == "upscale_in_train"
+    return F.dropout(x, dropout_prob, None, not is_test, False, "upscale_in_train" if upscales else "downscale_in_infer", name)
 
 
 def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:

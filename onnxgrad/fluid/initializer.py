@@ -14,10 +14,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 class Normal(initializer.Normal):
     """Draw from a normal distribution. The seed is that of the program.
 

@@ -30,10 +30,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 def save_vars(
     executor: Executor | None,
     dirname: str,

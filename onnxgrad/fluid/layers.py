@@ -1,7 +1,9 @@
 """fluid.layers: the functions of Paddle 1, with their old argument names.
 
-``_RENAMED`` says what each is today. Those that Paddle 2 dropped or changed are written out in ``fluid.differing``. Types stand in
-layers.pyi, which scripts/write_tensor_stubs writes.
+A name is in one of three places: imported here, where its arguments are today's (``batch_norm``); a row of ``_RENAMED``, where a
+function of today has other names (``fc`` is ``static.nn.fc``, whose ``x`` was ``input``); or a function in ``fluid.differing``, if
+Paddle 2 dropped or changed it (``pool2d``). What is refused is in ``internal.refusals``. Types stand in layers.pyi, which
+scripts/write_tensor_stubs writes.
 
 Tests: tests/fluid/test_fluid.py.
 """
@@ -13,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import onnxgrad.nn.functional as F
+from onnxgrad import static
 from onnxgrad.fluid.differing import (
     aligned,
     cos_sim,
@@ -27,8 +30,6 @@ from onnxgrad.fluid.differing import (
     mul,
     one_hot,
     pool2d,
-    pow,
-    relu,
     reshape,
     shape,
     sigmoid_cross_entropy_with_logits,
@@ -47,8 +48,8 @@ from onnxgrad.fluid.rates import (
     piecewise_decay,
     polynomial_decay,
 )
-from onnxgrad.fluid.renaming import REQUIRED, Argument, Ignored, renamed
-from onnxgrad.internal.refusals import absence_hooks, refusals
+from onnxgrad.fluid.renaming import REQUIRED, Argument, Row, renamed
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.nn.functional import elu, sigmoid, softmax_with_cross_entropy, softsign, square_error_cost
 from onnxgrad.static import Print, accuracy, auc, create_global_var, create_parameter
 from onnxgrad.static.nn import (
@@ -61,20 +62,11 @@ from onnxgrad.static.nn import (
     conv3d,
     conv3d_transpose,
     data_norm,
-    fc as fc_of_today,
     group_norm,
     instance_norm,
     layer_norm,
-    nce,
     prelu,
-    py_func,
     row_conv,
-    sequence_conv,
-    sequence_expand,
-    sequence_first_step,
-    sequence_last_step,
-    sequence_pool,
-    sequence_softmax,
     spectral_norm,
     switch_case,
     while_loop,
@@ -88,56 +80,51 @@ from onnxgrad.tensor.reduction import reduce
 
 __all__ = [
     "Print", "abs", "accuracy", "argmax", "argmin", "assign", "auc", "batch_norm", "bilinear_tensor_product", "case", "cast",
-    "ceil", "clip", "concat", "cond", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cos_sim", "cosine_decay",
-    "create_global_var", "create_parameter", "cross_entropy", "data", "data_norm", "dropout", "elementwise_add",
+    "ceil", "clip", "concat", "cond", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cos", "cos_sim",
+    "cosine_decay", "create_global_var", "create_parameter", "cross_entropy", "data", "data_norm", "dropout", "elementwise_add",
     "elementwise_div", "elementwise_floordiv", "elementwise_max", "elementwise_min", "elementwise_mod", "elementwise_mul",
     "elementwise_pow", "elementwise_sub", "elu", "embedding", "equal", "exp", "expand", "exponential_decay", "fc",
     "fill_constant", "flatten", "floor", "gather", "gelu", "greater_equal", "greater_than", "group_norm", "increment",
     "instance_norm", "inverse_time_decay", "l2_normalize", "label_smooth", "layer_norm", "leaky_relu", "less_equal",
     "less_than", "linear_lr_warmup", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "lrn",
-    "matmul", "mean", "mse_loss", "mul", "natural_exp_decay", "nce", "noam_decay", "not_equal", "one_hot", "ones", "pad",
-    "piecewise_decay", "polynomial_decay", "pool2d", "pow", "prelu", "py_func", "reciprocal", "reduce_max", "reduce_mean",
-    "reduce_min", "reduce_prod", "reduce_sum", "relu", "relu6", "reshape", "round", "row_conv", "rsqrt", "scale",
-    "sequence_conv", "sequence_expand", "sequence_first_step", "sequence_last_step", "sequence_pool", "sequence_softmax",
-    "shape", "sigmoid", "sigmoid_cross_entropy_with_logits", "sign", "sin", "slice", "smooth_l1", "softmax",
-    "softmax_with_cross_entropy", "softplus", "softsign", "spectral_norm", "split", "sqrt", "square", "square_error_cost",
-    "squeeze", "stack", "sum", "sums", "swish", "switch_case", "tanh", "topk", "transpose", "unsqueeze", "unstack",
-    "while_loop", "zeros",
+    "matmul", "mean", "mse_loss", "mul", "natural_exp_decay", "noam_decay", "not_equal", "one_hot", "ones", "pad",
+    "piecewise_decay", "polynomial_decay", "pool2d", "pow", "prelu", "reciprocal", "reduce_max", "reduce_mean", "reduce_min",
+    "reduce_prod", "reduce_sum", "relu", "relu6", "reshape", "round", "row_conv", "rsqrt", "scale", "shape", "sigmoid",
+    "sigmoid_cross_entropy_with_logits", "sign", "sin", "slice", "smooth_l1", "softmax", "softmax_with_cross_entropy",
+    "softplus", "softsign", "spectral_norm", "split", "sqrt", "square", "square_error_cost", "squeeze", "stack", "sum", "sums",
+    "swish", "switch_case", "tanh", "topk", "transpose", "unsqueeze", "unstack", "while_loop", "zeros",
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
-# Old name: the function of today, old arguments with what they are today, and where today's says something else a first sentence.
-_NAME: dict[str, Argument] = {"name": ("name", None)}
-_COMPARED: dict[str, Argument] = {"x": "x", "y": "y", "cond": ("out", None), **_NAME}
-_REDUCED: dict[str, Argument] = {"input": "x", "dim": ("axis", None), "keep_dim": ("keepdim", False), **_NAME}
-_ALIGNED: dict[str, Argument] = {"x": "x", "y": "y", "axis": ("axis", -1), "act": ("act", None), **_NAME}
+# Old name: the function of today, the old arguments in their order, and a first sentence where today's says something else.
+# An argument is "as today", ("old", "today"), ("old", "today", another default), or ("old", None, default) if it has no effect.
+# Behind them all take ``name`` whose functions do.
+_ALIGNED: list[Argument] = ["x", "y", ("axis", "axis", -1), ("act", "act", None)]
+_COMPARED: list[Argument] = ["x", "y", ("cond", "out", None)]
+_REDUCED: list[Argument] = [("input", "x"), ("dim", "axis", None), ("keep_dim", "keepdim", False)]
 _OVER = "over the axes ``dim``, or of all elements."
 
 _ELEMENTWISE: dict[str, tuple[Callable[..., Any], str]] = {
     "elementwise_add": (elementwise.add, "x + y"),
-    "elementwise_div": (partial(unpromoted, "Div"), "x / y, for integers without the fraction"),
-    "elementwise_floordiv": (partial(unpromoted, "Div"), "x / y for integers, without the fraction"),
+    "elementwise_div": (partial(unpromoted, "", "Div"), "x / y, for integers without the fraction"),
+    "elementwise_floordiv": (partial(unpromoted, "", "Div"), "x / y for integers, without the fraction"),
     "elementwise_max": (elementwise.maximum, "The larger of x and y"),
     "elementwise_min": (elementwise.minimum, "The smaller of x and y"),
     "elementwise_mod": (elementwise.remainder, "The remainder of x / y, with the sign of y"),
     "elementwise_mul": (elementwise.multiply, "x * y"),
-    "elementwise_pow": (partial(unpromoted, "Pow"), "x to the power y"),
+    "elementwise_pow": (partial(unpromoted, "", "Pow"), "x to the power y"),
     "elementwise_sub": (elementwise.subtract, "x - y"),
 }
 
-_RENAMED: dict[str, tuple[Callable[..., Any], dict[str, Argument]] | tuple[Callable[..., Any], dict[str, Argument], str]] = {
-    "argmax": (search.argmax, {"x": "x", "axis": ("axis", 0)}),
-    "argmin": (search.argmin, {"x": "x", "axis": ("axis", 0)}),
-    "assign": (creation.assign, {"input": "x", "output": "output"}),
-    "clip": (math.clip, {"x": "x", "min": ("min", REQUIRED), "max": ("max", REQUIRED), **_NAME}),
-    "concat": (joining.concat, {"input": "x", "axis": "axis", **_NAME}),
+_RENAMED: dict[str, Row] = {
+    "argmax": (search.argmax, ["x", ("axis", "axis", 0)]),
+    "argmin": (search.argmin, ["x", ("axis", "axis", 0)]),
+    "assign": (creation.assign, [("input", "x"), "output"]),
+    "clip": (math.clip, ["x", ("min", "min", REQUIRED), ("max", "max", REQUIRED)]),
+    "concat": (joining.concat, [("input", "x"), "axis"]),
     "cross_entropy": (
         partial(F.cross_entropy, reduction="none", use_softmax=False),
-        {"input": "input", "label": "label", "soft_label": "soft_label", "ignore_index": "ignore_index"},
+        ["input", "label", "soft_label", "ignore_index"],
         "-log of the probability of the label, one value per row of shape [..., 1]. ``input`` holds probabilities, not logits.",
     ),
     **{
@@ -145,95 +132,52 @@ _RENAMED: dict[str, tuple[Callable[..., Any], dict[str, Argument]] | tuple[Calla
         for old, (function, first) in _ELEMENTWISE.items()
     },
     "equal": (logic.equal, _COMPARED),
-    "expand": (manipulation.tile, {"x": "x", "expand_times": "repeat_times", **_NAME}),
+    "expand": (manipulation.tile, ["x", ("expand_times", "repeat_times")]),
     "fc": (
-        fc_of_today,
-        {
-            "input": "x",
-            "size": "size",
-            "num_flatten_dims": "num_flatten_dims",
-            "param_attr": "weight_attr",
-            "bias_attr": "bias_attr",
-            "act": "activation",
-            **_NAME,
-        },
+        static.nn.fc,
+        [("input", "x"), "size", "num_flatten_dims", ("param_attr", "weight_attr"), "bias_attr", ("act", "activation")],
     ),
     "fill_constant": (
         creation.full,
-        {
-            "shape": "shape",
-            "dtype": ("dtype", REQUIRED),
-            "value": "fill_value",
-            "force_cpu": Ignored(False),
-            "out": ("out", None),
-            **_NAME,
-        },
+        ["shape", ("dtype", "dtype", REQUIRED), ("value", "fill_value"), ("force_cpu", None, False), ("out", "out", None)],
     ),
-    "gather": (indexing.gather, {"input": "x", "index": "index", "overwrite": Ignored(True)}),
-    "gelu": (F.gelu, {"x": "x", "approximate": "approximate"}),
+    "gather": (indexing.gather, [("input", "x"), "index", ("overwrite", None, True)]),
+    "gelu": (F.gelu, ["x", "approximate"]),
     "greater_equal": (logic.greater_equal, _COMPARED),
     "greater_than": (logic.greater_than, _COMPARED),
-    "label_smooth": (
-        F.label_smooth,
-        {"label": "label", "prior_dist": "prior_dist", "epsilon": "epsilon", "dtype": Ignored("float32"), **_NAME},
-    ),
-    "leaky_relu": (F.leaky_relu, {"x": "x", "alpha": ("negative_slope", 0.02), **_NAME}),
+    "label_smooth": (F.label_smooth, ["label", "prior_dist", "epsilon", ("dtype", None, "float32")]),
+    "leaky_relu": (F.leaky_relu, ["x", ("alpha", "negative_slope", 0.02)]),
     "less_equal": (logic.less_equal, _COMPARED),
     "less_than": (logic.less_than, _COMPARED),
-    "log_softmax": (F.log_softmax, {"input": "x", "axis": "axis", "dtype": "dtype", **_NAME}),
+    "log_softmax": (F.log_softmax, [("input", "x"), "axis", "dtype"]),
     "logical_and": (logic.logical_and, _COMPARED),
     "logical_or": (logic.logical_or, _COMPARED),
     "logical_xor": (logic.logical_xor, _COMPARED),
-    "mean": (
-        partial(reduce, "mean", "ReduceMean", axis=None, keepdim=False),
-        {"x": "x", **_NAME},
-        "The mean of all elements, without axes.",
-    ),
-    "mse_loss": (F.mse_loss, {"input": "input", "label": "label"}),
+    "mean": (partial(reduce, "mean", "ReduceMean", axis=None, keepdim=False), ["x"], "The mean of all elements, without axes."),
+    "mse_loss": (F.mse_loss, ["input", "label"]),
     "not_equal": (logic.not_equal, _COMPARED),
-    "ones": (creation.ones, {"shape": "shape", "dtype": ("dtype", REQUIRED), "force_cpu": Ignored(False)}),
-    "pad": (F.pad, {"x": "x", "paddings": "pad", "pad_value": "value", **_NAME}),
+    "ones": (creation.ones, ["shape", ("dtype", "dtype", REQUIRED), ("force_cpu", None, False)]),
+    "pad": (F.pad, ["x", ("paddings", "pad"), ("pad_value", "value")]),
+    "pow": (partial(unpromoted, "pow", "Pow"), ["x", ("factor", "y", 1.0)], "x to the power ``factor``, in the element type of x."),
     "reduce_max": (partial(reduce, "reduce_max", "ReduceMax"), _REDUCED, f"The largest element {_OVER}"),
     "reduce_mean": (partial(reduce, "reduce_mean", "ReduceMean"), _REDUCED, f"The mean {_OVER}"),
     "reduce_min": (partial(reduce, "reduce_min", "ReduceMin"), _REDUCED, f"The smallest element {_OVER}"),
     "reduce_prod": (partial(reduce, "reduce_prod", "ReduceProd"), _REDUCED, f"The product {_OVER}"),
     "reduce_sum": (partial(reduce, "reduce_sum", "ReduceSum"), _REDUCED, f"The sum {_OVER}"),
-    "relu6": (partial(F.hardtanh, min=0.0), {"x": "x", "threshold": ("max", 6.0), **_NAME}, "x limited to [0, threshold]."),
-    "round": (math.round, {"x": "x", **_NAME}),
-    "softmax": (F.softmax, {"input": "x", "use_cudnn": Ignored(False), "name": "name", "axis": "axis"}),
-    "softplus": (F.softplus, {"x": "x", **_NAME}),
-    "split": (joining.split, {"input": "x", "num_or_sections": "num_or_sections", "dim": ("axis", -1), **_NAME}),
-    "squeeze": (manipulation.squeeze, {"input": "x", "axes": ("axis", REQUIRED), **_NAME}),
-    "sum": (elementwise.add_n, {"x": "inputs"}),
-    "topk": (search.topk, {"input": "x", "k": "k", **_NAME}),
-    "unsqueeze": (manipulation.unsqueeze, {"input": "x", "axes": "axis", **_NAME}),
-    "unstack": (joining.unstack, {"x": "x", "axis": "axis", "num": "num"}),
-    "zeros": (creation.zeros, {"shape": "shape", "dtype": ("dtype", REQUIRED), "force_cpu": Ignored(False), **_NAME}),
+    "relu": (partial(unpromoted, "relu", "Relu"), ["x"], "max(x, 0), in the element type of x."),
+    "relu6": (partial(F.hardtanh, min=0.0), ["x", ("threshold", "max", 6.0)], "x limited to [0, threshold]."),
+    "round": (math.round, ["x"]),
+    "softmax": (F.softmax, [("input", "x"), ("use_cudnn", None, False), "name", "axis"]),
+    "softplus": (F.softplus, ["x"]),
+    "split": (joining.split, [("input", "x"), "num_or_sections", ("dim", "axis", -1)]),
+    "squeeze": (manipulation.squeeze, [("input", "x"), ("axes", "axis", REQUIRED)]),
+    "sum": (elementwise.add_n, [("x", "inputs")]),
+    "topk": (search.topk, [("input", "x"), "k"]),
+    "unsqueeze": (manipulation.unsqueeze, [("input", "x"), ("axes", "axis")]),
+    "unstack": (joining.unstack, ["x", "axis", "num"]),
+    "zeros": (creation.zeros, ["shape", ("dtype", "dtype", REQUIRED), ("force_cpu", None, False)]),
 }
-globals().update({old: renamed(__name__, old, *today) for old, today in _RENAMED.items()})
-
-
-# Not offered ---------------------------------------------------------------------------------------------------------
-
-_ONCE = "variables are assigned once and never overwritten"
-_LOD = "ONNX tensors have no levels of detail (LoD)"
-_REFUSED = refusals(
-    "fluid.layers",
-    {
-        "While": f"{_ONCE}. Use while_loop, whose body returns the new values.",
-        "Switch": f"{_ONCE}. Use case or switch_case, whose functions return values.",
-        "IfElse": "it splits the rows of a batch between two networks. Compute both and use paddle.where.",
-        "StaticRNN": f"{_ONCE}. Use while_loop, or write the steps out.",
-        "DynamicRNN": f"{_LOD}. Pad to [N, T, C] and use while_loop.",
-        "dynamic_lstm": f"{_LOD}. Pad to [N, T, C] and append an LSTM operator with block.append_op.",
-        "dynamic_gru": f"{_LOD}. Pad to [N, T, C] and append a GRU operator with block.append_op.",
-        "create_array": f"{_ONCE}. Keep a Python list, or concatenate in a while_loop.",
-        "array_read": f"{_ONCE}. Keep a Python list, or gather from a stacked tensor.",
-        "array_write": f"{_ONCE}. Keep a Python list, or concatenate in a while_loop.",
-        "array_length": f"{_ONCE}. Keep a Python list.",
-    },
-)
-globals().update(_REFUSED)
+globals().update({old: renamed(__name__, old, *row) for old, row in _RENAMED.items()})
 
 
 globals().update(absence_hooks(__name__))

@@ -12,20 +12,11 @@ import onnxgrad.nn.functional as F
 from onnxgrad import static
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.fluid.layers import dropout, pool2d, reshape
-from onnxgrad.internal.refusals import absence_hooks, refused
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.static.nn.common import Attr
 from onnxgrad.tensor.layer import ActivationName
 
-__all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "sequence_conv_pool", "simple_img_conv_pool"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-sequence_conv_pool = refused(
-    "fluid.nets.sequence_conv_pool", "ONNX tensors have no levels of detail (LoD)", "Pad to [N, T, C] and use functional.conv1d."
-)
+__all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "simple_img_conv_pool"]
 
 
 def simple_img_conv_pool(

@@ -13,7 +13,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.internal.refusals import absence_hooks, refusals
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.groups import Parameters
@@ -26,10 +26,6 @@ __all__ = [
     "ExponentialMovingAverage", "LambOptimizer", "Momentum", "MomentumOptimizer", "RMSPropOptimizer", "RecomputeOptimizer",
     "SGDOptimizer",
 ]  # fmt: skip
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 class _Fluid(Optimizer):
@@ -270,17 +266,8 @@ class LambOptimizer(_Fluid, optimizer.Lamb):
         exclude_from_weight_decay_fn: Callable[[Variable], bool] | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__(
-            learning_rate,
-            lamb_weight_decay,
-            beta1,
-            beta2,
-            epsilon,
-            parameter_list,
-            grad_clip,
-            exclude_from_weight_decay_fn,
-            name=name,
-        )
+        excludes = exclude_from_weight_decay_fn
+        super().__init__(learning_rate, lamb_weight_decay, beta1, beta2, epsilon, parameter_list, grad_clip, excludes, name=name)
 
 
 SGD, Momentum, Adagrad, Adam = SGDOptimizer, MomentumOptimizer, AdagradOptimizer, AdamOptimizer
@@ -360,22 +347,6 @@ class RecomputeOptimizer:
         """
         pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
         return self._optimizer.apply_gradients(pairs, startup_program), pairs
-
-
-_RARE = "Paddle 2 withdrew it"
-_REFUSED = refusals(
-    "fluid.optimizer",
-    {
-        **dict.fromkeys(("DecayedAdagrad", "DecayedAdagradOptimizer"), f"{_RARE}. Use RMSPropOptimizer."),
-        **dict.fromkeys(("Ftrl", "FtrlOptimizer"), f"{_RARE}. Use AdagradOptimizer with L1Decay."),
-        **dict.fromkeys(("Dpsgd", "DpsgdOptimizer"), f"{_RARE}. Add noise to the gradients before apply_gradients."),
-        **dict.fromkeys(("LarsMomentum", "LarsMomentumOptimizer"), f"{_RARE}. Use LambOptimizer."),
-        **dict.fromkeys(("LookaheadOptimizer", "ModelAverage"), f"{_RARE}. Use ExponentialMovingAverage."),
-        "DGCMomentumOptimizer": "it needs Paddle's parameter servers. Use Momentum.",
-        "PipelineOptimizer": "it needs Paddle's fleet. Use SGD on one device.",
-    },
-)
-globals().update(_REFUSED)
 
 
 globals().update(absence_hooks(__name__))

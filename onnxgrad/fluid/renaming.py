@@ -7,33 +7,23 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["REQUIRED", "Argument", "Ignored", "renamed"]
+__all__ = ["REQUIRED", "Argument", "Row", "renamed"]
 
 REQUIRED = inspect.Parameter.empty
 """The default of an old argument that must be given, though today it may be left out."""
 
+Argument: TypeAlias = "str | tuple[str, str] | tuple[str, str | None, object]"
+"""An old argument that has the same name today; or its name, that of today or None if it has no effect, and its default."""
 
-@dataclass(frozen=True)
-class Ignored:
-    """An old argument that is accepted and has no effect.
-
-    Args:
-        default: its default.
-    """
-
-    default: object
-
-
-Argument: TypeAlias = "str | tuple[str, object] | Ignored"
-"""What an old argument is today: an argument of that name, one with another default, or none."""
+Row: TypeAlias = "tuple[Callable[..., Any], Sequence[Argument]] | tuple[Callable[..., Any], Sequence[Argument], str]"
+"""The function of today, old arguments in their order, and a first sentence where that of today's function says something else."""
 
 
 def renamed(
-    module: str, old: str, function: Callable[..., Any], arguments: dict[str, Argument], first: str | None = None
+    module: str, old: str, function: Callable[..., Any], arguments: Sequence[Argument], first: str | None = None
 ) -> Callable[..., Any]:
     """Make a function that takes old arguments and calls the function of today.
 
@@ -41,21 +31,24 @@ def renamed(
         module: where it stands.
         old: its name.
         function: the function of today.
-        arguments: by their old names, in their old order.
+        arguments: what it takes; behind them ``name``, where the function of today does.
         first: first sentence of its documentation; that of ``function`` unless given.
     """
     today = inspect.signature(function)
-    new_names = {name: one[0] if isinstance(one, tuple) else one for name, one in arguments.items() if not isinstance(one, Ignored)}
-    own = [_parameter(name, one, today) for name, one in arguments.items()]
+    rows = [(one, one) if isinstance(one, str) else one for one in arguments]
+    if "name" in today.parameters and all(row[0] != "name" for row in rows):
+        rows.append(("name", "name", None))
+    new_names = {row[0]: row[1] for row in rows if row[1] is not None}
+    own = [_parameter(today, *row) for row in rows]
     signature = inspect.Signature(own, return_annotation=today.return_annotation)
-    defaults = {name: one[1] for name, one in arguments.items() if isinstance(one, tuple)}
 
     def called(*args: Any, **kwargs: Any) -> Any:
         try:
-            values = signature.bind(*args, **kwargs).arguments
+            bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{old}() {error}") from None
-        return function(**{new_names[name]: value for name, value in {**defaults, **values}.items() if name in new_names})
+        bound.apply_defaults()
+        return function(**{new: bound.arguments[name] for name, new in new_names.items()})
 
     called.__name__ = called.__qualname__ = old
     called.__module__ = module
@@ -64,16 +57,12 @@ def renamed(
     return called
 
 
-def _parameter(name: str, argument: Argument, today: inspect.Signature) -> inspect.Parameter:
-    """An old argument with the type of the one that it is today."""
-    if isinstance(argument, Ignored):
-        default: object = argument.default
-        annotation: Any = "None" if default is None else type(default).__name__
-    else:
-        of_today = today.parameters[argument[0] if isinstance(argument, tuple) else argument]
-        default = argument[1] if isinstance(argument, tuple) else of_today.default
-        annotation = of_today.annotation
-    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
+def _parameter(today: inspect.Signature, old: str, new: str | None, *default: object) -> inspect.Parameter:
+    """An old argument with the type, and without another the default, of the one that it is today."""
+    now = None if new is None else today.parameters[new]
+    annotation = type(default[0]).__name__ if now is None else now.annotation
+    value = default[0] if now is None or default else now.default
+    return inspect.Parameter(old, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=value, annotation=annotation)
 
 
 def _documentation(function: Callable[..., Any], new_names: dict[str, str], own: list[inspect.Parameter], first: str | None) -> str:

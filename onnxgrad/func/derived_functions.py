@@ -338,7 +338,5 @@ class _Setup:
         """One more graph input for each variable, of its type."""
         block, inputs = self.program.global_block(), {}
         for name, v in zip(names, like, strict=True):
-            inputs[name] = Variable(block, self.program.fresh_name(f"{name}@{suffix}"), v.type)
-            inputs[name].is_data = True
-            block.inputs.append(block.register(inputs[name]))
+            inputs[name] = block.add_input(self.program.fresh_name(f"{name}@{suffix}"), v.type)
         return inputs

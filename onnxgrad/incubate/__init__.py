@@ -17,10 +17,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 _T = TypeVar("_T", bound=Variable)
 
 

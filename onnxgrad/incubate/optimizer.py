@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, Mismatch, NotOffered
-from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.arguments import as_int, as_number, checked
 from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.optimizer import LBFGS
 from onnxgrad.optimizer.optimizer import Optimizer
@@ -23,10 +23,6 @@ __all__ = ["LBFGS", "LookAhead", "ModelAverage"]
 Array = np.ndarray[Any, Any]
 _PIECE = 16384
 """After how many sums Paddle begins a new one, so that small values are not lost beside a large sum."""
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 class LookAhead:
@@ -56,9 +52,8 @@ class LookAhead:
     def __init__(self, inner_optimizer: Optimizer, alpha: float = 0.5, k: int = 5, name: str | None = None) -> None:
         if not isinstance(inner_optimizer, Optimizer):
             raise Mismatch(f"LookAhead takes an optimizer, not {type(inner_optimizer).__name__}.")
-        if not 0.0 <= alpha <= 1.0 or k < 1:
-            raise Mismatch(f"LookAhead: alpha lies from 0 to 1 and k from 1 on, not {alpha} and {k}.")
-        self.inner_optimizer, self.alpha, self.k = inner_optimizer, alpha, k
+        self.inner_optimizer = inner_optimizer
+        self.alpha, self.k = as_number(self, "alpha", alpha, least=0, most=1), as_int(self, "k", k, least=1)
         self._steps = 0
         self._slow: dict[str, Array] = {}
 

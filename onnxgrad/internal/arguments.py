@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +26,9 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, WrongKin
 __all__ = [
     "as_flag",
     "as_function",
+    "as_function_or_none",
     "as_int",
+    "as_kind",
     "as_number",
     "as_numbers",
     "as_text",
@@ -37,6 +40,7 @@ __all__ = [
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Value = TypeVar("Value")
 _UNIONS = (Union, types.UnionType)
 
 
@@ -264,7 +268,8 @@ def _described(kind: Any, plural: bool = False) -> list[str]:
             words.append(_KINDS[each][plural])
         else:
             name = getattr(each, "__name__", str(each))
-            words.append(f"{name}s" if plural else f"{'an' if name[0] in 'AEIOU' else 'a'} {name}")
+            spelled = name[1:2].isupper() and name[0] in "FHLMNRSX"  # an LRScheduler
+            words.append(f"{name}s" if plural else f"{'an' if spelled or name[0] in 'AEIOU' else 'a'} {name}")
     return words
 
 
@@ -287,7 +292,7 @@ def wrong_kind(owner: object, argument: str, kind: str, value: object) -> WrongK
     """Write the error for an argument of a wrong kind.
 
     Args:
-        owner: the object that is made; its class is named.
+        owner: the object that is made, whose class is named; or the name of a function.
         argument: the name of the argument.
         kind: what it takes, such as ``"a number"``.
         value: what it was passed.
@@ -296,32 +301,86 @@ def wrong_kind(owner: object, argument: str, kind: str, value: object) -> WrongK
         >>> wrong_kind(paddle.nn.ReLU(), "name", "a str", 3)
         WrongKind('ReLU: name is a str, not int 3.')
     """
-    return WrongKind(_message(type(owner).__name__, argument, kind, value))
+    return WrongKind(_message(_name_of(owner), argument, kind, value))
 
 
-def _require(owner: object, argument: str, value: object, kind: Any) -> None:
+def _name_of(owner: object) -> str:
+    return owner if isinstance(owner, str) else type(owner).__name__
+
+
+def as_kind(owner: object, argument: str, value: Value, kind: Any) -> Value:
+    """Return a value that is of a kind as it is.
+
+    Args:
+        owner: the object that is made, whose class an error names; or the name of a function.
+        argument: the name of the argument.
+        value: what it was passed.
+        kind: as an annotation says it, such as ``str | None``, a class, or a Literal of words.
+
+    Raises:
+        WrongKind: if it is of another.
+        Mismatch: if it is another word.
+
+    Example:
+        >>> as_kind("name_scope", "prefix", 3, str | None)
+        Traceback (most recent call last):
+            ...
+        onnxgrad.errors.WrongKind: name_scope: prefix is a str or None, not int 3.
+    """
     if not _fits(value, kind):
-        raise wrong_kind(owner, argument, _KINDS[kind][0], value)
+        raise _refusal(_name_of(owner), argument, value, kind)
+    return value
 
 
-def as_number(owner: object, argument: str, value: Any) -> float:
+def as_number(owner: object, argument: str, value: Any, **limits: float) -> float:
     """Convert a real number, of Python or numpy, to a float.
+
+    Args:
+        owner: the object that is made, whose class an error names.
+        argument: the name of the argument.
+        value: what it was passed.
+        limits: ``least``, ``above``, ``below`` or ``most``, for numbers that lie between some.
 
     Raises:
         WrongKind: if it is not one, such as a str of digits.
+        Mismatch: if it lies outside the limits.
+
+    Example:
+        >>> as_number(paddle.nn.ReLU(), "decay", 1.5, least=0, below=1)
+        Traceback (most recent call last):
+            ...
+        onnxgrad.errors.Mismatch: ReLU: decay is at least 0 and below 1, not 1.5.
     """
-    _require(owner, argument, value, float)
+    as_kind(owner, argument, value, float)
+    _require_within(owner, argument, value, limits)
     return float(value)
 
 
-def as_int(owner: object, argument: str, value: Any) -> int:
-    """Convert an integer, of Python or numpy, to an int.
+def as_int(owner: object, argument: str, value: Any, **limits: float) -> int:
+    """Convert an integer, of Python or numpy, to an int; ``limits`` are those of ``as_number``.
 
     Raises:
         WrongKind: if it is not one, such as 2.0.
+        Mismatch: if it lies outside the limits.
     """
-    _require(owner, argument, value, int)
+    as_kind(owner, argument, value, int)
+    _require_within(owner, argument, value, limits)
     return int(value)
+
+
+_LIMITS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "least": ("at least", operator.ge),
+    "above": ("above", operator.gt),
+    "below": ("below", operator.lt),
+    "most": ("at most", operator.le),
+}
+
+
+def _require_within(owner: object, argument: str, value: Any, limits: Mapping[str, float]) -> None:
+    if not all(_LIMITS[name][1](value, limit) for name, limit in limits.items()):
+        described = " and ".join(f"{_LIMITS[name][0]} {limit}" for name, limit in limits.items())
+        # Paddle asserts some of its limits and raises ValueError for others: Mismatch is both.
+        raise Mismatch(f"{_name_of(owner)}: {argument} is {described}, not {value}.")
 
 
 def as_flag(owner: object, argument: str, value: Any) -> bool:
@@ -331,7 +390,7 @@ def as_flag(owner: object, argument: str, value: Any) -> bool:
         WrongKind: if it is something else: every str but an empty one would count as True.
     """
     if not _fits(value, float):
-        _require(owner, argument, value, bool)
+        as_kind(owner, argument, value, bool)
     return bool(value)
 
 
@@ -342,7 +401,7 @@ def as_text(owner: object, argument: str, value: Any) -> str | None:
         WrongKind: if it is something else.
     """
     if value is not None:
-        _require(owner, argument, value, str)
+        as_kind(owner, argument, value, str)
     return cast("str | None", value)
 
 
@@ -381,3 +440,12 @@ def as_function(owner: object, argument: str, value: Function) -> Function:
     if not callable(value):
         raise wrong_kind(owner, argument, "a function", value)
     return value
+
+
+def as_function_or_none(owner: object, argument: str, value: Function | None) -> Function | None:
+    """Return a function, or None, as it is.
+
+    Raises:
+        WrongKind: if it is neither.
+    """
+    return None if value is None else as_function(owner, argument, value)

@@ -6,6 +6,7 @@ Tests: tests/paddle_suite/test_data_and_files.py, tests/static/test_static.py.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import ml_dtypes
@@ -64,17 +65,24 @@ def read_pickle(file: BinaryIO, what: str) -> Any:
         raise ModelError(f"{what} is not a saved state, or it is cut off: {error}") from error
 
 
-def without_paddles_notes(item: Any) -> Any:
-    """What Paddle saved, without the notes that it adds: large arrays are put together, and bfloat16 is read as such."""
+def without_paddles_notes(item: Any, made: Callable[[np.ndarray[Any, Any], str | None], Any]) -> Any:
+    """Return what Paddle saved without the notes that it adds: large arrays are put together, and bfloat16 is read as such.
+
+    Args:
+        item: what ``read_pickle`` gave.
+        made: takes an array and its name, which it has where Paddle saved it by itself, and gives what stands in its place.
+    """
+    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], np.ndarray):
+        return without_paddles_notes(item[1], lambda array, _: made(array, item[0]))
     if isinstance(item, np.ndarray):
-        return item.view(ml_dtypes.bfloat16) if item.dtype == np.uint16 else item
+        return made(item.view(ml_dtypes.bfloat16) if item.dtype == np.uint16 else item, None)
     if isinstance(item, dict):
         entries = {key: value for key, value in item.items() if key not in (_NAMES, _PARTS)}
         parts = item.get(_PARTS)
         for name, note in parts.items() if isinstance(parts, dict) else ():
             slices = [np.asarray(entries.pop(part)).reshape(-1) for part in note["slices"]]
             entries[name] = np.concatenate(slices).reshape(note["OriginShape"])
-        return {key: without_paddles_notes(value) for key, value in entries.items()}
+        return {key: without_paddles_notes(value, made) for key, value in entries.items()}
     if isinstance(item, (list, tuple)):
-        return type(item)(without_paddles_notes(entry) for entry in item)
+        return type(item)(without_paddles_notes(entry, made) for entry in item)
     return item

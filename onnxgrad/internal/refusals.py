@@ -72,25 +72,29 @@ _MAPS = {
     "paddle.static.Variable.to_string": "repr(variable)",
 }  # fmt: skip
 
-_IN_PLACE = "values are never overwritten; use the function without the underscore"
+_ONE_DEVICE = "a tensor lies on one device; use distributed.Strategy(sharding=) or a pipeline"
+_QUANTISED = "quantise the exported ONNX model with onnxruntime's tools"
+_SERVERS = "there are no parameter servers; use distributed.Strategy"
+_SPARSE = "ONNX has no sparse tensors that onnxruntime computes with"
 _COMPLEX = "stock runtimes compute no complex numbers; keep real and imaginary part as two tensors"
 _OUTSIDE = "it is a package of its own, beside the parts of a model"
 _HOST = "it concerns Paddle's own runtime; here onnxruntime runs programs"
 _MEMORY = "it accesses the memory of a tensor, which belongs to onnxruntime"
 _LOD = "ONNX tensors have no levels of detail (LoD)"
-_SEARCH = "it searches step by step, for which ONNX has no operator"
+_ONCE = "variables are assigned once and never overwritten"
+_WITHDRAWN = "Paddle 2 withdrew it"
 
 # Patterns over what stands behind "paddle."; the first that fits holds.
 _REASONS: dict[str, str] = {
-    _SEARCH: (
+    "it searches step by step, for which ONNX has no operator": (
         "nn.dynamic_decode nn.BeamSearchDecoder nn.RNNTLoss fluid.layers.edit_distance fluid.layers.crf_decoding "
         "fluid.layers.linear_chain_crf"
     ),
     "each sample takes another path through a tree; use CrossEntropyLoss": "nn.HSigmoidLoss",
     "each sample takes another branch; use CrossEntropyLoss": "nn.AdaptiveLogSoftmaxWithLoss",
     "its windows are sampled again in every run; use AdaptiveMaxPool": "nn.FractionalMaxPool*",
-    "quantise the exported ONNX model with onnxruntime's tools": "static.quantization",
-    _IN_PLACE: "*.[a-z]*_ [a-z]*_",
+    _QUANTISED: "static.quantization",
+    "values are never overwritten; use the function without the underscore": "*.[a-z]*_ [a-z]*_",
     "the record for gradients is not shown; register_hook sees each gradient": "Tensor.grad_fn",
     _COMPLEX: "complex* cdouble cfloat Tensor.complex* Tensor.cdouble Tensor.cfloat Tensor.istft Tensor.imag",
     "element types of Paddle's own files are not offered": "pstring raw",
@@ -103,12 +107,12 @@ _REASONS: dict[str, str] = {
     ),
     "onnxruntime does not report it; use the driver's tools": "device.get_device_*",
     "onnxruntime has no provider for these devices; use CPUPlace or CUDAPlace": "device.IPUPlace device.XPUPlace",
-    "ONNX has no sparse tensors that onnxruntime computes with": (
+    _SPARSE: (
         "Tensor.coalesce Tensor.cols Tensor.crows Tensor.dense_dim Tensor.indices Tensor.is_coalesced Tensor.is_same_shape "
         "Tensor.is_selected_rows Tensor.get_selected_rows Tensor.nnz Tensor.rows Tensor.sparse_dim Tensor.to_dense "
         "Tensor.to_sparse_* Tensor.values"
     ),
-    "a tensor lies on one device; use distributed.Strategy(sharding=) or a pipeline": (
+    _ONE_DEVICE: (
         "Tensor.is_dist Tensor.num_shard Tensor.placements Tensor.process_mesh distributed.ColWiseParallel "
         "distributed.ContextParallel distributed.ConvParallel distributed.DistAttr distributed.DistModel distributed.LocalLayer "
         "distributed.Partial distributed.Placement distributed.Prepare* distributed.ProcessMesh distributed.ReduceType "
@@ -117,7 +121,7 @@ _REASONS: dict[str, str] = {
         "distributed.parallelize distributed.reshard distributed.set_mesh distributed.shard_* distributed.split "
         "distributed.to_distributed distributed.to_static distributed.unshard_dtensor"
     ),
-    "there are no parameter servers; use distributed.Strategy": (
+    _SERVERS: (
         "distributed.CountFilterEntry distributed.ProbabilityEntry distributed.ShowClickEntry distributed.InMemoryDataset "
         "distributed.QueueDataset distributed.fleet.MultiSlot* distributed.fleet.PaddleCloudRoleMaker distributed.fleet.Role "
         "distributed.fleet.UserDefinedRoleMaker distributed.fleet.UtilBase"
@@ -152,6 +156,23 @@ _REASONS: dict[str, str] = {
     "each of its rows takes a beta number of another concentration; compose it of Beta": "distribution.LKJCholesky",
     _LOD: "fluid.create_lod_tensor fluid.LoDTensor",
 }
+
+_NO_PYTHON = (
+    "a program is run by stock onnxruntime, which cannot call Python. Write the function with tensor functions, or fetch its input "
+    "and feed its result"
+)
+_MASTERS = "weights stay in float32, each its own master weight, and are cast where the program reads them. Leave the call out"
+_LAYERS = {
+    _NO_PYTHON: "py_func",
+    "its negative sampling runs on the host. Use functional.cross_entropy on all classes": "nce",
+    f"{_LOD}. Pad to [N, T, C] and use functional.conv1d": "sequence_conv",
+    f"{_LOD}. Use paddle.gather with the row of each copy": "sequence_expand",
+    f"{_LOD}. Pad to [N, T, C] and take x[:, 0]": "sequence_first_step",
+    f"{_LOD}. Pad to [N, T, C] and gather the last row of each sequence": "sequence_last_step",
+    f"{_LOD}. Pad to [N, T, C] and reduce over axis 1 under a mask": "sequence_pool",
+    f"{_LOD}. Pad, add a large negative number under a mask, and use softmax": "sequence_softmax",
+}
+"""Of ``static.nn``, and of ``fluid.layers`` before it."""
 
 # Names that stand in these namespaces and refuse when they are called.
 _ITERATIVE = "it takes an iteration that no ONNX operator offers; compute it outside and feed it"
@@ -199,42 +220,84 @@ _REFUSED: dict[str, dict[str, str]] = {
         "each sample takes another path through a tree; use cross_entropy": "hsigmoid_loss",
         "it spreads classes over devices; use cross_entropy on logits with a margin": "margin_cross_entropy",
     },
-}
-REFUSED = {
-    namespace: {name: because for because, names in reasons.items() for name in names.split()}
-    for namespace, reasons in _REFUSED.items()
+    "paddle.static": {
+        _NO_PYTHON: "py_func",
+        "it feeds a parameter server. Use static.accuracy, static.auc and paddle.mean of an error": "ctr_metric_bundle",
+        "onnxruntime's IPU provider was withdrawn. Use CPUPlace() or CUDAPlace(i)": (
+            "IpuCompiledProgram IpuStrategy ipu_shard_guard set_ipu_shard"
+        ),
+        "onnxruntime has no provider for these devices. Use cpu_places() or cuda_places()": "xpu_places",
+    },
+    "paddle.static.nn": {
+        **_LAYERS,
+        "the backward pass comes from the rule of each operator. Register a rule for an operator or function of your own with "
+        "@onnxgrad.gradient": "static_pylayer",
+        "it needs a parameter server. Use static.nn.embedding": "sparse_embedding",
+    },
+    "paddle.static.amp": {_MASTERS: "cast_parameters_to_fp16"},
+    "paddle.static.amp.bf16": {_MASTERS: "cast_parameters_to_bf16"},
+    "paddle.fluid.layers": {
+        **_LAYERS,
+        f"{_ONCE}. Use while_loop, whose body returns the new values": "While",
+        f"{_ONCE}. Use case or switch_case, whose functions return values": "Switch",
+        "it splits the rows of a batch between two networks. Compute both and use paddle.where": "IfElse",
+        f"{_ONCE}. Use while_loop, or write the steps out": "StaticRNN",
+        f"{_LOD}. Pad to [N, T, C] and use while_loop": "DynamicRNN",
+        f"{_LOD}. Pad to [N, T, C] and append an LSTM operator with block.append_op": "dynamic_lstm",
+        f"{_LOD}. Pad to [N, T, C] and append a GRU operator with block.append_op": "dynamic_gru",
+        f"{_ONCE}. Keep a Python list, or concatenate in a while_loop": "create_array array_write",
+        f"{_ONCE}. Keep a Python list, or gather from a stacked tensor": "array_read",
+        f"{_ONCE}. Keep a Python list": "array_length",
+    },
+    "paddle.fluid.optimizer": {
+        f"{_WITHDRAWN}. Use RMSPropOptimizer": "DecayedAdagrad DecayedAdagradOptimizer",
+        f"{_WITHDRAWN}. Use AdagradOptimizer with L1Decay": "Ftrl FtrlOptimizer",
+        f"{_WITHDRAWN}. Add noise to the gradients before apply_gradients": "Dpsgd DpsgdOptimizer",
+        f"{_WITHDRAWN}. Use LambOptimizer": "LarsMomentum LarsMomentumOptimizer",
+        f"{_WITHDRAWN}. Use ExponentialMovingAverage": "LookaheadOptimizer ModelAverage",
+        "it needs Paddle's parameter servers. Use Momentum": "DGCMomentumOptimizer",
+        "it needs Paddle's fleet. Use SGD on one device": "PipelineOptimizer",
+    },
+    "paddle.fluid.nets": {f"{_LOD}. Pad to [N, T, C] and use functional.conv1d": "sequence_conv_pool"},
+    "paddle.fluid.clip": {
+        f"{_WITHDRAWN}. Pass grad_clip to the optimizer": "set_gradient_clip",
+        "the backward pass is standard operators. Pass grad_clip to the optimizer": "ErrorClipByValue",
+    },
 }
 
+
+def _by_name(reasons: dict[str, str]) -> dict[str, str]:
+    return {name: because for because, names in reasons.items() for name in names.split()}
+
+
+REFUSED = {namespace: _by_name(reasons) for namespace, reasons in _REFUSED.items()}
+
 # Modules of Paddle whose names are not listed one by one.
-_MODULES = {
-    "callbacks": "they belong to paddle.Model; use onnxgrad.training.Trainer",
-    **dict.fromkeys(("hapi.callbacks", "hapi.logger", "hapi.progressbar"), "use onnxgrad.training.Trainer"),
-    **dict.fromkeys(("vision", "text", "audio", "hub", "strings", "dataset"), _OUTSIDE),
-    "profiler": "onnxruntime has a profiler: SessionOptions.enable_profiling",
-    "inference": "onnxruntime is the inference engine; use save_onnx",
-    "sparse": "ONNX has no sparse tensors that onnxruntime computes with",
-    "quantization": "quantise the exported ONNX model with onnxruntime's tools",
-    "signal": _COMPLEX,
-    "sysconfig": "it says where Paddle's headers and libraries lie; nothing here is compiled",
-    "cost_model": "it measures Paddle's own operators; onnxruntime has a profiler: SessionOptions.enable_profiling",
-    **dict.fromkeys(
-        ("base", "framework", "pir", "pir_utils", "decomposition", "library", "ops", "cuda_env", "common_ops_import"), _HOST
-    ),
-    **dict.fromkeys(("cuda", "device.cuda", "device.xpu"), "onnxruntime manages the device; use set_device and CUDAPlace"),
-    "amp.debugging": _HOST,
-    "nn.quant": "quantise the exported ONNX model with onnxruntime's tools",
-    "static.sparsity": "no runtime of ONNX gains from zeros in a weight",
-    "incubate.asp": "no runtime of ONNX gains from zeros in a weight",
-    "incubate.nn": "its layers name one vendor's kernels; layers of paddle.nn are fused for the provider that runs them",
-    "incubate.distributed": "its models name one vendor's kernels; use paddle.distributed",
-    "utils.cpp_extension": "nothing here is compiled; write a layer from operators, or an ONNX function",
-    "utils.dlpack": _MEMORY,
-    "utils.download": _OUTSIDE,
-    "distributed.rpc": "ranks exchange gradients and state alone; call other processes by a package for that",
-    "distributed.ps": "there are no parameter servers; use distributed.Strategy",
-    "distributed.auto_parallel": "a tensor lies on one device; use distributed.Strategy(sharding=) or a pipeline",
-    "distributed.checkpoint": "use the checkpoints of onnxgrad.training.Trainer, which hold the state of all ranks",
-}
+_MODULES = _by_name(
+    {
+        "they belong to paddle.Model; use onnxgrad.training.Trainer": "callbacks",
+        "use onnxgrad.training.Trainer": "hapi.callbacks hapi.logger hapi.progressbar",
+        _OUTSIDE: "vision text audio hub strings dataset utils.download",
+        "onnxruntime has a profiler: SessionOptions.enable_profiling": "profiler",
+        "onnxruntime is the inference engine; use save_onnx": "inference",
+        _SPARSE: "sparse",
+        _QUANTISED: "quantization nn.quant",
+        _COMPLEX: "signal",
+        "it says where Paddle's headers and libraries lie; nothing here is compiled": "sysconfig",
+        "it measures Paddle's own operators; onnxruntime has a profiler: SessionOptions.enable_profiling": "cost_model",
+        _HOST: "base framework pir pir_utils decomposition library ops cuda_env common_ops_import amp.debugging",
+        "onnxruntime manages the device; use set_device and CUDAPlace": "cuda device.cuda device.xpu",
+        "no runtime of ONNX gains from zeros in a weight": "static.sparsity incubate.asp",
+        "its layers name one vendor's kernels; layers of paddle.nn are fused for the provider that runs them": "incubate.nn",
+        "its models name one vendor's kernels; use paddle.distributed": "incubate.distributed",
+        "nothing here is compiled; write a layer from operators, or an ONNX function": "utils.cpp_extension",
+        _MEMORY: "utils.dlpack",
+        "ranks exchange gradients and state alone; call other processes by a package for that": "distributed.rpc",
+        _SERVERS: "distributed.ps",
+        _ONE_DEVICE: "distributed.auto_parallel",
+        "use the checkpoints of onnxgrad.training.Trainer, which hold the state of all ranks": "distributed.checkpoint",
+    }
+)
 
 
 def maps_to(name: str) -> str | None:
@@ -262,14 +325,18 @@ def why_absent(full: str) -> str | None:
 
 def absent(module: str, name: str) -> AttributeError:
     """The error for a name that a module does not have, with what to use instead or the reason where Paddle has it."""
-    full = f"paddle{module.removeprefix('onnxgrad')}.{name}"
+    hint = _hint(f"paddle{module.removeprefix('onnxgrad')}.{name}")
+    return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
+
+
+def _hint(full: str) -> str:
+    """The end of a sentence that tells what to use instead of a name of Paddle, or why there is nothing"""
     replacement, because = maps_to(full), why_absent(full)
-    more = f". Use {replacement}." if replacement is not None else f": {because}." if because is not None else ""
-    return AttributeError(f"module {module!r} has no attribute {name!r}{more}", name=name)
+    return f". Use {replacement}." if replacement is not None else f": {because}." if because is not None else ""
 
 
 def absence_hooks(module: str) -> dict[str, Any]:
-    """What a module puts among its globals by ``update`` so that names that it has not give their reason.
+    """What a module puts among its globals by ``update``: names that it refuses, reasons for those that it lacks, its ``dir``.
 
     By ``update``, since checkers that see a ``__getattr__`` take every name for one, and where a condition hides it from them,
     editors read all of typing to judge that. A module that is no package gets an empty ``__path__``: from such a one Python asks
@@ -279,8 +346,10 @@ def absence_hooks(module: str) -> dict[str, Any]:
     def __getattr__(name: str) -> Any:  # noqa: N807
         raise absent(module, name)
 
-    path = getattr(sys.modules[module], "__path__", [])
-    return {"__getattr__": __getattr__, "__path__": path}
+    names = vars(sys.modules[module])
+    namespace = f"paddle{module.removeprefix('onnxgrad')}"
+    hooks = {"__getattr__": __getattr__, "__path__": names.get("__path__", []), "__dir__": lambda: names["__all__"]}
+    return {**hooks, **refusals(namespace, REFUSED.get(namespace, {}))}
 
 
 class AbsentModules(MetaPathFinder):
@@ -292,14 +361,8 @@ class AbsentModules(MetaPathFinder):
         Raises:
             ModuleNotFoundError: with the reason, or with what to use instead, where one is known.
         """
-        if not fullname.startswith("onnxgrad."):
-            return
-        full = f"paddle{fullname.removeprefix('onnxgrad')}"
-        replacement, because = maps_to(full), why_absent(full)
-        if replacement is not None:
-            raise ModuleNotFoundError(f"{fullname} is not offered. Use {replacement}.")
-        if because is not None:
-            raise ModuleNotFoundError(f"{fullname} is not offered: {because}.")
+        if fullname.startswith("onnxgrad.") and (hint := _hint(f"paddle{fullname.removeprefix('onnxgrad')}")):
+            raise ModuleNotFoundError(f"{fullname} is not offered{hint}")
 
 
 class refused:  # noqa: N801
@@ -307,13 +370,12 @@ class refused:  # noqa: N801
 
     Args:
         name: how it is called, with its namespace.
-        because: the reason, a clause without a full stop.
-        advice: a sentence that says what to do instead.
+        because: the reason and, if there is any, the advice, without the last full stop.
     """
 
-    def __init__(self, name: str, because: str, advice: str = "") -> None:
+    def __init__(self, name: str, because: str) -> None:
         self.__name__ = name
-        self.reason = f"{because}. {advice}".strip()
+        self.reason = f"{because}."
         self.__doc__ = f"Not offered: {self.reason}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -329,5 +391,5 @@ class refused:  # noqa: N801
 
 
 def refusals(namespace: str, reasons: dict[str, str]) -> dict[str, refused]:
-    """Refused functions of a namespace by name, from clauses that hold the reason and, if there is any, the advice."""
+    """Refused functions of a namespace by name."""
     return {name: refused(f"{namespace}.{name}", reason) for name, reason in reasons.items()}

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.eager.tensor import leaf
+from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentTypeError, ModelError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import make_folder, reading
@@ -88,7 +88,8 @@ def load(path: str | Path, return_numpy: bool = False, **configs: object) -> Any
     with reading(Path(path)) as opened:
         if is_pickle(opened.read(2)):
             opened.seek(0)
-            return _of_paddle(without_paddles_notes(read_pickle(opened, repr(str(path)))), return_numpy)
+            made = (lambda array, _: array) if return_numpy else _tensor
+            return without_paddles_notes(read_pickle(opened, repr(str(path))), made)
     file = read_tensors(path)
     try:
         return _read(json.loads(file.metadata["object"]), file.arrays, return_numpy)
@@ -98,19 +99,11 @@ def load(path: str | Path, return_numpy: bool = False, **configs: object) -> Any
         ) from error
 
 
-def _of_paddle(item: Any, as_numpy: bool) -> Any:
-    """What Paddle saved, with tensors, of which a pair of name and array is one that stands by itself"""
-    if isinstance(item, np.ndarray):
-        return item if as_numpy else leaf(item)
-    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], np.ndarray):
-        if as_numpy:
-            return item[1]
-        tensor = leaf(item[1])
-        tensor.name = item[0]
-        return tensor
-    if isinstance(item, dict):
-        return {key: _of_paddle(value, as_numpy) for key, value in item.items()}
-    return type(item)(_of_paddle(entry, as_numpy) for entry in item) if isinstance(item, (list, tuple)) else item
+def _tensor(array: np.ndarray[Any, Any], name: str | None) -> Tensor:
+    tensor = leaf(array)
+    if name is not None:
+        tensor.name = name
+    return tensor
 
 
 def _read(described: Any, arrays: dict[str, np.ndarray[Any, Any]], as_numpy: bool) -> Any:

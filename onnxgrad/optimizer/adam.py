@@ -6,12 +6,12 @@ Tests: tests/optimizer/test_optimizers.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
-from onnxgrad.internal.arguments import as_flag, as_function
+from onnxgrad.errors import ArgumentTypeError, NotOffered
+from onnxgrad.internal.arguments import as_flag, as_function_or_none
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.groups import Parameters
 from onnxgrad.optimizer.lr import LRScheduler
@@ -25,6 +25,7 @@ __all__ = ["Adam", "AdamW", "Adamax", "Lamb", "NAdam", "RAdam"]
 class _Moments(Optimizer):
     """Base of the optimizers that average the gradient (beta1) and its square (beta2)."""
 
+    _limits: ClassVar = {"beta1": {"least": 0, "below": 1}, "beta2": {"least": 0, "below": 1}, "epsilon": {"least": 0}}
     _powers = 2
     """How many of the betas have their power corrected for."""
 
@@ -43,12 +44,6 @@ class _Moments(Optimizer):
         self._beta2 = number_option(self, "beta2", beta2)
         self._epsilon = number_option(self, "epsilon", epsilon)
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
-        for options in (vars(self), *(group.options for group in self._groups)):
-            for label in ("beta1", "beta2"):
-                if not 0 <= options.get(f"_{label}", 0.0) < 1:
-                    raise ArgumentError(f"{type(self).__name__}: {label} must lie in [0, 1), not {options[f'_{label}']}.")
-            if not options.get("_epsilon", 0.0) >= 0:
-                raise ArgumentError(f"{type(self).__name__}: epsilon is at least 0, not {options['_epsilon']}.")
 
     def _averages(self, op: Builder, m: Variable, v: Variable, g: Variable, rows: SparseRows = ALL) -> tuple[Variable, Variable]:
         """m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2, by the square of (1 - b1) g, which a product can give as it is"""
@@ -264,22 +259,10 @@ class AdamW(Adam):
                 raise ArgumentTypeError(f"AdamW: weight_decay of a group is a number, not {group['weight_decay']!r}.")
         if as_flag(self, "use_lowprecision_moment", use_lowprecision_moment):
             raise NotOffered("AdamW keeps its moments in the type of the master weights. Leave use_lowprecision_moment out.")
-        self._lr_ratio = None if lr_ratio is None else as_function(self, "lr_ratio", lr_ratio)
-        decays = apply_decay_param_fun
-        self._apply_decay_param_fun = None if decays is None else as_function(self, "apply_decay_param_fun", decays)
-        super().__init__(
-            learning_rate,
-            beta1,
-            beta2,
-            epsilon,
-            parameters,
-            weight_decay,
-            grad_clip,
-            lazy_mode,
-            multi_precision,
-            amsgrad=amsgrad,
-            name=name,
-        )
+        self._lr_ratio = as_function_or_none(self, "lr_ratio", lr_ratio)
+        self._apply_decay_param_fun = as_function_or_none(self, "apply_decay_param_fun", apply_decay_param_fun)
+        common = learning_rate, beta1, beta2, epsilon, parameters, weight_decay, grad_clip
+        super().__init__(*common, lazy_mode, multi_precision, amsgrad=amsgrad, name=name)
 
     def _decayed(self, op: Builder, p: Variable, g: Variable) -> Variable:
         own = self._own_decay(p)
@@ -382,9 +365,7 @@ class Lamb(_Moments):
     ) -> None:
         self._lamb_weight_decay = number_option(self, "lamb_weight_decay", lamb_weight_decay)
         excludes = exclude_from_weight_decay_fn
-        self._exclude_from_weight_decay_fn = (
-            None if excludes is None else as_function(self, "exclude_from_weight_decay_fn", excludes)
-        )
+        self._exclude_from_weight_decay_fn = as_function_or_none(self, "exclude_from_weight_decay_fn", excludes)
         self._multi_precision = as_flag(self, "multi_precision", multi_precision)
         self._always_adapt = as_flag(self, "always_adapt", always_adapt)
         super().__init__(learning_rate, beta1, beta2, epsilon, parameters, None, grad_clip, name)

@@ -5,9 +5,10 @@ Tests: tests/optimizer/test_more_optimizers.py.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import as_flag
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.groups import Parameters
@@ -139,6 +140,8 @@ class RMSProp(Optimizer):
         array([1.], dtype=float32)
     """
 
+    _limits: ClassVar = {"rho": {"least": 0}, "epsilon": {"least": 0}, "momentum": {"least": 0}}
+
     def __init__(
         self,
         learning_rate: float | LRScheduler,
@@ -156,10 +159,6 @@ class RMSProp(Optimizer):
         self._momentum = number_option(self, "momentum", momentum)
         self._centered = as_flag(self, "centered", centered)
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
-        for options in (vars(self), *(group.options for group in self._groups)):
-            for argument in ("rho", "epsilon", "momentum"):
-                if not options.get(f"_{argument}", 0.0) >= 0.0:
-                    raise ArgumentError(f"RMSProp: {argument} is at least 0, not {options[f'_{argument}']}.")
 
     def _update(self, op: Builder, p: Variable, g: Variable, rate: Variable) -> Variable:
         momentum, squares, average = (self._filled(p, role) for role in ("momentum", "mean_square", "mean_grad"))

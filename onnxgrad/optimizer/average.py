@@ -18,7 +18,7 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step.cut import is_applied
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError
-from onnxgrad.internal.arguments import as_number, as_text, wrong_kind
+from onnxgrad.internal.arguments import as_kind, as_number, as_text
 from onnxgrad.optimizer.master import is_narrow, master_of
 
 __all__ = ["ExponentialMovingAverage"]
@@ -53,12 +53,8 @@ class ExponentialMovingAverage:
     """
 
     def __init__(self, decay: float = 0.999, thres_steps: Variable | None = None, name: str | None = None) -> None:
-        self._decay = as_number(self, "decay", decay)
-        if not 0.0 <= self._decay < 1.0:
-            raise ArgumentError(f"ExponentialMovingAverage: decay lies in [0, 1), not {decay}.")
-        if thres_steps is not None and not isinstance(thres_steps, Variable):
-            raise wrong_kind(self, "thres_steps", "a Variable", thres_steps)
-        self._threshold = thres_steps
+        self._decay = as_number(self, "decay", decay, least=0, below=1)
+        self._threshold = as_kind(self, "thres_steps", thres_steps, Variable | None)
         self._prefix = as_text(self, "name", name) or ""
         self._averages: list[tuple[Variable, Variable]] = []
         self._steps: Variable | None = None

@@ -19,19 +19,6 @@ __all__ = ["ClipGradByGlobalNorm", "ClipGradByNorm", "ClipGradByValue", "Gradien
 Pairs: TypeAlias = "list[tuple[Variable, Variable]]"
 
 
-def as_norm(owner: object, clip_norm: float) -> float:
-    """Read the norm that gradients are scaled down to.
-
-    Raises:
-        ArgumentTypeError: if it is not a number.
-        ArgumentError: if it is below 0.
-    """
-    norm = as_number(owner, "clip_norm", clip_norm)
-    if not norm >= 0:
-        raise ArgumentError(f"{type(owner).__name__}: clip_norm is at least 0, not {clip_norm}.")
-    return norm
-
-
 def clips(p: Variable) -> bool:
     return bool(getattr(p, "need_clip", True)) if p.is_eager else not isinstance(p, Parameter) or p.need_clip
 
@@ -126,7 +113,7 @@ class ClipGradByNorm(GradientClip):
     """
 
     def __init__(self, clip_norm: float) -> None:
-        self.clip_norm = as_norm(self, clip_norm)
+        self.clip_norm = as_number(self, "clip_norm", clip_norm, least=0)
 
     def __str__(self) -> str:
         return f"Gradient Clip By Norm, clip_norm={self.clip_norm:f}"
@@ -156,7 +143,7 @@ class ClipGradByGlobalNorm(GradientClip):
 
     @checked
     def __init__(self, clip_norm: float, group_name: str = "default_group", auto_skip_clip: bool = False) -> None:
-        self.clip_norm = as_norm(self, clip_norm)
+        self.clip_norm = as_number(self, "clip_norm", clip_norm, least=0)
 
     def __str__(self) -> str:
         return f"Gradient Clip By GlobalNorm, global_norm={self.clip_norm:f}"

@@ -109,11 +109,7 @@ class _Updates:
             for attribute in ("optimize_attr", "regularizer", "need_clip"):
                 if hasattr(p, attribute):
                     setattr(copy, attribute, getattr(p, attribute))
-            gradient = Variable(block, f"{p.name}@GRAD", TensorType(p.dtype, p.dims))
-            gradient.is_data = True
-            block.register(gradient)
-            block.inputs.append(gradient)
-            pairs.append((copy, gradient))
+            pairs.append((copy, block.add_input(f"{p.name}@GRAD", TensorType(p.dtype, p.dims))))
         with state.fresh_names():
             self.optimizer.apply_gradients(pairs, Program())
         return program

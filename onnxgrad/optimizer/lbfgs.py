@@ -12,6 +12,7 @@ from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal import state
+from onnxgrad.internal.arguments import as_kind
 from onnxgrad.optimizer.groups import Parameters
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer, int_option, number_option
@@ -76,9 +77,7 @@ class LBFGS(Optimizer):
         self._tolerance_grad = number_option(self, "tolerance_grad", tolerance_grad)
         self._tolerance_change = number_option(self, "tolerance_change", tolerance_change)
         self._history_size = int_option(self, "history_size", history_size)
-        if line_search_fn not in (None, "strong_wolfe"):
-            raise ArgumentError(f"LBFGS: line_search_fn is None or 'strong_wolfe', not {line_search_fn!r}.")
-        self._line_search_fn = line_search_fn
+        self._line_search_fn = as_kind(self, "line_search_fn", line_search_fn, Literal["strong_wolfe"] | None)
         super().__init__(learning_rate, parameters, None, None, name)
         self._changes: deque[tuple[Vector, Vector]] = deque(maxlen=self._history_size)
         self._before: tuple[Vector, Vector] | None = None

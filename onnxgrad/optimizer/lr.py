@@ -14,9 +14,20 @@ from typing import Any, Literal
 
 import numpy as np
 
+from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError
-from onnxgrad.internal.arguments import as_flag, as_function, as_int, as_number, as_numbers, as_word, wrong_kind
+from onnxgrad.internal.arguments import (
+    as_flag,
+    as_function,
+    as_function_or_none,
+    as_int,
+    as_kind,
+    as_number,
+    as_numbers,
+    as_word,
+    wrong_kind,
+)
 
 __all__ = [
     "CosineAnnealingDecay", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialDecay", "InverseTimeDecay", "LRScheduler",
@@ -58,11 +69,7 @@ class LRScheduler:
     steps_by_itself = False
 
     def __init__(self, learning_rate: float = 0.1, last_epoch: int = -1, verbose: bool = False) -> None:
-        rate = as_number(self, "learning_rate", learning_rate)
-        if rate < 0:
-            raise ArgumentError(f"{type(self).__name__}: the learning rate is at least 0, not {learning_rate}.")
-        self.base_lr = rate
-        self.last_lr = rate
+        self.base_lr = self.last_lr = as_number(self, "learning_rate", learning_rate, least=0)
         self.last_epoch = as_int(self, "last_epoch", last_epoch)
         self.verbose = as_flag(self, "verbose", verbose)
         self.step()
@@ -76,14 +83,9 @@ class LRScheduler:
         Args:
             epoch: the number of the step; the next one unless given.
         """
-        attributes = vars(self)
-        before = attributes.copy()
-        try:
+        with transaction(self):
             self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
             self.last_lr = float(self.get_lr() if epoch is None else self._at_epoch())
-        except BaseException:
-            attributes.update(before)
-            raise
         if self.verbose:
             print(f"Epoch {self.last_epoch}: {type(self).__name__} set learning rate to {self.last_lr}.")
 
@@ -133,10 +135,12 @@ class LRScheduler:
         Args:
             state_dict: what ``state_dict`` gave.
         """
-        for key in self._keys:
-            if key not in state_dict:
-                raise ArgumentError(f"the state of {type(self).__name__} lacks {key!r}. Give the result of its state_dict.")
-        return [(self, {key: state_dict[key] for key in self._keys})]
+        return [(self, {key: self._entry(state_dict, key) for key in self._keys})]
+
+    def _entry(self, state_dict: dict[str, Any], key: str) -> Any:
+        if key not in state_dict:
+            raise ArgumentError(f"the state of {type(self).__name__} lacks {key!r}. Give the result of its state_dict.")
+        return state_dict[key]
 
 
 def _copy(scheduler: LRScheduler, copies: dict[LRScheduler, LRScheduler]) -> LRScheduler:
@@ -169,10 +173,8 @@ class NoamDecay(LRScheduler):
     def __init__(
         self, d_model: float, warmup_steps: float, learning_rate: float = 1.0, last_epoch: int = -1, verbose: bool = False
     ) -> None:
-        self.d_model = as_number(self, "d_model", d_model)
-        self.warmup_steps = as_number(self, "warmup_steps", warmup_steps)
-        if self.d_model <= 0 or self.warmup_steps <= 0:
-            raise ArgumentError(f"NoamDecay: d_model and warmup_steps are positive, not {d_model} and {warmup_steps}.")
+        self.d_model = as_number(self, "d_model", d_model, above=0)
+        self.warmup_steps = as_number(self, "warmup_steps", warmup_steps, above=0)
         super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
@@ -295,9 +297,7 @@ class PolynomialDecay(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        self.decay_steps = as_number(self, "decay_steps", decay_steps)
-        if self.decay_steps <= 0:
-            raise ArgumentError(f"PolynomialDecay: decay_steps is positive, not {decay_steps}.")
+        self.decay_steps = as_number(self, "decay_steps", decay_steps, above=0)
         self.end_lr = as_number(self, "end_lr", end_lr)
         self.power = as_number(self, "power", power)
         self.cycle = as_flag(self, "cycle", cycle)
@@ -341,14 +341,10 @@ class LinearWarmup(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        if not isinstance(learning_rate, (Real, LRScheduler)):
-            raise wrong_kind(self, "learning_rate", "a number or a schedule", learning_rate)
-        self.learning_rate = learning_rate
+        self.learning_rate = as_kind(self, "learning_rate", learning_rate, float | LRScheduler)
         self.warmup_steps = as_number(self, "warmup_steps", warmup_steps)
         self.start_lr = as_number(self, "start_lr", start_lr)
-        self.end_lr = as_number(self, "end_lr", end_lr)
-        if self.end_lr < self.start_lr:
-            raise ArgumentError(f"LinearWarmup: end_lr {end_lr} is below start_lr {start_lr}.")
+        self.end_lr = as_number(self, "end_lr", end_lr, least=self.start_lr)
         super().__init__(start_lr, last_epoch, verbose)
 
     def get_lr(self) -> float:
@@ -369,9 +365,7 @@ class LinearWarmup(LRScheduler):
         pairs = super().attributes_of(state_dict)
         if not isinstance(self.learning_rate, LRScheduler):
             return pairs
-        if "LinearWarmup_LR" not in state_dict:
-            raise ArgumentError("the state of LinearWarmup lacks 'LinearWarmup_LR'. Give the result of its state_dict.")
-        return [*self.learning_rate.attributes_of(state_dict["LinearWarmup_LR"]), *pairs]
+        return [*self.learning_rate.attributes_of(self._entry(state_dict, "LinearWarmup_LR")), *pairs]
 
 
 class ExponentialDecay(_ByGamma):
@@ -394,15 +388,13 @@ class ExponentialDecay(_ByGamma):
     """
 
     def __init__(self, learning_rate: float, gamma: float, last_epoch: int = -1, verbose: bool = False) -> None:
-        if not 0.0 < as_number(self, "gamma", gamma) < 1.0:
-            raise ArgumentError(f"ExponentialDecay: gamma lies between 0 and 1, not {gamma}.")
-        super().__init__(learning_rate, gamma, last_epoch, verbose)
+        super().__init__(learning_rate, as_number(self, "gamma", gamma, above=0, below=1), last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * self.gamma**self.last_epoch)
 
 
-class MultiStepDecay(LRScheduler):
+class MultiStepDecay(_ByGamma):
     """Multiply by ``gamma`` at each of the ``milestones``.
 
     Args:
@@ -428,18 +420,15 @@ class MultiStepDecay(LRScheduler):
         if not isinstance(milestones, (list, tuple)):
             raise wrong_kind(self, "milestones", "a list or tuple", milestones)
         self.milestones = as_numbers(self, "milestones", milestones)
-        self.gamma = as_number(self, "gamma", gamma)
         if sorted(set(self.milestones)) != self.milestones:
             raise ArgumentError(f"MultiStepDecay: the milestones must increase: {list(milestones)}.")
-        if self.gamma >= 1.0:
-            raise ArgumentError(f"MultiStepDecay: gamma is below 1, not {gamma}.")
-        super().__init__(learning_rate, last_epoch, verbose)
+        super().__init__(learning_rate, as_number(self, "gamma", gamma, below=1), last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * self.gamma ** bisect_right(self.milestones, self.last_epoch))
 
 
-class StepDecay(LRScheduler):
+class StepDecay(_ByGamma):
     """Multiply by ``gamma`` every ``step_size`` steps.
 
     Args:
@@ -462,13 +451,8 @@ class StepDecay(LRScheduler):
     def __init__(
         self, learning_rate: float, step_size: int, gamma: float = 0.1, last_epoch: int = -1, verbose: bool = False
     ) -> None:
-        self.step_size = as_int(self, "step_size", step_size)
-        self.gamma = as_number(self, "gamma", gamma)
-        if self.step_size <= 0:
-            raise ArgumentError(f"StepDecay: step_size is positive, not {step_size}.")
-        if self.gamma >= 1.0:
-            raise ArgumentError(f"StepDecay: gamma is below 1, not {gamma}.")
-        super().__init__(learning_rate, last_epoch, verbose)
+        self.step_size = as_int(self, "step_size", step_size, above=0)
+        super().__init__(learning_rate, as_number(self, "gamma", gamma, below=1), last_epoch, verbose)
 
     def get_lr(self) -> float:
         return float(self.base_lr * self.gamma ** (self.last_epoch // self.step_size))
@@ -574,9 +558,7 @@ class ReduceOnPlateau(LRScheduler):
         self.mode = as_word(self, "mode", mode.lower() if isinstance(mode, str) else mode, ("min", "max"))
         relative = threshold_mode.lower() if isinstance(threshold_mode, str) else threshold_mode
         self.threshold_mode = as_word(self, "threshold_mode", relative, ("rel", "abs"))
-        self.factor = as_number(self, "factor", factor)
-        if self.factor >= 1.0:
-            raise ArgumentError(f"ReduceOnPlateau: factor is below 1, not {factor}.")
+        self.factor = as_number(self, "factor", factor, below=1)
         self.patience = as_number(self, "patience", patience)
         self.threshold = as_number(self, "threshold", threshold)
         self.cooldown = as_int(self, "cooldown", cooldown)
@@ -604,13 +586,8 @@ class ReduceOnPlateau(LRScheduler):
         if not isinstance(metrics, (Real, np.ndarray, np.generic, Tensor)):
             raise wrong_kind(self, "metrics", "a number or an array of one element", metrics)
         value = float(metrics if isinstance(metrics, Real) else np.asarray(metrics).item())
-        attributes = vars(self)
-        before = attributes.copy()
-        try:
+        with transaction(self):
             self._tell(value, epoch)
-        except BaseException:
-            attributes.update(before)
-            raise
 
     def _tell(self, value: float, epoch: int | None) -> None:
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
@@ -665,10 +642,8 @@ class CosineAnnealingDecay(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        self.T_max = as_int(self, "T_max", T_max)
+        self.T_max = as_int(self, "T_max", T_max, above=0)
         self.eta_min = as_number(self, "eta_min", eta_min)
-        if self.T_max <= 0:
-            raise ArgumentError(f"CosineAnnealingDecay: T_max is positive, not {T_max}.")
         super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
@@ -715,11 +690,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        for argument, length in (("T_0", T_0), ("T_mult", T_mult)):
-            if as_number(self, argument, length) < 1 or isinstance(length, float):
-                raise ArgumentError(f"CosineAnnealingWarmRestarts: {argument} is an int above 0, not {length}.")
-        self.T_0 = as_int(self, "T_0", T_0)
-        self.T_mult = as_int(self, "T_mult", T_mult)
+        self.T_0 = as_int(self, "T_0", T_0, above=0)
+        self.T_mult = as_int(self, "T_mult", T_mult, above=0)
         self.eta_min = as_number(self, "eta_min", eta_min)
         super().__init__(learning_rate, last_epoch, verbose)
 
@@ -766,15 +738,12 @@ class OneCycleLR(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        top, end = as_number(self, "max_learning_rate", max_learning_rate), as_number(self, "end_learning_rate", end_learning_rate)
-        divisor, share = as_number(self, "divide_factor", divide_factor), as_number(self, "phase_pct", phase_pct)
-        self.total_steps = as_int(self, "total_steps", total_steps)
-        if top < 0 or end < 0 or self.total_steps <= 0 or not 0 <= share <= 1:
-            raise ArgumentError("OneCycleLR: rates are not negative, total_steps is positive, phase_pct lies in [0, 1].")
-        if divisor <= 0:
-            raise ArgumentError(f"OneCycleLR: divide_factor is positive, not {divide_factor}.")
+        top = as_number(self, "max_learning_rate", max_learning_rate, least=0)
+        end = as_number(self, "end_learning_rate", end_learning_rate, least=0)
+        share = as_number(self, "phase_pct", phase_pct, least=0, most=1)
+        self.total_steps = as_int(self, "total_steps", total_steps, above=0)
         self.anneal_strategy = as_word(self, "anneal_strategy", anneal_strategy, ("cos", "linear"))
-        start = top / divisor
+        start = top / as_number(self, "divide_factor", divide_factor, above=0)
         if as_flag(self, "three_phase", three_phase):
             if share >= 0.5:
                 raise ArgumentError(f"OneCycleLR: phase_pct is below 0.5 with three phases, not {phase_pct}.")
@@ -831,18 +800,14 @@ class CyclicLR(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        self.max_lr = as_number(self, "max_learning_rate", max_learning_rate)
-        if self.max_lr < 0:
-            raise ArgumentError(f"CyclicLR: max_learning_rate is at least 0, not {max_learning_rate}.")
-        self.scale_fn = None if scale_fn is None else as_function(self, "scale_fn", scale_fn)
+        self.max_lr = as_number(self, "max_learning_rate", max_learning_rate, least=0)
+        self.scale_fn = as_function_or_none(self, "scale_fn", scale_fn)
         # With a function of one's own the mode does not count.
         self.mode = mode if scale_fn is not None else as_word(self, "mode", mode, ("triangular", "triangular2", "exp_range"))
         self.scale_mode = as_word(self, "scale_mode", scale_mode, ("cycle", "iterations"))
         self.exp_gamma = as_number(self, "exp_gamma", exp_gamma)
-        up = as_int(self, "step_size_up", step_size_up)
-        down = up if step_size_down is None else as_int(self, "step_size_down", step_size_down)
-        if up <= 0 or down <= 0:
-            raise ArgumentError("CyclicLR: step_size_up and step_size_down are positive.")
+        up = as_int(self, "step_size_up", step_size_up, above=0)
+        down = up if step_size_down is None else as_int(self, "step_size_down", step_size_down, above=0)
         self.cycle_size = float(up + down)
         self.step_up_pct = up / self.cycle_size
         super().__init__(as_number(self, "base_learning_rate", base_learning_rate), last_epoch, verbose)
@@ -890,13 +855,9 @@ class LinearLR(LRScheduler):
         last_epoch: int = -1,
         verbose: bool = False,
     ) -> None:
-        self.total_steps = as_number(self, "total_steps", total_steps)
-        self.start_factor = as_number(self, "start_factor", start_factor)
-        self.end_factor = as_number(self, "end_factor", end_factor)
-        if not 0 < self.start_factor <= 1.0 or not 0 <= self.end_factor <= 1.0:
-            raise ArgumentError("LinearLR: start_factor lies in (0, 1], end_factor in [0, 1].")
-        if self.total_steps <= 0:
-            raise ArgumentError(f"LinearLR: total_steps is positive, not {total_steps}.")
+        self.total_steps = as_number(self, "total_steps", total_steps, above=0)
+        self.start_factor = as_number(self, "start_factor", start_factor, above=0, most=1)
+        self.end_factor = as_number(self, "end_factor", end_factor, least=0, most=1)
         super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:

@@ -6,6 +6,7 @@ Tests: tests/optimizer/test_optimizers.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -140,6 +141,8 @@ class ASGD(Optimizer):
         array([1.], dtype=float32)
     """
 
+    _limits: ClassVar = {"batch_num": {"above": 0}}
+
     def __init__(
         self,
         learning_rate: float | LRScheduler = 0.001,
@@ -151,8 +154,6 @@ class ASGD(Optimizer):
         name: str | None = None,
     ) -> None:
         self._batch_num = int_option(self, "batch_num", batch_num)
-        if self._batch_num <= 0:
-            raise ArgumentError(f"ASGD: batch_num is positive, not {self._batch_num}.")
         self._multi_precision = as_flag(self, "multi_precision", multi_precision)
         super().__init__(learning_rate, parameters, weight_decay, grad_clip, name)
 

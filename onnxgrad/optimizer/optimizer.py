@@ -8,8 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -22,8 +21,8 @@ from onnxgrad.core.ir.sizes import SizesGiven
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import LEARNING_RATE, Parameter, Variable, set_values
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
-from onnxgrad.internal.arguments import as_flag, as_int, as_number, as_text, wrong_kind
+from onnxgrad.errors import ArgumentError, Mismatch, NotAVariable
+from onnxgrad.internal.arguments import as_flag, as_int, as_kind, as_number, as_text
 from onnxgrad.internal.collector import collector_paused
 from onnxgrad.optimizer.clip import GradientClip
 from onnxgrad.optimizer.eager import EagerSteps
@@ -35,31 +34,34 @@ from onnxgrad.optimizer.regularizer import WeightDecay, as_decay
 __all__ = ["Optimizer", "Pairs", "Parameters", "int_option", "number_option"]
 
 Pairs: TypeAlias = "list[tuple[Variable, Variable]]"
+_OF_A_GROUP = " of a group"
 
 
-def number_option(owner: object, argument: str, value: float | Variable) -> float:
+def number_option(owner: Optimizer, argument: str, value: float | Variable) -> float:
     """Read a number of an optimizer; a Variable counts with the value that it has now.
 
     Raises:
-        ArgumentError: if it is None.
-        ArgumentTypeError: if it is not a number.
+        Mismatch: if it lies outside the limits that the optimizer's class gives.
+        WrongKind: if it is not a number.
     """
-    return as_number(owner, argument, _present_value(owner, argument, value))
+    return as_number(owner, argument, _present_value(value), **_limits_of(owner, argument))
 
 
-def int_option(owner: object, argument: str, value: int | Variable) -> int:
+def int_option(owner: Optimizer, argument: str, value: int | Variable) -> int:
     """Read an integer of an optimizer; a Variable counts with the value that it has now.
 
     Raises:
-        ArgumentError: if it is None.
-        ArgumentTypeError: if it is not an integer.
+        Mismatch: if it lies outside the limits that the optimizer's class gives.
+        WrongKind: if it is not an integer.
     """
-    return as_int(owner, argument, _present_value(owner, argument, value))
+    return as_int(owner, argument, _present_value(value), **_limits_of(owner, argument))
 
 
-def _present_value(owner: object, argument: str, value: float | Variable) -> object:
-    if value is None:
-        raise ArgumentError(f"{type(owner).__name__}: {argument} is missing. Give a number.")
+def _limits_of(owner: Optimizer, argument: str) -> dict[str, float]:
+    return owner._limits.get(argument.removesuffix(_OF_A_GROUP), {})
+
+
+def _present_value(value: float | Variable) -> object:
     return value.get_value().item() if isinstance(value, Variable) else value
 
 
@@ -92,6 +94,9 @@ class Optimizer(EagerSteps):
         ([0.0], [0.5])
     """
 
+    _limits: ClassVar[dict[str, dict[str, float]]] = {}
+    """Between which numbers options lie, by name, as for ``as_number``."""
+
     def __init__(
         self,
         learning_rate: float | LRScheduler = 0.001,
@@ -100,11 +105,7 @@ class Optimizer(EagerSteps):
         grad_clip: GradientClip | None = None,
         name: str | None = None,
     ) -> None:
-        if learning_rate is None:
-            raise ArgumentError("the learning rate is missing. Give a number or a scheduler.")
-        if not isinstance(learning_rate, (Real, LRScheduler)):
-            raise wrong_kind(self, "learning_rate", "a number or a scheduler", learning_rate)
-        self._learning_rate: float | LRScheduler = learning_rate
+        self._learning_rate = as_kind(self, "learning_rate", learning_rate, float | LRScheduler)
         self._decay = as_decay(self, weight_decay)
         self._clip = as_clip(self, grad_clip)
         self._parameters, self._groups = read_groups(self, parameters, self._decay, self._clip, self._own_options())
@@ -124,7 +125,7 @@ class Optimizer(EagerSteps):
         """Check the options of a group, such as ``_beta1``, by the kinds of this optimizer's own."""
         checked: dict[str, Any] = {}
         for key, value in options.items():
-            usual, argument = getattr(self, key, None), f"{key.removeprefix('_')} of a group"
+            usual, argument = getattr(self, key, None), f"{key.removeprefix('_')}{_OF_A_GROUP}"
             if isinstance(usual, bool):
                 checked[key] = as_flag(self, argument, value)
             elif isinstance(usual, int):
@@ -137,9 +138,7 @@ class Optimizer(EagerSteps):
 
     def get_lr(self) -> float:
         """The present learning rate."""
-        if isinstance(self._learning_rate, LRScheduler):
-            return float(self._learning_rate())
-        return float(self._learning_rate)
+        return float(self._learning_rate() if isinstance(self._learning_rate, LRScheduler) else self._learning_rate)
 
     def set_lr(self, value: float) -> None:
         """Change the learning rate of the next runs; no session is rebuilt.
@@ -165,9 +164,7 @@ class Optimizer(EagerSteps):
         Raises:
             ArgumentTypeError: if it is not one.
         """
-        if not isinstance(scheduler, LRScheduler):
-            raise ArgumentTypeError(f"set_lr_scheduler takes an LRScheduler, not {type(scheduler).__name__}.")
-        self._learning_rate = scheduler
+        self._learning_rate = as_kind("set_lr_scheduler", "scheduler", scheduler, LRScheduler)
         for program, variable in self._rates.items():
             others = [entry for entry in program.plan.schedulers if entry[0] is not variable]
             program.plan.schedulers = [*others, (variable, scheduler)]
@@ -325,7 +322,7 @@ class Optimizer(EagerSteps):
         master = master_of(p)
         if master is None:
             assert p.static_shape is not None
-            master = self._restored_state(p.block.program, f"{p.name}{MASTER}", np.zeros(p.static_shape, np.float32))
+            master = self._state(p.block.program, f"{p.name}{MASTER}", np.zeros(p.static_shape, np.float32), restores=True)
         self._accumulators.setdefault(p.block.program, []).append(master)
         op.key = f"{p.name}@UPDATE"
         self._masters[master] = Master(p, master_value(op, p, master))
@@ -430,7 +427,7 @@ class Optimizer(EagerSteps):
 
     def _accumulator(self, p: Variable, role: str, value: np.ndarray[Any, Any]) -> Variable:
         """A state variable of one parameter, ``<parameter>_<role>_0``."""
-        variable = self._restored_state(p.block.program, f"{p.name}_{role}", value)
+        variable = self._state(p.block.program, f"{p.name}_{role}", value, restores=True)
         self._accumulators.setdefault(p.block.program, []).append(variable)
         return variable
 
@@ -446,29 +443,15 @@ class Optimizer(EagerSteps):
         """An accumulator of one element."""
         return self._accumulator(p, role, np.array([value], p.dtype.numpy))
 
-    def _restored_state(self, program: Program, key: str, value: np.ndarray[Any, Any]) -> Variable:
-        """State that starts with what ``set_state_dict`` gave under its name, if anything."""
+    def _state(self, program: Program, key: str, value: np.ndarray[Any, Any], restores: bool = False) -> Variable:
+        """State ``<key>_N`` with a start value, which the startup program sets again whenever it runs.
+
+        With ``restores`` it starts with what ``set_state_dict`` gave under its name, if anything.
+        """
         name = program.generate_name(key)
         program.names.pop(name)
-        if name not in self._awaited:
-            return self._named_state(program, name, value)
-        restored = self._awaited[name]
-        if restored.shape != value.shape:
-            raise ArgumentError(
-                f"{name} has shape {list(value.shape)}, its state {list(restored.shape)}. Use the state of this model."
-            )
-        del self._awaited[name]
-        self._awaited_by_others = False
-        return self._named_state(program, name, restored.astype(value.dtype))
-
-    def _state(self, program: Program, key: str, value: np.ndarray[Any, Any]) -> Variable:
-        """State ``<key>_N`` with a start value."""
-        name = program.generate_name(key)
-        program.names.pop(name)
-        return self._named_state(program, name, value)
-
-    def _named_state(self, program: Program, name: str, value: np.ndarray[Any, Any]) -> Variable:
-        """A persistable variable with a start value, which the startup program sets again whenever it runs."""
+        if restores and name in self._awaited:
+            value = self._taken(name, value)
         variable = program.create_global_var(name, value)
         startup = self._startup if self._startup is not None else default_startup_program()
         initial = startup.create_global_var(variable.name, value)
@@ -479,6 +462,17 @@ class Optimizer(EagerSteps):
         else:
             startup.updates[initial] = build.Expand(build.constant(first), np.array(value.shape, np.int64))
         return variable
+
+    def _taken(self, name: str, like: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """What ``set_state_dict`` gave under a name, which is now in place"""
+        restored: np.ndarray[Any, Any] = self._awaited[name]
+        if restored.shape != like.shape:
+            raise ArgumentError(
+                f"{name} has shape {list(like.shape)}, its state {list(restored.shape)}. Use the state of this model."
+            )
+        del self._awaited[name]
+        self._awaited_by_others = False
+        return restored.astype(like.dtype)
 
     def _replace(self, old: Variable, new: Variable) -> None:
         """Record that a run replaces ``old`` by ``new``."""

@@ -28,40 +28,29 @@ from onnxgrad.static.io import (
     serialize_program,
     set_program_state,
 )
-from onnxgrad.static.metric import Print, accuracy, auc, ctr_metric_bundle
-from onnxgrad.static.nn.refused import py_func
+from onnxgrad.static.metric import Print, accuracy, auc
 from onnxgrad.static.scope import global_scope, scope_guard
 from onnxgrad.static.strategy import (
     BuildStrategy,
     CompiledProgram,
     ExecutionStrategy,
-    IpuCompiledProgram,
-    IpuStrategy,
     cpu_places,
     cuda_places,
     device_guard,
-    ipu_shard_guard,
     name_scope,
-    set_ipu_shard,
-    xpu_places,
 )
 from onnxgrad.tensor.indexing import setitem
 from onnxgrad.tensor.param_attr import ParamAttr, WeightNormParamAttr
 
 __all__ = [
     "BuildStrategy", "CPUPlace", "CUDAPlace", "CompiledProgram", "ExecutionStrategy", "Executor", "ExponentialMovingAverage",
-    "InputSpec", "IpuCompiledProgram", "IpuStrategy", "OpenVINOPlace", "ParamAttr", "Parameter", "Print", "Program", "Scope",
-    "Variable", "WeightNormParamAttr", "accuracy", "amp", "append_backward", "auc", "cpu_places", "create_global_var",
-    "create_parameter", "ctr_metric_bundle", "cuda_places", "data", "default_main_program", "default_startup_program",
-    "deserialize_persistables", "deserialize_program", "device_guard", "global_scope", "gradients", "ipu_shard_guard", "load",
-    "load_from_file", "load_inference_model", "load_program_state", "name_scope", "nn", "normalize_program", "program_guard",
-    "prune_unread", "py_func", "save", "save_inference_model", "save_to_file", "scope_guard", "serialize_persistables",
-    "serialize_program", "set_ipu_shard", "set_program_state", "setitem", "xpu_places",
+    "InputSpec", "OpenVINOPlace", "ParamAttr", "Parameter", "Print", "Program", "Scope", "Variable", "WeightNormParamAttr",
+    "accuracy", "amp", "append_backward", "auc", "cpu_places", "create_global_var", "create_parameter", "cuda_places", "data",
+    "default_main_program", "default_startup_program", "deserialize_persistables", "deserialize_program", "device_guard",
+    "global_scope", "gradients", "load", "load_from_file", "load_inference_model", "load_program_state", "name_scope", "nn",
+    "normalize_program", "program_guard", "prune_unread", "save", "save_inference_model", "save_to_file", "scope_guard",
+    "serialize_persistables", "serialize_program", "set_program_state", "setitem",
 ]  # fmt: skip
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 globals().update(absence_hooks(__name__))

@@ -16,7 +16,7 @@ from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DuplicateName
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import as_flag, as_int, as_text, checked
+from onnxgrad.internal.arguments import as_flag, as_int, as_kind, as_text, checked
 from onnxgrad.tensor import parameter
 from onnxgrad.tensor.initializer import Initializer
 from onnxgrad.tensor.param_attr import ParamAttr
@@ -72,10 +72,8 @@ def data(name: str, shape: Sequence[int | str | None], dtype: DTypeLike | None =
         >>> static.data("ids", ["batch", None], "int64").shape
         (-1, -1)
     """
-    if not isinstance(name, str):
-        raise ArgumentTypeError(f"data: the name is a str, not {type(name).__name__}.")
-    if not isinstance(shape, (list, tuple)):
-        raise ArgumentTypeError(f"data: the shape is a list or tuple, not {type(shape).__name__}.")
+    as_kind("data", "name", name, str)
+    as_kind("data", "shape", shape, list | tuple)
     dims: list[Dim] = []
     for dim in shape:
         if dim is not None and not isinstance(dim, (int, str)):
@@ -88,11 +86,7 @@ def data(name: str, shape: Sequence[int | str | None], dtype: DTypeLike | None =
         if not present.is_data or shown_type(present.type) != wanted:
             raise DuplicateName(f"data: {name!r} exists already as {present!r}. Choose another name.")
         return present
-    variable = Variable(block, name, wanted)
-    variable.is_data = True
-    block.register(variable)
-    block.inputs.append(variable)
-    return variable
+    return block.add_input(name, wanted)
 
 
 class InputSpec:
@@ -116,11 +110,8 @@ class InputSpec:
     def __init__(
         self, shape: Sequence[int | None], dtype: DTypeLike = "float32", name: str | None = None, stop_gradient: bool = False
     ) -> None:
-        if not isinstance(shape, (list, tuple)):
-            raise ArgumentTypeError(f"InputSpec: the shape is a list or tuple, not {type(shape).__name__}.")
-        self.shape = tuple(-1 if dim is None else as_int(self, "a dimension", dim) for dim in shape)
-        if any(dim < -1 for dim in self.shape):
-            raise ArgumentError(f"InputSpec: a dimension is a size, None or -1; found {list(shape)}.")
+        as_kind(self, "shape", shape, list | tuple)
+        self.shape = tuple(-1 if dim is None else as_int(self, "a dimension", dim, least=-1) for dim in shape)
         self.dtype = dtype_of(dtype)
         self.name = as_text(self, "name", name)
         self.stop_gradient = as_flag(self, "stop_gradient", stop_gradient)
@@ -151,9 +142,7 @@ class InputSpec:
         Args:
             batch_size: the size of the new first axis.
         """
-        if not isinstance(batch_size, int):
-            raise ArgumentTypeError(f"InputSpec.batch takes an int, not {type(batch_size).__name__}.")
-        self.shape = (batch_size, *self.shape)
+        self.shape = (as_int("InputSpec.batch", "batch_size", batch_size), *self.shape)
         return self
 
     def unbatch(self) -> InputSpec:

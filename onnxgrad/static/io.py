@@ -28,8 +28,8 @@ from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.variable import Parameter, Variable, set_values
 from onnxgrad.core.passes.demand import demand
 from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError, NotAVariable
-from onnxgrad.internal.arguments import checked
+from onnxgrad.errors import ArgumentError, ModelError, NotAVariable
+from onnxgrad.internal.arguments import as_kind, checked
 from onnxgrad.internal.files import make_folder, read_whole, reading, write_whole, writing
 from onnxgrad.internal.pickled import read_pickle
 
@@ -177,8 +177,7 @@ def normalize_program(
         ArgumentTypeError: if something is not a Variable.
         ArgumentError: if the fetches need an input that is not among ``feed_vars``.
     """
-    if not isinstance(program, Program):
-        raise ArgumentTypeError(f"normalize_program takes a Program, not {type(program).__name__}.")
+    as_kind("normalize_program", "program", program, Program)
     feeds, fetches = _variables("feed_vars", feed_vars), _variables("fetch_vars", fetch_vars)
     copy = program.clone(for_test=True)
     block = copy.global_block()
@@ -198,6 +197,15 @@ def normalize_program(
     _hold_only(copy, [*inputs, *(v for v in block.inputs if v in read - fed and v.default is not None)], outputs)
     copy.plan.printers = []
     return copy
+
+
+def _pruned(
+    program: Program | None, feed_vars: Variable | Sequence[Variable], fetch_vars: Variable | Sequence[Variable]
+) -> Program:
+    """What is needed of a program, or else of that of the fetches"""
+    fetches = _variables("fetch_vars", fetch_vars)
+    program = program or (fetches[0].block.program if fetches else default_main_program())
+    return normalize_program(program, feed_vars, fetches)
 
 
 def _hold_only(program: Program, inputs: list[Variable], outputs: list[Variable]) -> None:
@@ -280,10 +288,9 @@ def save_inference_model(
         NotInitialized: if a weight has no value yet.
     """
     _check_prefix("save_inference_model", path_prefix)
-    feeds, fetches = _variables("feed_vars", feed_vars), _variables("fetch_vars", fetch_vars)
-    program = program or (fetches[0].block.program if fetches else default_main_program())
+    pruned = _pruned(program, feed_vars, fetch_vars)
     make_folder(Path(path_prefix).parent)
-    save_onnx(normalize_program(program, feeds, fetches), path_prefix + ".onnx")
+    save_onnx(pruned, path_prefix + ".onnx")
 
 
 @checked
@@ -335,9 +342,7 @@ def serialize_program(
         program: theirs unless given.
         legacy_format: accepted for compatibility.
     """
-    fetches = _variables("fetch_vars", fetch_vars)
-    program = program or (fetches[0].block.program if fetches else default_main_program())
-    return write_program(normalize_program(program, feed_vars, fetch_vars))
+    return write_program(_pruned(program, feed_vars, fetch_vars))
 
 
 def deserialize_program(data: bytes) -> Program:
@@ -369,9 +374,7 @@ def serialize_persistables(
         program: theirs unless given.
         legacy_format: accepted for compatibility.
     """
-    fetches = _variables("fetch_vars", fetch_vars)
-    program = program or (fetches[0].block.program if fetches else default_main_program())
-    pruned = normalize_program(program, feed_vars, fetch_vars)
+    pruned = _pruned(program, feed_vars, fetch_vars)
     return pickle.dumps({v.name: np.asarray(v.get_value()) for v in _persistable(pruned)}, 4)
 
 
@@ -401,9 +404,7 @@ def save_to_file(path: str, content: bytes) -> None:
     Raises:
         ArgumentTypeError: if the content is not bytes.
     """
-    if not isinstance(content, bytes):
-        raise ArgumentTypeError(f"save_to_file writes bytes, not {type(content).__name__}.")
-    write_whole(Path(path), content)
+    write_whole(Path(path), as_kind("save_to_file", "content", content, bytes))
 
 
 @checked

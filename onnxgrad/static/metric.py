@@ -12,16 +12,11 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, IllTyped
-from onnxgrad.internal.arguments import checked
-from onnxgrad.internal.refusals import refused
+from onnxgrad.internal.arguments import as_kind, checked
 from onnxgrad.static.input import create_global_var
 from onnxgrad.tensor.layer import LayerHelper
 
-__all__ = ["Print", "accuracy", "area_under", "auc", "ctr_metric_bundle"]
-
-ctr_metric_bundle = refused(
-    "static.ctr_metric_bundle", "it feeds a parameter server", "Use static.accuracy, static.auc and paddle.mean of an error."
-)
+__all__ = ["Print", "accuracy", "area_under", "auc"]
 
 
 @checked
@@ -83,8 +78,7 @@ def auc(
         (the area over all runs, that over the last ``slide_steps``, the counting variables). ``clone(for_test=True)`` reads
         the counts and adds none.
     """
-    if curve not in ("ROC", "PR"):
-        raise ArgumentError(f"auc: curve is 'ROC' or 'PR', not {curve!r}.")
+    as_kind("auc", "curve", curve, Literal["ROC", "PR"])
     if not input.is_float or label.is_float:
         raise IllTyped(f"auc takes probabilities and integer labels, not {input!r} and {label!r}.")
     layer = LayerHelper("auc", input, label)
@@ -191,8 +185,7 @@ def Print(  # noqa: N802
     Raises:
         ArgumentError: inside a branch or loop, whose values cannot be fetched.
     """
-    if print_phase not in ("forward", "backward", "both"):
-        raise ArgumentError(f"Print: print_phase is 'forward', 'backward' or 'both', not {print_phase!r}.")
+    as_kind("Print", "print_phase", print_phase, Literal["forward", "backward", "both"])
     layer = LayerHelper("print", input)
     if layer.op.block.parent is not None:
         raise ArgumentError("Print: values inside a branch or loop cannot be fetched. Return them and print outside.")

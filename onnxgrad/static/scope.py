@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.arguments import as_kind, checked
 
 __all__ = ["global_scope", "scope_guard"]
 
@@ -30,7 +29,5 @@ def scope_guard(scope: Scope) -> Iterator[None]:
     Raises:
         ArgumentTypeError: if it is not a Scope.
     """
-    if not isinstance(scope, Scope):
-        raise ArgumentTypeError(f"scope_guard takes a Scope, not {type(scope).__name__}.")
-    with state.guard(scope=scope):
+    with state.guard(scope=as_kind("scope_guard", "scope", scope, Scope)):
         yield

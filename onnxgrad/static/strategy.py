@@ -11,21 +11,10 @@ from contextlib import contextmanager
 
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.internal.arguments import checked, wrong_kind
-from onnxgrad.internal.refusals import refused
+from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import as_kind, checked
 
-__all__ = [
-    "BuildStrategy", "CompiledProgram", "ExecutionStrategy", "IpuCompiledProgram", "IpuStrategy", "cpu_places", "cuda_places",
-    "device_guard", "ipu_shard_guard", "name_scope", "set_ipu_shard", "xpu_places",
-]  # fmt: skip
-
-_IPU = ("onnxruntime's IPU provider was withdrawn", "Use CPUPlace() or CUDAPlace(i).")
-IpuCompiledProgram = refused("static.IpuCompiledProgram", *_IPU)
-IpuStrategy = refused("static.IpuStrategy", *_IPU)
-ipu_shard_guard = refused("static.ipu_shard_guard", *_IPU)
-set_ipu_shard = refused("static.set_ipu_shard", *_IPU)
-xpu_places = refused("static.xpu_places", "onnxruntime has no provider for these devices", "Use cpu_places() or cuda_places().")
+__all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy", "cpu_places", "cuda_places", "device_guard", "name_scope"]
 
 
 class BuildStrategy:
@@ -107,12 +96,8 @@ class CompiledProgram:
     """
 
     def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None) -> None:
-        if not isinstance(program_or_graph, Program):
-            raise ArgumentTypeError(f"CompiledProgram takes a Program, not {type(program_or_graph).__name__}.")
-        if build_strategy is not None and not isinstance(build_strategy, BuildStrategy):
-            raise wrong_kind(self, "build_strategy", "a BuildStrategy", build_strategy)
-        self.program = program_or_graph
-        self.build_strategy = build_strategy or BuildStrategy()
+        self.program = as_kind(self, "program_or_graph", program_or_graph, Program)
+        self.build_strategy = as_kind(self, "build_strategy", build_strategy, BuildStrategy | None) or BuildStrategy()
 
 
 @checked
@@ -147,8 +132,7 @@ def name_scope(prefix: str | None = None) -> Iterator[None]:
     Raises:
         ArgumentTypeError: if the prefix is not a str.
     """
-    if prefix is not None and not isinstance(prefix, str):
-        raise ArgumentTypeError(f"name_scope takes a str, not {type(prefix).__name__}.")
+    as_kind("name_scope", "prefix", prefix, str | None)
     yield
 
 

@@ -210,12 +210,8 @@ class _Case:
 
     def add_input(self, name: str, array: Array) -> Variable:
         block = self.program.global_block()
-        v = Variable(block, name, TensorType(dtype_of(array.dtype), self._dims(array)))
-        v.is_data = True
-        block.register(v)
-        block.inputs.append(v)
         self.feeds[name] = array
-        return v
+        return block.add_input(name, TensorType(dtype_of(array.dtype), self._dims(array)))
 
     def _dims(self, array: Array) -> Any:
         if self.form == "unranked":

@@ -9,8 +9,4 @@ from onnxgrad.utils.run_check import run_check
 __all__ = ["deprecated", "draw_program", "require_version", "run_check", "try_import", "unique_name"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 globals().update(absence_hooks(__name__))

@@ -47,12 +47,8 @@ def draw_program(program: Program, path: str | Path | None = None) -> str:
           o0 -> v1;
         }
     """
-    lines = [
-        "digraph program {",
-        '  rankdir=TB; node [fontname="Helvetica", fontsize=10]; edge [fontname="Helvetica", fontsize=8];',
-    ]
-    lines += _Dot(program).lines()
-    text = "\n".join([*lines, "}"])
+    style = '  rankdir=TB; node [fontname="Helvetica", fontsize=10]; edge [fontname="Helvetica", fontsize=8];'
+    text = "\n".join(["digraph program {", style, *_Dot(program).lines(), "}"])
     if path is not None:
         write_whole(Path(path), f"{text}\n".encode())
     return text
@@ -102,9 +98,8 @@ def _style(node: DrawnNode) -> str:
         return f'{dot_label(node.shown.type)}, shape=box, style=filled, fillcolor="{_COLOURS[node.shown.role]}"'
     if node.kind == "unread":
         return f"{_label(node.shown)}, shape=plaintext"
-    return (
-        f"{_label(node.shown)}, shape=ellipse{', style=filled, fillcolor=lightgrey' if isinstance(node.shown, Parameter) else ''}"
-    )
+    filling = ", style=filled, fillcolor=lightgrey" if isinstance(node.shown, Parameter) else ""
+    return f"{_label(node.shown)}, shape=ellipse{filling}"
 
 
 def _label(v: Variable) -> str:

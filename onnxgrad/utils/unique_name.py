@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.arguments import as_kind, checked
 from onnxgrad.internal.state import NameCounters, fresh_names
 
 __all__ = ["generate", "guard", "switch"]
@@ -59,6 +58,4 @@ def guard(new_generator: NameCounters | str | bytes | None = None) -> AbstractCo
         return fresh_names(new_generator.prefix, new_generator)
     if isinstance(new_generator, bytes):
         new_generator = new_generator.decode()
-    if new_generator is not None and not isinstance(new_generator, str):
-        raise ArgumentTypeError(f"unique_name.guard takes a prefix, not {type(new_generator).__name__}.")
-    return fresh_names(new_generator or "")
+    return fresh_names(as_kind("unique_name.guard", "new_generator", new_generator, str | None) or "")

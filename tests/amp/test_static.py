@@ -302,9 +302,9 @@ def test_arguments_are_checked():
     for options, message in (
         ({"level": "O3"}, "level"),
         ({"dtype": "float64"}, "float16"),
-        ({"incr_ratio": 0.5}, "ratios"),
-        ({"init_loss_scaling": 0.0}, "positive"),
-        ({"decr_every_n_nan_or_inf": 0}, "at least one"),
+        ({"incr_ratio": 0.5}, "incr_ratio is above 1"),
+        ({"init_loss_scaling": 0.0}, "above 0"),
+        ({"decr_every_n_nan_or_inf": 0}, "at least 1"),
     ):
         with pytest.raises(ArgumentError, match=message):
             static.amp.decorate(sgd, **options)

@@ -92,7 +92,7 @@ def test_a_timeout_of_the_data_itself_is_the_callers():
 
     with pytest.raises(TimeoutError, match="sample 0"):
         list(io.DataLoader(Late(), num_workers=2, timeout=60))
-    with pytest.raises(errors.ArgumentError, match="timeout is -1; it is at least 0"):
+    with pytest.raises(errors.ArgumentError, match="timeout is at least 0, not -1"):
         io.DataLoader(Squares(), timeout=-1)
 
 

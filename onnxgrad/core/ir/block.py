@@ -128,6 +128,17 @@ class Block:
         self.program.version += 1
         return variable
 
+    def add_input(self, name: str, type: Type | None) -> Variable:
+        """Enter a variable that is fed, and append it to the inputs.
+
+        Raises:
+            DuplicateName: if the name is taken.
+        """
+        variable = Variable(self, name, type)
+        variable.is_data = True
+        self.inputs.append(self.register(variable))
+        return variable
+
     def rename(self, variable: Variable, new: str) -> None:
         """Move a variable to another name."""
         if new in self.vars:

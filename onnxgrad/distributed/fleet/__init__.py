@@ -26,10 +26,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 DistributedStrategy = Strategy
 AnyOptimizer = TypeVar("AnyOptimizer", bound="Optimizer")
 _CHOSEN: list[Strategy] = []

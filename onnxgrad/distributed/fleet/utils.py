@@ -14,10 +14,6 @@ from onnxgrad.internal.refusals import absence_hooks
 __all__ = ["recompute"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 def recompute(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function whose results within are not kept for the backward pass.
 

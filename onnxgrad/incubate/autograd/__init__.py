@@ -18,10 +18,6 @@ from onnxgrad.tensor.creation import ones_like
 __all__ = ["Hessian", "Jacobian", "disable_prim", "enable_prim", "forward_grad", "grad", "jvp", "vjp"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 @checked
 def forward_grad(
     outputs: Variable | Sequence[Variable],

@@ -16,18 +16,15 @@ from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.optimizer.optimizer import Optimizer
-from onnxgrad.static.amp.cast import cast_model_to_fp16, cast_parameters_to_fp16, fp16_guard
+from onnxgrad.static.amp.cast import cast_model_to_fp16, fp16_guard
 from onnxgrad.static.amp.decorator import OptimizerWithMixedPrecision, decorate
 
 __all__ = [
-    "AutoMixedPrecisionListsBF16", "bf16_guard", "cast_model_to_bf16", "cast_parameters_to_bf16", "convert_float_to_uint16",
-    "decorate_bf16", "rewrite_program_bf16",
+    "AutoMixedPrecisionListsBF16", "bf16_guard", "cast_model_to_bf16", "convert_float_to_uint16", "decorate_bf16",
+    "rewrite_program_bf16",
 ]  # fmt: skip
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 class AutoMixedPrecisionListsBF16(AutoMixedPrecisionLists):
@@ -76,7 +73,7 @@ def cast_model_to_bf16(
     return cast_model_to_fp16(program, amp_lists, use_bf16_guard, "bfloat16")
 
 
-bf16_guard, cast_parameters_to_bf16 = fp16_guard, cast_parameters_to_fp16
+bf16_guard = fp16_guard
 
 
 def convert_float_to_uint16(in_list: ArrayLike) -> np.ndarray[Any, Any]:
@@ -109,3 +106,6 @@ def decorate_bf16(
     """
     guard = use_pure_bf16 if use_bf16_guard is None else use_bf16_guard
     return decorate(optimizer, amp_lists, level="O2" if use_pure_bf16 else "O1", dtype="bfloat16", use_amp_guard=guard)
+
+
+globals().update(absence_hooks(__name__))

@@ -12,9 +12,8 @@ from onnxgrad.core.passes.mixed_precision import precision_guard, to_mixed_preci
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, Level, low_dtype
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.internal.arguments import checked
-from onnxgrad.internal.refusals import refused
 
-__all__ = ["cast_model_to_fp16", "cast_parameters_to_fp16", "fp16_guard"]
+__all__ = ["cast_model_to_fp16", "fp16_guard"]
 
 
 def fp16_guard() -> AbstractContextManager[None]:
@@ -62,10 +61,3 @@ def cast_model_to_fp16(
     to_mixed_precision(program, low_dtype(low.name), amp_lists, level, use_fp16_guard, use_promote)
     casts = [op for block in program.blocks for op in block.ops if op.type == "Cast" and op.attrs["to"] == low.number]
     return {v.name for op in casts for v in op.inputs if v is not None and v.is_parameter}
-
-
-cast_parameters_to_fp16 = refused(
-    "paddle.static.amp.cast_parameters_to_fp16",
-    "weights stay in float32, each its own master weight, and are cast where the program reads them",
-    "Leave the call out.",
-)

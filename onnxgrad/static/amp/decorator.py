@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from onnxgrad.core.autodiff.api import Checkpoints, Names
 from onnxgrad.core.ir.builder import Builder
@@ -19,7 +19,8 @@ from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.passes.precision_lists import AutoMixedPrecisionLists, Level, LowDtype, low_dtype
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, NotAVariable
+from onnxgrad.errors import ArgumentTypeError, Mismatch, NotAVariable
+from onnxgrad.internal.arguments import as_kind, as_number
 from onnxgrad.optimizer.lr import LRScheduler
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.optimizer.scaling import LossScaler, ScalePolicy
@@ -118,15 +119,8 @@ class OptimizerWithMixedPrecision:
             ArgumentError: if it does not have exactly one element, or its program has a backward pass in another type already.
         """
         with self._optimizer._changing(loss, startup_program), transaction(self):
-            pairs = self.backward(
-                loss,
-                startup_program,
-                parameter_list,
-                no_grad_set,
-                checkpoints=checkpoints,
-                memory_budget=memory_budget,
-                sizes=sizes,
-            )
+            options: Any = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
+            pairs = self.backward(loss, startup_program, parameter_list, no_grad_set, **options)
             return self.apply_optimize(loss, startup_program, pairs), pairs
 
     def backward(
@@ -155,16 +149,8 @@ class OptimizerWithMixedPrecision:
         else:
             op = Builder(loss.block, role=Role.BACKWARD, key="scaled_loss")
             self._scaled_loss = op.Cast(loss, to=1) if loss.dtype.name in ("float16", "bfloat16") else loss
-        return self._optimizer.backward(
-            self._scaled_loss,
-            startup_program,
-            parameter_list,
-            no_grad_set,
-            callbacks,
-            checkpoints=checkpoints,
-            memory_budget=memory_budget,
-            sizes=sizes,
-        )
+        options: Any = {"checkpoints": checkpoints, "memory_budget": memory_budget, "sizes": sizes}
+        return self._optimizer.backward(self._scaled_loss, startup_program, parameter_list, no_grad_set, callbacks, **options)
 
     def apply_optimize(self, loss: Variable, startup_program: Program | None, params_grads: Pairs) -> list[Operator]:
         """``apply_gradients``, with the startup program to use."""
@@ -284,8 +270,7 @@ def decorate(
         >>> optimizer.get_loss_scaling().name
         'loss_scaling_0'
     """
-    if not isinstance(optimizer, Optimizer):
-        raise ArgumentTypeError(f"decorate takes an optimizer, not {type(optimizer).__name__}.")
+    as_kind("decorate", "optimizer", optimizer, Optimizer)
     older = set(kwargs) & {"use_pure_fp16", "use_fp16_guard", "use_bf16"} or (args and isinstance(args[0], float))
     form = _decorated_as_before if older else _decorated
     try:
@@ -312,10 +297,13 @@ def _decorated(
     use_promote: bool = False,
 ) -> OptimizerWithMixedPrecision:
     low = low_dtype(dtype)
-    if level not in ("O1", "O2", "OD"):
-        raise ArgumentError(f"level is 'O1', 'O2' or 'OD', not {level!r}.")
+    as_kind("decorate", "level", level, Literal["O1", "O2", "OD"])
+    as_number("decorate", "init_loss_scaling", init_loss_scaling, above=0)
+    as_number("decorate", "incr_ratio", incr_ratio, above=1)
+    as_number("decorate", "decr_ratio", decr_ratio, above=0, below=1)
+    as_number("decorate", "incr_every_n_steps", incr_every_n_steps, least=1)
+    as_number("decorate", "decr_every_n_nan_or_inf", decr_every_n_nan_or_inf, least=1)
     policy = ScalePolicy(incr_every_n_steps, decr_every_n_nan_or_inf, incr_ratio, decr_ratio)
-    _check(policy, init_loss_scaling)
     if low == "bfloat16":
         if use_dynamic_loss_scaling:
             warnings.warn("bfloat16 has the range of float32, so its loss is not scaled.", stacklevel=3)
@@ -340,26 +328,9 @@ def _decorated_as_before(
     use_promote: bool = False,
 ) -> OptimizerWithMixedPrecision:
     """Paddle's older form, in words of today's."""
-    return _decorated(
-        optimizer,
-        amp_lists,
-        "O2" if use_pure_fp16 else "O1",
-        "bfloat16" if use_bf16 else "float16",
-        init_loss_scaling=init_loss_scaling,
-        incr_every_n_steps=incr_every_n_steps,
-        decr_every_n_nan_or_inf=decr_every_n_nan_or_inf,
-        incr_ratio=incr_ratio,
-        decr_ratio=decr_ratio,
-        use_dynamic_loss_scaling=None if use_bf16 else use_dynamic_loss_scaling,
-        use_amp_guard=use_pure_fp16 if use_fp16_guard is None else use_fp16_guard,
-        use_promote=use_promote,
-    )
-
-
-def _check(policy: ScalePolicy, init_loss_scaling: float) -> None:
-    if init_loss_scaling <= 0:
-        raise ArgumentError(f"init_loss_scaling is a positive number, not {init_loss_scaling}.")
-    if policy.incr_ratio <= 1 or not 0 < policy.decr_ratio < 1:
-        raise ArgumentError(f"the ratios are above 1 and below 1, not {policy.incr_ratio} and {policy.decr_ratio}.")
-    if policy.incr_every_n_steps < 1 or policy.decr_every_n_nan_or_inf < 1:
-        raise ArgumentError("the scale changes after at least one step; give positive numbers of steps.")
+    level: Level = "O2" if use_pure_fp16 else "O1"
+    dtype: LowDtype = "bfloat16" if use_bf16 else "float16"
+    changes = incr_every_n_steps, decr_every_n_nan_or_inf, incr_ratio, decr_ratio
+    dynamic = None if use_bf16 else use_dynamic_loss_scaling
+    guard = use_pure_fp16 if use_fp16_guard is None else use_fp16_guard
+    return _decorated(optimizer, amp_lists, level, dtype, None, False, init_loss_scaling, *changes, dynamic, guard, use_promote)

@@ -15,7 +15,7 @@ import onnxgrad.nn.functional as F
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.errors import ArgumentError, ProgramError
-from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.arguments import as_kind, checked
 from onnxgrad.tensor.initializer import Constant, XavierUniform
 from onnxgrad.tensor.layer import ActivationName, LayerHelper
 from onnxgrad.tensor.param_attr import ParamAttr
@@ -174,10 +174,8 @@ def prelu(
         mode: one slope for 'all', for each 'channel' or for each 'element'.
         param_attr: attributes of the slope.
     """
-    if mode not in ("all", "channel", "element"):
-        raise ArgumentError(f"prelu: mode is 'all', 'channel' or 'element', not {mode!r}.")
-    if data_format not in ("NC", "NCL", "NCHW", "NCDHW", "NLC", "NHWC", "NDHWC"):
-        raise ArgumentError(f"prelu: data_format is NC, NCL, NCHW, NCDHW, NLC, NHWC or NDHWC, not {data_format!r}.")
+    as_kind("prelu", "mode", mode, Literal["all", "channel", "element"])
+    as_kind("prelu", "data_format", data_format, ChannelLayout)
     layer = LayerHelper("prelu", x, name=name)
     rank = x.ndim
     shape, spread = [1], [1]

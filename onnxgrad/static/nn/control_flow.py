@@ -21,7 +21,8 @@ from onnxgrad.core.passes.modes import attach_in_bodies
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal import state
-from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.arguments import as_function, as_function_or_none, as_kind, checked
+from onnxgrad.internal.trees import leaves, mapped
 
 __all__ = ["case", "cond", "switch_case", "while_loop"]
 
@@ -63,9 +64,8 @@ def cond(
         (2, 3)
     """
     _check_predicate("cond", pred)
-    for fn in (true_fn, false_fn):
-        if fn is not None and not callable(fn):
-            raise ArgumentTypeError(f"cond: a branch is a function, not {type(fn).__name__}.")
+    as_function_or_none("cond", "true_fn", true_fn)
+    as_function_or_none("cond", "false_fn", false_fn)
     if pred.is_eager:
         taken = true_fn if bool(pred) else false_fn
         return cast(_Result, None) if taken is None else taken()
@@ -79,7 +79,7 @@ def cond(
         with _inside(program, block):
             results.append(fn() if fn is not None else None)
         blocks.append(block)
-    (_, true_values), (false_tree, false_values) = (_flatten(result) for result in results)
+    true_values, false_values = map(_values, results)
     if _structure(results[0]) != _structure(results[1]):
         raise ArgumentError(f"cond: the branches return different structures: {results[0]!r} and {results[1]!r}.")
     if not true_values:
@@ -95,7 +95,7 @@ def cond(
     attrs = {"then_branch": blocks[0], "else_branch": blocks[1]}
     outputs = as_tuple(program.current_block().build.emit("If", (pred,), attrs, outputs=names))
     attach_in_bodies(outputs[0].op)
-    return cast(_Result, _rebuild(false_tree, iter(outputs)))
+    return cast(_Result, _rebuilt(results[1], outputs))
 
 
 @checked
@@ -114,20 +114,14 @@ def case(
         ArgumentTypeError: if a member is not such a pair.
         ArgumentError: if there are no pairs.
     """
-    if not isinstance(pred_fn_pairs, (list, tuple)):
-        raise ArgumentTypeError(f"case: pred_fn_pairs is a list or tuple, not {type(pred_fn_pairs).__name__}.")
-    pairs = list(pred_fn_pairs)
+    pairs = list(as_kind("case", "pred_fn_pairs", pred_fn_pairs, list | tuple))
     if not pairs:
         raise ArgumentError("case: there are no pairs of predicate and function.")
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2 or not callable(pair[1]):
             raise ArgumentTypeError(f"case: {pair!r} is not a (predicate, function) pair.")
         _check_predicate("case", pair[0])
-    if default is not None and not callable(default):
-        raise ArgumentTypeError(f"case: the default is a function, not {type(default).__name__}.")
-    if default is None:
-        default = pairs.pop()[1]
-    chosen = default
+    chosen = pairs.pop()[1] if default is None else as_function("case", "default", default)
     for pred, fn in reversed(pairs):
         chosen = partial(cond, pred, fn, chosen)
     return chosen()
@@ -153,8 +147,7 @@ def switch_case(
     """
     if not isinstance(branch_index, Variable) or not branch_index.dtype.is_integer:
         raise ArgumentTypeError(f"switch_case: branch_index is an integer Variable, not {branch_index!r}.")
-    if not isinstance(branch_fns, (dict, list, tuple)):
-        raise ArgumentTypeError(f"switch_case: branch_fns is a dict or a list, not {type(branch_fns).__name__}.")
+    as_kind("switch_case", "branch_fns", branch_fns, dict | list | tuple)
     entries: list[Any] = list(branch_fns.items()) if isinstance(branch_fns, dict) else list(branch_fns)
     if all(callable(entry) for entry in entries):
         entries = list(enumerate(entries))
@@ -205,21 +198,20 @@ def while_loop(
         >>> Executor().run(fetch_list=[x])
         [array([1024., 1024.], dtype=float32)]
     """
-    if not callable(cond) or not callable(body):
-        raise ArgumentTypeError("while_loop: cond and body are functions.")
-    if not isinstance(loop_vars, (list, tuple)):
-        raise ArgumentTypeError(f"while_loop: loop_vars is a list or tuple, not {type(loop_vars).__name__}.")
-    if not loop_vars:
+    as_function("while_loop", "cond", cond)
+    as_function("while_loop", "body", body)
+    tree = list(as_kind("while_loop", "loop_vars", loop_vars, list | tuple))
+    if not tree:
         raise ArgumentError("while_loop: loop_vars is empty.")
-    tree, values = _flatten(list(loop_vars))
+    values = _values(tree)
     if any(isinstance(v, Variable) and v.is_eager for v in values):
-        return _run_while(cond, body, list(loop_vars))
+        return _run_while(cond, body, tree)
     variables = [v for v in values if isinstance(v, Variable)]
     program = variables[0].block.program if variables else default_main_program()
     lift(program)
     outer = program.current_block().build
     starts = [_as_variable(outer, v, v) for v in values]
-    goes_on = _condition(outer, cond(*_rebuild(tree, iter(starts))))
+    goes_on = _condition(outer, cond(*_rebuilt(tree, starts)))
     loop = _LoopWriter(program, cond, body, tree)
     types = [v.type for v in starts]
     inner = loop.write(types)
@@ -230,7 +222,7 @@ def while_loop(
     names = [program.generate_name("_generated_var") for _ in starts]
     outputs = as_tuple(outer.emit("Loop", (None, goes_on, *starts), {"body": inner}, outputs=names))
     attach_in_bodies(outputs[0].op)
-    return list(_rebuild(tree, iter(outputs)))
+    return list(_rebuilt(tree, outputs))
 
 
 class _LoopWriter:
@@ -252,17 +244,17 @@ class _LoopWriter:
         build = Builder(block, key=block.name)
         with _inside(program, block):
             old = block.inputs[2:]
-            results = self.step(*_rebuild(self.tree, iter(old)))
+            results = self.step(*_rebuilt(self.tree, old))
             results = list(results) if isinstance(results, (list, tuple)) and len(self.tree) != 1 else [results]
             if len(self.tree) == 1 and isinstance(results[0], (list, tuple)) and not isinstance(self.tree[0], (list, tuple)):
                 results = list(results[0])
-            if _structure(results) != _structure(_rebuild(self.tree, iter(old))):
+            if _structure(results) != _structure(_rebuilt(self.tree, old)):
                 raise ArgumentError(f"while_loop: body returns {results!r} for the loop variables {old!r}.")
-            new = [_as_variable(build, v, like) for v, like in zip(_flatten(results)[1], old, strict=True)]
+            new = [_as_variable(build, v, like) for v, like in zip(_values(results), old, strict=True)]
             for a, b in zip(old, new, strict=True):
                 if isinstance(a.type, TensorType) and isinstance(b.type, TensorType) and a.dtype != b.dtype:
                     raise ArgumentError(f"while_loop: a loop variable changes from {a.dtype.name} to {b.dtype.name}. Cast it back.")
-            goes_on = _condition(build, self.condition(*_rebuild(self.tree, iter(new))))
+            goes_on = _condition(build, self.condition(*_rebuilt(self.tree, new)))
             finish_body(block, [goes_on, *new], build)
         return block
 
@@ -323,32 +315,15 @@ def _as_variable(build: Builder, value: Any, like: Any) -> Variable:
     return build.constant(array, like.dtype if isinstance(like, Variable) else None)
 
 
-def _flatten(tree: Any) -> tuple[Any, list[Any]]:
-    """A nested structure and its leaves, None left out."""
-    values: list[Any] = []
-
-    def visit(node: Any) -> None:
-        if isinstance(node, (list, tuple)):
-            for item in node:
-                visit(item)
-        elif isinstance(node, dict):
-            for key in sorted(node):
-                visit(node[key])
-        elif node is not None:
-            values.append(node)
-
-    visit(tree)
-    return tree, values
+def _values(tree: Any) -> list[Any]:
+    """The leaves of nested lists, tuples and dicts, which may be None in places that hold nothing"""
+    return [leaf for leaf in leaves(tree) if leaf is not None]
 
 
-def _rebuild(tree: Any, leaves: Iterator[Any]) -> Any:
-    """The structure ``tree`` with other leaves."""
-    if isinstance(tree, (list, tuple)):
-        items = [_rebuild(item, leaves) for item in tree]
-        return tuple(items) if isinstance(tree, tuple) else items
-    if isinstance(tree, dict):
-        return {key: _rebuild(tree[key], leaves) for key in sorted(tree)}
-    return None if tree is None else next(leaves)
+def _rebuilt(tree: Any, values: Sequence[Any]) -> Any:
+    """The same lists, tuples and dicts around other values"""
+    following = iter(values)
+    return mapped(tree, lambda leaf: None if leaf is None else next(following))
 
 
 def _structure(tree: Any) -> Any:

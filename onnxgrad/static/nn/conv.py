@@ -23,29 +23,6 @@ from onnxgrad.tensor.layer import ActivationName, LayerHelper
 __all__ = ["conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "deform_conv2d"]
 
 
-def _conv(
-    axes: int,
-    input: Variable,
-    num_filters: int,
-    filter_size: Numbers,
-    stride: Numbers,
-    padding: Padding,
-    dilation: Numbers,
-    groups: int | None,
-    param_attr: Attr,
-    bias_attr: Attr,
-    use_cudnn: bool,
-    act: ActivationName | None,
-    name: str | None,
-    data_format: str,
-) -> Variable:
-    if not isinstance(use_cudnn, bool):
-        raise ArgumentError(f"conv{axes}d: use_cudnn is True or False, not {use_cudnn!r}. It has no effect.")
-    layer_name, options = f"conv{axes}d", {"stride": stride, "padding": padding, "dilation": dilation}
-    kernel = numbers(filter_size, axes, f"{layer_name}: filter_size")
-    return _layer(layer_name, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
-
-
 @checked
 def conv2d(
     input: Variable,
@@ -85,22 +62,8 @@ def conv2d(
         >>> static.nn.conv2d(static.data("x", [None, 3, 8, 8]), num_filters=4, filter_size=3).shape
         (-1, 4, 6, 6)
     """
-    return _conv(
-        2,
-        input,
-        num_filters,
-        filter_size,
-        stride,
-        padding,
-        dilation,
-        groups,
-        param_attr,
-        bias_attr,
-        use_cudnn,
-        act,
-        name,
-        data_format,
-    )
+    sizes = {"stride": stride, "padding": padding, "dilation": dilation}
+    return _layer("conv2d", 2, input, num_filters, filter_size, sizes, groups, param_attr, bias_attr, act, name, data_format)
 
 
 @checked
@@ -142,47 +105,8 @@ def conv3d(
         >>> static.nn.conv3d(static.data("x", [None, 3, 8, 8, 8]), num_filters=4, filter_size=3).shape
         (-1, 4, 6, 6, 6)
     """
-    return _conv(
-        3,
-        input,
-        num_filters,
-        filter_size,
-        stride,
-        padding,
-        dilation,
-        groups,
-        param_attr,
-        bias_attr,
-        use_cudnn,
-        act,
-        name,
-        data_format,
-    )
-
-
-def _conv_transpose(
-    axes: int,
-    input: Variable,
-    num_filters: int,
-    output_size: Numbers | None,
-    filter_size: Numbers | None,
-    padding: Padding,
-    stride: Numbers,
-    dilation: Numbers,
-    groups: int | None,
-    param_attr: Attr,
-    bias_attr: Attr,
-    use_cudnn: bool,
-    act: ActivationName | None,
-    name: str | None,
-    data_format: str,
-) -> Variable:
-    layer_name = f"conv{axes}d_transpose"
-    options = {"stride": stride, "padding": padding, "dilation": dilation, "output_size": output_size}
-    if filter_size is None:
-        filter_size = _size_for(layer_name, axes, input, data_format, **options)
-    kernel = numbers(filter_size, axes, f"{layer_name}: filter_size")
-    return _layer(layer_name, axes, kernel, options, input, num_filters, groups, param_attr, bias_attr, act, name, data_format)
+    sizes = {"stride": stride, "padding": padding, "dilation": dilation}
+    return _layer("conv3d", 3, input, num_filters, filter_size, sizes, groups, param_attr, bias_attr, act, name, data_format)
 
 
 @checked
@@ -219,22 +143,9 @@ def conv2d_transpose(
         >>> static.nn.conv2d_transpose(static.data("x", [None, 3, 4, 4]), num_filters=2, filter_size=3, stride=2).shape
         (-1, 2, 9, 9)
     """
-    return _conv_transpose(
-        2,
-        input,
-        num_filters,
-        output_size,
-        filter_size,
-        padding,
-        stride,
-        dilation,
-        groups,
-        param_attr,
-        bias_attr,
-        use_cudnn,
-        act,
-        name,
-        data_format,
+    sizes = {"stride": stride, "padding": padding, "dilation": dilation, "output_size": output_size}
+    return _layer(
+        "conv2d_transpose", 2, input, num_filters, filter_size, sizes, groups, param_attr, bias_attr, act, name, data_format
     )
 
 
@@ -272,22 +183,9 @@ def conv3d_transpose(
         >>> static.nn.conv3d_transpose(static.data("x", [None, 3, 4, 4, 4]), num_filters=2, filter_size=3, stride=2).shape
         (-1, 2, 9, 9, 9)
     """
-    return _conv_transpose(
-        3,
-        input,
-        num_filters,
-        output_size,
-        filter_size,
-        padding,
-        stride,
-        dilation,
-        groups,
-        param_attr,
-        bias_attr,
-        use_cudnn,
-        act,
-        name,
-        data_format,
+    sizes = {"stride": stride, "padding": padding, "dilation": dilation, "output_size": output_size}
+    return _layer(
+        "conv3d_transpose", 3, input, num_filters, filter_size, sizes, groups, param_attr, bias_attr, act, name, data_format
     )
 
 
@@ -329,10 +227,10 @@ def deform_conv2d(
 def _layer(
     layer_name: str,
     axes: int,
-    kernel: list[int],
-    options: dict[str, Any],
     input: Variable,
     num_filters: int,
+    filter_size: Numbers | None,
+    sizes: dict[str, Any],
     groups: int | None,
     param_attr: Attr,
     bias_attr: Attr,
@@ -340,13 +238,16 @@ def _layer(
     name: str | None,
     data_format: str,
 ) -> Variable:
-    """The function of nn.functional of this name, with new parameters"""
+    """The function of ``layer_name`` on ``input`` and new parameters; ``sizes`` are its options for each axis"""
+    if filter_size is None and "output_size" in sizes:
+        filter_size = _size_for(layer_name, axes, input, data_format, **sizes)
+    kernel = numbers(filter_size, axes, f"{layer_name}: filter_size")
     layer = LayerHelper(layer_name, input, name=name)
     last, groups = channels_last(data_format, axes), 1 if groups is None else groups
     axis = axes + 1 if last else 1
     weight, bias = _parameters(layer, layer_name, input, axis, num_filters, kernel, groups, param_attr, bias_attr)
     layer.skip_names(0 if bias is None or last else 1)
-    y = getattr(F, layer_name)(input, weight, bias, groups=groups, data_format=data_format, name=layer.name, **options)
+    y = getattr(F, layer_name)(input, weight, bias, groups=groups, data_format=data_format, name=layer.name, **sizes)
     return layer.activate(y, act)
 
 

@@ -12,8 +12,9 @@ import onnxgrad.nn.functional as F
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ProgramError
-from onnxgrad.internal.arguments import checked
+from onnxgrad.internal.arguments import as_int, checked
 from onnxgrad.nn.functional.layout import is_last
 from onnxgrad.nn.functional.norm import divided_by_spectral_norm
 from onnxgrad.nn.types import Layout
@@ -23,6 +24,12 @@ from onnxgrad.tensor.layer import ActivationName, LayerHelper
 from onnxgrad.tensor.param_attr import ParamAttr
 
 __all__ = ["batch_norm", "data_norm", "group_norm", "instance_norm", "layer_norm", "spectral_norm"]
+
+
+def _scale_and_shift(layer: LayerHelper, param_attr: Attr, bias_attr: Attr, size: list[int], dtype: DType) -> tuple[Any, Any]:
+    """The parameters of a normalisation, 1 and 0 at first; None for one whose attr is False"""
+    scale = layer.parameter(param_attr, "w", size, dtype, Constant(1.0))
+    return scale, layer.parameter(bias_attr, "b", size, dtype, Constant(0.0))
 
 
 @checked
@@ -58,8 +65,7 @@ def batch_norm(
     layer = LayerHelper("batch_norm", input, name=name)
     last = is_last(data_layout, input)
     size, dtype = [known_channels("batch_norm", input, -1 if last else 1)], input.dtype
-    scale = layer.parameter(param_attr, "w", size, dtype, Constant(1.0))
-    shift = layer.parameter(bias_attr, "b", size, dtype, Constant(0.0))
+    scale, shift = _scale_and_shift(layer, param_attr, bias_attr, size, dtype)
     mean: Any = layer.parameter(ParamAttr(moving_mean_name, Constant(0.0), trainable=False), "w", size, dtype, Constant(0.0))
     variance: Any = layer.parameter(
         ParamAttr(moving_variance_name, Constant(1.0), trainable=False), "w", size, dtype, Constant(1.0)
@@ -101,8 +107,7 @@ def layer_norm(
     if any(dim < 0 for dim in shape):
         raise ProgramError(f"layer_norm: axes {begin_norm_axis} and up of {input!r} must be known. Declare them in data().")
     size = [math.prod(shape)]
-    gain = layer.parameter(param_attr, "w", size, input.dtype, Constant(1.0)) if scale else None
-    bias = layer.parameter(bias_attr, "b", size, input.dtype, Constant(0.0)) if shift else None
+    gain, bias = _scale_and_shift(layer, scale and param_attr, shift and bias_attr, size, input.dtype)
     layer.skip_names(2)
     return layer.activate(F.layer_norm(input, shape, gain, bias, epsilon, layer.name), act)
 
@@ -127,8 +132,7 @@ def instance_norm(
         param_attr = bias_attr = False
     layer = LayerHelper("instance_norm", input, name=name)
     size, dtype = [known_channels("instance_norm", input)], input.dtype
-    scale = layer.parameter(param_attr, "w", size, dtype, Constant(1.0))
-    shift = layer.parameter(bias_attr, "b", size, dtype, Constant(0.0))
+    scale, shift = _scale_and_shift(layer, param_attr, bias_attr, size, dtype)
     layer.skip_names(2)
     return F.instance_norm(input, weight=scale, bias=shift, eps=epsilon, name=layer.name)
 
@@ -160,8 +164,7 @@ def group_norm(
     layer = LayerHelper("group_norm", input, name=name)
     last = is_last(data_layout, input)
     size = [known_channels("group_norm", input, -1 if last else 1)]
-    scale = layer.parameter(param_attr or False, "w", size, input.dtype, Constant(1.0))
-    shift = layer.parameter(bias_attr or False, "b", size, input.dtype, Constant(0.0))
+    scale, shift = _scale_and_shift(layer, param_attr or False, bias_attr or False, size, input.dtype)
     layer.skip_names(1 if last else 2)
     return layer.activate(F.group_norm(input, groups, epsilon, scale, shift, data_layout, layer.name), act)
 
@@ -230,8 +233,7 @@ def spectral_norm(weight: Variable, dim: int = 0, power_iters: int = 1, eps: flo
         power_iters: how often both vectors are multiplied by the matrix; they count as constant in the gradient.
         eps: added to norms.
     """
-    if dim not in (0, 1):
-        raise ArgumentError(f"spectral_norm: dim is 0 or 1, not {dim}.")
+    as_int("spectral_norm", "dim", dim, least=0, most=1)
     layer = LayerHelper("spectral_norm", weight, name=name)
     shape = weight.static_shape
     if shape is None:

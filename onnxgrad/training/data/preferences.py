@@ -16,7 +16,6 @@ from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.types import TensorType
-from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.lift import lift
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.dtypes import dtype_of
@@ -195,9 +194,7 @@ def reference_log_probabilities(program: Program, columns: Mapping[str, Any], ba
     lift(clone)
     block = clone.global_block()
     scores = output_of(clone, None, [])
-    labels = Variable(block, clone.fresh_name(label), TensorType(dtype_of("int64"), (None, None)))
-    labels.is_data = True
-    block.inputs.append(block.register(labels))
+    labels = block.add_input(clone.fresh_name(label), TensorType(dtype_of("int64"), (None, None)))
     total = log_probabilities_of_rows(Builder(block, key="reference"), scores, labels)
     following, executor = DerivedInputs(clone), Executor()
     measured = []

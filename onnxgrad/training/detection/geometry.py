@@ -73,9 +73,7 @@ class Probe:
         self.boxes = head.boxes
         for number, v in enumerate(head.probes):
             copy = copies[v]
-            fed = Variable(block, self.program.fresh_name(f"probe.{number}"), TensorType(copy.dtype, copy.dims))
-            fed.is_data = True
-            block.inputs.append(block.register(fed))
+            fed = block.add_input(self.program.fresh_name(f"probe.{number}"), TensorType(copy.dtype, copy.dims))
             substitute(block.ops, {copy: fed})
             self.names.append((plain.get(copy, copy).name, fed.name))
         take_out_rounding(self.program)

@@ -467,7 +467,4 @@ def _new_target(program: Program, name: str, type: TensorType) -> Variable:
     block = program.global_block()
     if name in block.vars:
         raise ArgumentError(f"the target column {name!r} has the name of another tensor of the program. Choose another name.")
-    v = Variable(block, name, type)
-    v.is_data = True
-    block.inputs.append(block.register(v))
-    return v
+    return block.add_input(name, type)

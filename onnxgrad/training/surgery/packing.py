@@ -72,9 +72,7 @@ def mask_packed_texts(program: Program) -> None:
     biased = next((op for op in attentions if len(op.inputs) > _BIAS and op.inputs[_BIAS] is not None), None)
     if biased is not None:
         raise ModelError(f"{biased} has an attention_bias already, beside which texts are not kept apart. {advice}")
-    texts = Variable(block, SEGMENTS, TensorType(dtype_of("int64"), tokens.dims))
-    texts.is_data = True
-    block.inputs.append(block.register(texts))
+    texts = block.add_input(SEGMENTS, TensorType(dtype_of("int64"), tokens.dims))
     operators, block.ops = block.ops, []
     try:
         biases, positions = _biases(program, texts, attentions)
