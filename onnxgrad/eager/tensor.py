@@ -310,10 +310,11 @@ class Tensor(Variable):
             retain_graph: keep the recorded graph for another backward pass.
             dump_backward_graph_path: a folder that receives pictures of both graphs, as of ``autograd.backward``.
         """
-        from onnxgrad.eager.dump import dump
         from onnxgrad.eager.tape import backward
 
         if dump_backward_graph_path is not None:
+            from onnxgrad.eager.dump import dump
+
             dump([self], dump_backward_graph_path)
         backward([self], None if grad_tensor is None else [grad_tensor], retain_graph)
 

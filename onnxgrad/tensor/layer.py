@@ -18,9 +18,6 @@ from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.lift import has_form_of_21, lift
-from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.core.runtime.places import CPUPlace
-from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import DType
 from onnxgrad.eager.record import BLOCK, EAGER
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped, NotAVariable
@@ -223,6 +220,11 @@ def _initialise(program: Program, parameter: Parameter, initializer: Initializer
     build = Builder(block, key=f"{parameter.name}.init")
     startup.updates[copy] = initializer.append(build, list(shape), parameter.dtype)
     if program.scope is not None:
+        # Not above: eager tensors and programs that are built here alone open no executor.
+        from onnxgrad.core.runtime.executor import Executor
+        from onnxgrad.core.runtime.places import CPUPlace
+        from onnxgrad.core.state.scope import Scope
+
         scope = Scope()
         Executor(CPUPlace()).run(startup, scope=scope)
         parameter.value = TensorValue.of(scope.get(parameter.name))
