@@ -9,6 +9,7 @@ Tests: tests/eager/test_tensors.py.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Sequence
 from itertools import count
 from math import prod
 from operator import attrgetter
@@ -32,7 +33,7 @@ from onnxgrad.internal import state
 if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor
 
-__all__ = ["BLOCK", "EAGER", "Fragment", "add_gradients", "record", "record_binary", "record_call", "record_unary", "wrap"]
+__all__ = ["BLOCK", "BUILDER", "EAGER", "Fragment", "add_gradients", "record", "record_binary", "record_call", "record_unary", "wrap"]
 
 _LONGEST_CHAIN = 400
 """Operators that are built as one session at most, about."""
@@ -76,7 +77,30 @@ class EagerBlock(Block):
     __slots__ = ()
     is_eager = True
 
+    @property
+    def build(self) -> Builder:
+        return BUILDER
+
     def record(self, op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, domain: str = "") -> Any:
+        return record(op_type, args, kwargs, outputs, domain)
+
+
+class EagerBuilder(Builder):
+    """Records operators, and keeps its functions: ``op.Mul`` is made once."""
+
+    def __getattr__(self, op_type: str) -> Callable[..., Any]:
+        if not op_type[:1].isupper():
+            raise AttributeError(op_type)
+
+        def emit(*args: Any, outputs: int | Sequence[str] = 1, **kwargs: Any) -> Any:
+            return record(op_type, args, kwargs, outputs)
+
+        self.__dict__[op_type] = emit
+        return emit
+
+    def emit(
+        self, op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, key: str = "", domain: str = ""
+    ) -> Any:
         return record(op_type, args, kwargs, outputs, domain)
 
 
@@ -106,6 +130,7 @@ class EagerProgram(Program):
 
 EAGER = EagerProgram()
 BLOCK: Any = EAGER.blocks[0]
+BUILDER = EagerBuilder(BLOCK)
 _tensor_class: Any = None
 
 

@@ -19,7 +19,7 @@ from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.lift import has_form_of_21, lift
 from onnxgrad.dtypes import DType
-from onnxgrad.eager.record import BLOCK, EAGER
+from onnxgrad.eager.record import BUILDER, EAGER, record
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped, NotAVariable
 from onnxgrad.internal import state
 from onnxgrad.tensor.accepted import check_operands
@@ -56,7 +56,7 @@ def is_variable(item: Any) -> TypeGuard[Variable]:
 def require_variables(function: str, *items: Any) -> None:
     """Refuse anything that is not a Variable, naming the function."""
     for item in items:
-        if not is_variable(item):
+        if not isinstance(item, Variable):
             raise NotAVariable(f"{function} takes Variables, not {type(item).__name__}.")
 
 
@@ -86,8 +86,6 @@ def program_of(variables: Sequence[Variable], static: bool = False) -> Program:
         return default_main_program()
     return EAGER
 
-
-_EAGER_BUILDER = Builder(BLOCK)
 
 
 class _LayerBuilder(Builder):
@@ -126,15 +124,16 @@ class LayerHelper:
             raise ArgumentTypeError(f"{layer_name}: name is a str, not {type(name).__name__}.")
         self.program: Program = program_of(variables, static)
         if self.program is EAGER:
-            self.name, self.op = layer_name, _EAGER_BUILDER
+            self.name, self.op = layer_name, BUILDER
             return
         self.name = name if name is not None else state.generate_name(layer_name)
         self.op = _LayerBuilder(self.program.current_block(), key=f"{self.name}.inner")
 
     def result(self, op_type: str, *args: Any, **kwargs: Any) -> Variable:
         """Append the operator that computes the next result of this layer; it has one output."""
-        output: Variable = self.op.emit(op_type, args, kwargs, key=f"{self.name}.tmp")
-        return output
+        if self.program is EAGER:
+            return record(op_type, args, kwargs)
+        return self.op.emit(op_type, args, kwargs, key=f"{self.name}.tmp")
 
     def results(self, count: int, op_type: str, *args: Any, **kwargs: Any) -> list[Variable]:
         """The ``count`` outputs of an operator, as the next results of this layer."""
@@ -204,7 +203,7 @@ def present_operands(*optional: Any) -> list[Any]:
 
 def variables_in(*arguments: Any) -> list[Variable]:
     """Pick the Variables among the arguments of a function that takes numbers too."""
-    return [argument for argument in arguments if is_variable(argument)]
+    return [argument for argument in arguments if isinstance(argument, Variable)]
 
 
 def _initialise(program: Program, parameter: Parameter, initializer: Initializer) -> None:
