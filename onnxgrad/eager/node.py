@@ -32,6 +32,7 @@ __all__ = [
     "constant_node",
     "kind_of",
     "kind_of_array",
+    "next_serial",
     "signature_of",
 ]  # fmt: skip
 
@@ -140,6 +141,11 @@ def signature_of(type: str, domain: str, attrs: dict[str, Any], frozen: Any, kin
     if signature is None:
         signature = _signatures[key] = Signature(type, domain, attrs, kinds, base=(type, domain, frozen))
     return signature
+
+
+def next_serial() -> int:
+    """A number below those of all calls that will be recorded, and above those of all that are."""
+    return next(_serials)
 
 
 class Call:

@@ -33,7 +33,10 @@ from onnxgrad.internal import state
 if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor
 
-__all__ = ["BLOCK", "BUILDER", "EAGER", "Fragment", "add_gradients", "record", "record_binary", "record_call", "record_unary", "wrap"]
+__all__ = [
+    "BLOCK", "BUILDER", "EAGER", "Fragment", "Unhashable", "add_gradients", "hashable", "record", "record_binary", "record_call", "record_one",
+    "record_unary", "wrap",
+]  # fmt: skip
 
 _LONGEST_CHAIN = 400
 """Operators that are built as one session at most, about."""
@@ -148,11 +151,11 @@ def wrap(node: TapeNode) -> Tensor:
     return tensor
 
 
-class _Unfrozen(Exception):
+class Unhashable(Exception):
     """An argument that no memo should hold: a large array, a body."""
 
 
-def _frozen(item: Any) -> Any:
+def hashable(item: Any) -> Any:
     """A hashable stand-in for a Python argument that tells 1, 1.0, True, 0.0 and -0.0 apart."""
     if item is None or isinstance(item, str):
         return item
@@ -161,10 +164,10 @@ def _frozen(item: Any) -> Any:
     if isinstance(item, (bool, int)):
         return (type(item), item)
     if isinstance(item, (list, tuple)):
-        return tuple([_frozen(entry) for entry in item])
+        return tuple([hashable(entry) for entry in item])
     if isinstance(item, (np.ndarray, np.generic)) and item.size <= 64:
         return (item.dtype.str, item.shape, item.tobytes())
-    raise _Unfrozen
+    raise Unhashable
 
 
 @overload
@@ -185,10 +188,10 @@ def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, do
                 nodes.append(node)
                 key.append(node.kind.number)
             else:
-                key.append(_frozen(item))
+                key.append(hashable(item))
         frozen = tuple(key)
         recipe = _memo.get(frozen)
-    except _Unfrozen:
+    except Unhashable:
         return _record_anew(op_type, args, kwargs, outputs, domain)
     if recipe is None:
         from onnxgrad.eager.random import SAMPLERS
