@@ -101,9 +101,7 @@ class EagerBuilder(Builder):
         self.__dict__[op_type] = emit
         return emit
 
-    def emit(
-        self, op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, key: str = "", domain: str = ""
-    ) -> Any:
+    def emit(self, op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, key: str = "", domain: str = "") -> Any:
         return record(op_type, args, kwargs, outputs, domain)
 
 

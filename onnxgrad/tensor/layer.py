@@ -87,7 +87,6 @@ def program_of(variables: Sequence[Variable], static: bool = False) -> Program:
     return EAGER
 
 
-
 class _LayerBuilder(Builder):
     """Writes operators as in opset 21; a program in an older opset stays there as long as that has the operator in this form."""
 

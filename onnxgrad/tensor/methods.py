@@ -49,7 +49,9 @@ def function_of(name: str) -> Any:
 
 def method(name: str) -> Callable[..., Any]:
     """The function that is the method of this name."""
-    function: Callable[..., Any] = _cast_to(name, _CASTS[name]) if name in _CASTS else function_of("numel" if name == "size" else name)
+    function: Callable[..., Any] = (
+        _cast_to(name, _CASTS[name]) if name in _CASTS else function_of("numel" if name == "size" else name)
+    )
     return function
 
 

@@ -29,6 +29,7 @@ _MOST_KEYS = 4096
 _MOST_STEPS = 8
 _HASHED = {int, bool, str, type(None), EllipsisType}
 """Types whose equal values are one argument."""
+_LISTS = {list, tuple}
 
 
 class _Step(NamedTuple):
@@ -42,7 +43,7 @@ class _Step(NamedTuple):
 
 
 def remembers(function: Function) -> Function:
-    """Remember the operators of a function whose first argument is a tensor and whose result is one.
+    """Remember the operators of a function whose first argument is a tensor or a list of them, and whose result is a new one.
 
     What it does may depend on types and sizes of tensors, never on their values, and on nothing that is set elsewhere.
     """
@@ -50,10 +51,12 @@ def remembers(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not args or not isinstance(args[0], Tensor) or state.current.autocast is not None:
+        first = args[0] if args else None
+        is_tensor = isinstance(first, Tensor)
+        if not (is_tensor or first.__class__ in _LISTS) or state.current.autocast is not None:
             return function(*args, **kwargs)
-        if len(args) == 1 and not kwargs:
-            nodes = [args[0]._node]
+        if is_tensor and len(args) == 1 and not kwargs:
+            nodes = [first._node]  # type: ignore[union-attr]
             key: Any = nodes[0].kind
         else:
             nodes, key = _operands_and_key(args, kwargs)
@@ -61,11 +64,11 @@ def remembers(function: Function) -> Function:
         if not recipe:
             if recipe is not None or key is None:
                 return function(*args, **kwargs)
-            runs, first = counts["runs"], next_serial()
+            runs, serial = counts["runs"], next_serial()
             result = function(*args, **kwargs)
             # Of one tensor in two places there would be no telling which is meant.
             if len(recipes) < _MOST_KEYS and counts["runs"] == runs and len({*nodes}) == len(nodes):
-                recipes[key] = _steps_to(result, nodes, first)
+                recipes[key] = [] if any(result is item for item in args) else _steps_to(result, nodes, serial)
             return result
         for signature, sources in recipe:
             inputs = tuple(nodes) if sources is None else tuple([nodes[s] if s.__class__ is int else s for s in sources])
@@ -88,6 +91,10 @@ def _operands_and_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[li
                 key.append(node.kind)
             elif (kind := item.__class__) in _HASHED:
                 key += (kind, item)
+            elif kind in _LISTS and item and isinstance(item[0], Tensor):
+                inner, kinds = _operands_and_key(item, {})
+                nodes += inner
+                key += (kind, kinds)
             else:
                 key.append(_key_of(item))
     except Unhashable:
@@ -102,7 +109,7 @@ def _key_of(item: Any) -> Any:
         return (kind, item)
     if kind is slice:
         return (slice, _key_of(item.start), _key_of(item.stop), _key_of(item.step))
-    if kind is not list and kind is not tuple:
+    if kind not in _LISTS:
         return hashable(item)
     kinds = (*map(type, item),)
     return (kind, kinds, *item) if _HASHED.issuperset(kinds) else (kind, *map(_key_of, item))
