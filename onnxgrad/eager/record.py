@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor
 
 __all__ = [
-    "BLOCK", "BUILDER", "EAGER", "Fragment", "Unhashable", "add_gradients", "hashable", "record", "record_binary", "record_call", "record_one",
-    "record_unary", "wrap",
+    "BLOCK", "BUILDER", "EAGER", "Fragment", "Unhashable", "add_gradients", "hashable", "number_node", "plain_signatures", "record",
+    "record_call", "record_one", "wrap",
 ]  # fmt: skip
 
 _LONGEST_CHAIN = 400
@@ -72,6 +72,8 @@ class _Recipe:
 
 
 _memo: dict[Any, _Recipe] = {}
+plain_signatures: dict[tuple[Any, ...], Signature] = {}
+"""Operators without attributes that were recorded on tensors alone, by type and kinds of operands."""
 
 
 class EagerBlock(Block):
@@ -197,6 +199,8 @@ def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, do
         if op_type in SAMPLERS:
             return SAMPLERS[op_type](args, kwargs)
         recipe = _learn(op_type, args, kwargs, count_of, domain, frozen)
+        if recipe.is_plain and recipe.direct and len(nodes) == len(args) and not kwargs and domain == "":
+            plain_signatures[op_type, *[node.kind for node in nodes]] = recipe.signature
     if recipe.folded is not None:
         return wrap(TapeNode(recipe.folded.kind, recipe.folded.array))
     inputs = tuple(nodes) if recipe.direct else tuple([nodes[s] if s.__class__ is int else s for s in recipe.sources])
@@ -291,43 +295,23 @@ def _period(node: TapeNode) -> int | None:
     return next((size for size in sizes if len(numbers) == _PART and numbers[size:] == numbers[:-size]), None)
 
 
-def record_unary(op_type: str, x: Any) -> Any:
-    """An operator without attributes on one tensor."""
-    if state.current.autocast is not None:
-        return record(op_type, (x,), {})
-    node = x._node
-    signature = _short.get((op_type, node.kind))
-    if signature is None:
-        return _first_time(op_type, (x,), (op_type, node.kind))
-    return record_one(signature, (node,))
-
-
-def record_binary(op_type: str, x: Any, y: Any) -> Any:
-    """An operator without attributes on two tensors."""
-    if state.current.autocast is not None:
-        return record(op_type, (x, y), {})
-    first, second = x._node, y._node
-    signature = _short.get((op_type, first.kind, second.kind))
-    if signature is None:
-        return _first_time(op_type, (x, y), (op_type, first.kind, second.kind))
-    return record_one(signature, (first, second))
-
-
 def add_gradients(x: Tensor, y: Tensor) -> Tensor:
     """The sum of two gradients; of Booleans, whether either is True."""
-    result: Tensor = record_binary("Or" if x.dtype.name == "bool" else "Add", x, y)
-    return result
+    return record("Or" if x.dtype.name == "bool" else "Add", (x, y), {})
 
 
-_short: dict[Any, Signature] = {}
+_number_nodes: dict[Any, TapeNode] = {}
 
 
-def _first_time(op_type: str, args: tuple[Any, ...], key: Any) -> Any:
-    result = record(op_type, args, {})
-    call = result._node.call
-    if call is not None and call.signature.single is not None and len(_short) < _MEMO_LIMIT:
-        _short[key] = call.signature
-    return result
+def number_node(number: float, kind: Kind) -> TapeNode:
+    """A number as a constant in the element type of a kind."""
+    key = (number or repr(number), number.__class__, kind)  # 0.0 equals -0.0
+    node = _number_nodes.get(key)
+    if node is None:
+        node = constant_node(np.asarray(number, kind.type.dtype.numpy))  # type: ignore[union-attr]
+        if len(_number_nodes) < _MEMO_LIMIT:
+            _number_nodes[key] = node
+    return node
 
 
 def _compute_now(call: Call, nodes: list[Any]) -> None:
@@ -393,6 +377,7 @@ def _learn(op_type: str, args: Any, kwargs: dict[str, Any], count_of: int, domai
     if frozen is not None:
         if len(_memo) >= _MEMO_LIMIT:
             _memo.clear()
+            plain_signatures.clear()
         _memo[frozen] = recipe
     return recipe
 

@@ -78,7 +78,7 @@ def checked(function: Function) -> Function:
     of_object = positions[:1] == ["self"]
     kinds: dict[str, tuple[set[type], set[type] | None, Any]] = {}
     first = 0  # How many arguments stand before those that are checked: a call of these alone is not looked at.
-    passed_types: set[tuple[type | str, ...]] = set()  # Of arguments that fitted by their types alone.
+    passed_types: set[tuple[Any, ...]] = set()  # Of arguments that fitted by their types alone.
 
     def read_kinds() -> int:
         for name, kind in _kinds_of(function):

@@ -123,7 +123,8 @@ class LayerHelper:
             raise ArgumentTypeError(f"{layer_name}: name is a str, not {type(name).__name__}.")
         self.program: Program = program_of(variables, static)
         if self.program is EAGER:
-            self.name, self.op = layer_name, BUILDER
+            self.name = layer_name
+            self.op: Builder = BUILDER
             return
         self.name = name if name is not None else state.generate_name(layer_name)
         self.op = _LayerBuilder(self.program.current_block(), key=f"{self.name}.inner")
@@ -132,7 +133,7 @@ class LayerHelper:
         """Append the operator that computes the next result of this layer; it has one output."""
         if self.program is EAGER:
             return record(op_type, args, kwargs)
-        return self.op.emit(op_type, args, kwargs, key=f"{self.name}.tmp")
+        return self.op.emit(op_type, args, kwargs, 1, f"{self.name}.tmp")
 
     def results(self, count: int, op_type: str, *args: Any, **kwargs: Any) -> list[Variable]:
         """The ``count`` outputs of an operator, as the next results of this layer."""

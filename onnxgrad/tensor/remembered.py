@@ -133,7 +133,10 @@ def _steps_to(result: Any, operands: Sequence[TapeNode], first: int) -> list[_St
 
 
 def _outputs_before(result: TapeNode, operands: Sequence[TapeNode], first: int) -> list[TapeNode]:
-    """The results of operators since ``first`` that lead from operands and constants to a result, in order; none if others lead to it."""
+    """The results of operators since ``first`` that lead from operands and constants to a result, in order.
+
+    There are none if others lead to it.
+    """
     outputs: dict[Call, TapeNode] = {}
     stack: list[TapeNode | None] = [result]
     while stack:
