@@ -199,7 +199,8 @@ def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, do
         if op_type in SAMPLERS:
             return SAMPLERS[op_type](args, kwargs)
         recipe = _learn(op_type, args, kwargs, count_of, domain, frozen)
-        if recipe.is_plain and recipe.direct and len(nodes) == len(args) and not kwargs and domain == "":
+        on_tensors_alone = len(nodes) == len(args) and not kwargs and domain == ""
+        if recipe.is_plain and recipe.direct and recipe.folded is None and on_tensors_alone:
             plain_signatures[op_type, *[node.kind for node in nodes]] = recipe.signature
     if recipe.folded is not None:
         return wrap(TapeNode(recipe.folded.kind, recipe.folded.array))

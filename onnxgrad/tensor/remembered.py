@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from onnxgrad.core.ir.traits import RANDOM
 from onnxgrad.eager.evaluate import counts
+from onnxgrad.eager.integers import carries_gradient
 from onnxgrad.eager.node import Call, Signature, TapeNode, next_serial
 from onnxgrad.eager.record import Unhashable, hashable, record_one
 from onnxgrad.eager.tensor import Tensor
@@ -45,7 +46,9 @@ class _Step(NamedTuple):
 def remembers(function: Function) -> Function:
     """Remember the operators of a function whose first argument is a tensor or a list of them, and whose result is a new one.
 
-    What it does may depend on types and sizes of tensors, never on their values, and on nothing that is set elsewhere.
+    Args:
+        function: depends on the types and sizes of tensors, not on their values, and on no setting but that of gradients. Calls
+            that return several tensors, draw numbers, write to an argument or stop gradients are seen, and run each time.
     """
     recipes: dict[Any, list[_Step]] = {}
 
@@ -56,19 +59,25 @@ def remembers(function: Function) -> Function:
         if not (is_tensor or first.__class__ in _LISTS) or state.current.autocast is not None:
             return function(*args, **kwargs)
         if is_tensor and len(args) == 1 and not kwargs:
-            nodes = [first._node]  # type: ignore[union-attr]
-            key: Any = nodes[0].kind
+            node: TapeNode = first._node  # type: ignore[union-attr]
+            nodes, key, flows = [node], node.kind, not node.stop
         else:
-            nodes, key = _operands_and_key(args, kwargs)
+            try:
+                nodes, key, flows = _operands_and_key(args, kwargs)
+            except Unhashable:
+                return function(*args, **kwargs)
+        flows = flows and state.current.gradients
+        if flows:
+            key = (key,)  # Where no gradients flow there is no seeing whether a function stops them.
         recipe = recipes.get(key)
         if not recipe:
-            if recipe is not None or key is None:
+            if recipe is not None:
                 return function(*args, **kwargs)
             runs, serial = counts["runs"], next_serial()
             result = function(*args, **kwargs)
             # Of one tensor in two places there would be no telling which is meant.
             if len(recipes) < _MOST_KEYS and counts["runs"] == runs and len({*nodes}) == len(nodes):
-                recipes[key] = [] if any(result is item for item in args) else _steps_to(result, nodes, serial)
+                recipes[key] = [] if any(result is item for item in args) else _steps_to(result, nodes, serial, flows)
             return result
         for signature, sources in recipe:
             inputs = tuple(nodes) if sources is None else tuple([nodes[s] if s.__class__ is int else s for s in sources])
@@ -79,27 +88,32 @@ def remembers(function: Function) -> Function:
     return cast(Function, call)
 
 
-def _operands_and_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[TapeNode], Any]:
-    """The tensors among the arguments of a call, and its key; None if an argument is none that a key can have."""
+def _operands_and_key(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[TapeNode], Any, bool]:
+    """The tensors among the arguments of a call, its key, and whether one of them carries gradients.
+
+    Raises:
+        Unhashable: if an argument is none that a key can have.
+    """
     nodes: list[TapeNode] = []
     key: list[Any] = []
-    try:
-        for item in (*args, *kwargs.values()) if kwargs else args:
-            if isinstance(item, Tensor):
-                node = item._node
-                nodes.append(node)
-                key.append(node.kind)
-            elif (kind := item.__class__) in _HASHED:
-                key += (kind, item)
-            elif kind in _LISTS and item and isinstance(item[0], Tensor):
-                inner, kinds = _operands_and_key(item, {})
-                nodes += inner
-                key += (kind, kinds)
-            else:
-                key.append(_key_of(item))
-    except Unhashable:
-        return nodes, None
-    return nodes, (*key, *kwargs)
+    flows = False
+    for item in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(item, Tensor):
+            node = item._node
+            nodes.append(node)
+            key += (node.kind, node.stop)
+            if not node.stop:
+                flows = True
+        elif (kind := item.__class__) in _HASHED:
+            key += (kind, item)
+        elif kind in _LISTS and item and isinstance(item[0], Tensor):
+            inner, kinds, inner_flow = _operands_and_key(item, {})
+            nodes += inner
+            key += (kind, kinds)
+            flows = flows or inner_flow
+        else:
+            key.append(_key_of(item))
+    return nodes, (*key, *kwargs), flows
 
 
 def _key_of(item: Any) -> Any:
@@ -115,9 +129,9 @@ def _key_of(item: Any) -> Any:
     return (kind, kinds, *item) if _HASHED.issuperset(kinds) else (kind, *map(_key_of, item))
 
 
-def _steps_to(result: Any, operands: Sequence[TapeNode], first: int) -> list[_Step]:
+def _steps_to(result: Any, operands: Sequence[TapeNode], first: int, flows: bool) -> list[_Step]:
     """The operators between operands and a result, of those recorded since ``first``; none where they do not decide it alone."""
-    outputs = _outputs_before(result._node, operands, first) if isinstance(result, Tensor) else []
+    outputs = _outputs_before(result._node, operands, first, flows) if isinstance(result, Tensor) else []
     numbers: dict[TapeNode, int] = {}
     for number, node in enumerate([*operands, *outputs]):
         numbers.setdefault(node, number)
@@ -132,7 +146,7 @@ def _steps_to(result: Any, operands: Sequence[TapeNode], first: int) -> list[_St
     return steps if read.issuperset(operands) else []
 
 
-def _outputs_before(result: TapeNode, operands: Sequence[TapeNode], first: int) -> list[TapeNode]:
+def _outputs_before(result: TapeNode, operands: Sequence[TapeNode], first: int, flows: bool) -> list[TapeNode]:
     """The results of operators since ``first`` that lead from operands and constants to a result, in order.
 
     There are none if others lead to it.
@@ -150,5 +164,15 @@ def _outputs_before(result: TapeNode, operands: Sequence[TapeNode], first: int) 
             return []
         if outputs.setdefault(call, node) is not node or len(outputs) > _MOST_STEPS:
             return []  # The same result twice: once detached.
+        if flows and node.stop != _stops(call):
+            return []
         stack.extend(call.inputs)
     return sorted(outputs.values(), key=attrgetter("call.serial"))
+
+
+def _stops(call: Call) -> bool:
+    """Whether no gradient flows from the result of a call to its operands, unless a function says so."""
+    kind = call.signature.single
+    inputs = [node for node in call.inputs if node is not None]
+    assert kind is not None
+    return all(node.stop for node in inputs) or not (kind.is_float or carries_gradient(call.signature, 0, inputs))
