@@ -15,7 +15,6 @@ from operator import attrgetter
 from types import EllipsisType
 from typing import Any, NamedTuple, TypeVar, cast
 
-from onnxgrad.core.ir.traits import RANDOM
 from onnxgrad.eager.evaluate import counts
 from onnxgrad.eager.integers import carries_gradient
 from onnxgrad.eager.node import Call, Signature, TapeNode, next_serial
@@ -160,7 +159,7 @@ def _outputs_before(result: TapeNode, operands: Sequence[TapeNode], first: int, 
         if node in operands or node.kind.array is not None:
             continue
         call = node.call
-        if call is None or call.serial < first or call.signature.single is None or call.signature.type in RANDOM:
+        if call is None or call.serial < first or call.signature.single is None:
             return []
         if outputs.setdefault(call, node) is not node or len(outputs) > _MOST_STEPS:
             return []  # The same result twice: once detached.

@@ -115,6 +115,12 @@ def test_what_stops_gradients_or_writes_is_not_remembered():
     assert len(calls) == 3 and len(runs) == 2
 
 
+def test_what_an_operand_was_computed_from_is_not_remembered():
+    function, _ = counted(lambda x, z: x.detach() * z + x)
+    z = tensor(2.0)
+    assert function(z * z, z).item() == 12.0 and function(tensor(3.0), z).item() == 9.0
+
+
 def test_what_draws_numbers_is_not_remembered():
     paddle.seed(1)
     noisy, calls = counted(lambda x: x + paddle.rand([4]))
