@@ -59,7 +59,8 @@ def remembers(function: Function) -> Function:
             return function(*args, **kwargs)
         if is_tensor and len(args) == 1 and not kwargs:
             node: TapeNode = first._node  # type: ignore[union-attr]
-            nodes, key, flows = [node], node.kind, not node.stop
+            key: Any = node.kind
+            nodes, flows = [node], not node.stop
         else:
             try:
                 nodes, key, flows = _operands_and_key(args, kwargs)

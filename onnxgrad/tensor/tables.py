@@ -81,6 +81,9 @@ def named_function(function: Function, name: str, doc: str, *arguments: str) -> 
     """A function that was made from a table, under its name; a line on each of its arguments follows its first sentence."""
     head, _, rest = doc.partition("\n")
     listed = "".join(f"\n    {line}" for line in arguments)
-    function.__name__ = function.__qualname__ = name
+    named: Any = function
+    while named is not None:  # what is wrapped names itself in messages
+        named.__name__ = named.__qualname__ = name
+        named = vars(named).get("__wrapped__")
     function.__doc__ = f"{head}\n\nArgs:{listed}\n{rest}".rstrip()
     return function
