@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from types import MethodType
 from typing import Any
 
 from onnxgrad.core.ir.variable import Variable
@@ -74,8 +75,9 @@ class _Method:
         self._name = name
 
     def __get__(self, variable: Variable | None, owner: type) -> Any:
-        setattr(Variable, self._name, method(self._name))
-        return getattr(owner if variable is None else variable, self._name)
+        function = method(self._name)
+        setattr(Variable, self._name, function)
+        return function if variable is None else MethodType(function, variable)
 
 
 for _name in METHODS:
