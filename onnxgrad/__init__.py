@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxgrad.internal import late
-from onnxgrad.internal.collector import collector_paused
+from onnxgrad.internal.collector import imported_live_on
 from onnxgrad.internal.refusals import AbsentModules, absent
 from onnxgrad.version import __version__ as __version__
 
@@ -41,7 +41,7 @@ late.add_loader(lambda: import_module("onnxgrad.tensor.methods"))
 
 
 def __getattr__(name: str) -> Any:
-    with collector_paused():  # modules live on: the collector takes a seventh of the time of importing them, and finds nothing
+    with imported_live_on():
         if name == "__all__":
             return sorted({*_homes(), *import_module("onnxgrad.tensor").__all__})
         if name in _homes():
@@ -51,6 +51,8 @@ def __getattr__(name: str) -> Any:
             attribute = getattr(import_module("onnxgrad.tensor"), name)
         else:
             raise absent("onnxgrad", name)
+        if name == "Tensor":
+            late.load_methods()  # Code asks the class which methods there are.
     globals()[name] = attribute
     return attribute
 

@@ -34,7 +34,7 @@ from onnxgrad.eager.structures import Form, NeedsSizes, Structures
 from onnxgrad.eager.threads import FixedRun, MeasuredRun
 from onnxgrad.errors import FeedError, UnfitOperands
 
-__all__ = ["Writer", "counts", "evaluate", "require_classes"]
+__all__ = ["OUTPUTS", "Writer", "counts", "evaluate", "require_classes"]
 
 _BYTES = 1 << 30
 """What sessions may take in all, by the values that they compute."""
@@ -77,12 +77,10 @@ class Chain:
         self.wanted: dict[int, list[TapeNode]] = {}
         key: list[Any] = []
         add = key.append
-        for at, call in enumerate(calls):
-            call.offset = at * _OUTPUTS
         for node in targets:
             node.mark = mark
-            self._want(node)
-        for call in calls:
+        for at, call in enumerate(calls):
+            call.offset = at * OUTPUTS
             add(call.signature.number)
             if call.others is not None:
                 self._want_others(call.others, mark)
@@ -101,6 +99,8 @@ class Chain:
                         node.mark = mark
                         if node.handle is not None and node.handle() is not None:
                             self._want(node)
+        for node in targets:
+            self._want(node)
         key.extend(self.wanted)
         self.key = tuple(key)
 
@@ -137,11 +137,11 @@ class Chain:
 
     def output_at(self, number: int) -> tuple[Call, int]:
         """The call and output that an entry of ``wanted`` means."""
-        return self.calls[number // _OUTPUTS], number % _OUTPUTS
+        return self.calls[number // OUTPUTS], number % OUTPUTS
 
 
 _marks = count(1)
-_OUTPUTS = 4096
+OUTPUTS = 4096
 """More outputs than any operator has: a call's offset is so many times its position."""
 
 
@@ -188,8 +188,9 @@ def _evaluate(targets: list[TapeNode], forget: bool) -> None:
         for label in compiled.labels:
             check_classes(feeds[label.name], label.name, label.classes, label.ignored, _LABELS)
         results = compiled.session.run(compiled.names, feeds, None)
-        for label, value in zip(reversed(compiled.computed), reversed(results), strict=False):
-            check_classes(value, label.name, label.classes, label.ignored, _LABELS)
+        if compiled.computed:
+            for label, value in zip(reversed(compiled.computed), reversed(results), strict=False):
+                check_classes(value, label.name, label.classes, label.ignored, _LABELS)
     except FeedError:
         raise
     except Exception as error:

@@ -35,7 +35,12 @@ def is_open(node: TapeNode | None) -> bool:
 
 def carries_gradient(signature: Signature, index: int, inputs: Sequence[TapeNode | None]) -> bool:
     """Whether output ``index``, of integers or Booleans, passes gradients on to an operand that is open."""
-    if not any(is_open(node) for node in inputs) or not isinstance(signature.kinds[index].type, TensorType):  # type: ignore[union-attr]
+    for node in inputs:  # no generator: each result of integers or Booleans is asked
+        if is_open(node):
+            break
+    else:
+        return False
+    if not isinstance(signature.kinds[index].type, TensorType):  # type: ignore[union-attr]
         return False
     types = _types(signature, len(inputs))
     if types is None or (signature.type == "Cast" and inputs[0].kind.type.dtype.name == "bool"):  # type: ignore[union-attr]

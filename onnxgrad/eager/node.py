@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from functools import cache
 from itertools import count, islice
 from operator import attrgetter
 from pathlib import Path
@@ -33,6 +32,7 @@ __all__ = [
     "constant_node",
     "kind_of",
     "kind_of_array",
+    "next_serial",
     "signature_of",
 ]  # fmt: skip
 
@@ -143,6 +143,11 @@ def signature_of(type: str, domain: str, attrs: dict[str, Any], frozen: Any, kin
     return signature
 
 
+def next_serial() -> int:
+    """A number below those of all calls that will be recorded, and above those of all that are."""
+    return next(_serials)
+
+
 class Call:
     """One recorded use of an operator. ``serial`` grows in recording order, which is an order of execution.
 
@@ -168,16 +173,21 @@ class Call:
         return [f"{code.co_filename}:{line} in {code.co_qualname}" for code, (line, *_) in frames]
 
 
-@cache
-def _is_ours(code: CodeType) -> bool:
-    return code.co_filename.startswith(_FOLDER)
+_our_files: set[str] = set()
+_other_files: set[str] = set()
 
 
 def user_stack() -> tuple[tuple[CodeType, int], ...]:
     """Code and position of the innermost frames outside this package; made into lines only when somebody asks."""
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and _is_ours(frame.f_code):
-        frame = frame.f_back
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file in _our_files:
+            frame = frame.f_back
+        elif file in _other_files:
+            break
+        else:
+            (_our_files if file.startswith(_FOLDER) else _other_files).add(file)
     if frame is None:
         return ()
     outer = frame.f_back

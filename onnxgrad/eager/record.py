@@ -9,6 +9,7 @@ Tests: tests/eager/test_tensors.py.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Sequence
 from itertools import count
 from math import prod
 from operator import attrgetter
@@ -32,7 +33,10 @@ from onnxgrad.internal import state
 if TYPE_CHECKING:
     from onnxgrad.eager.tensor import Tensor
 
-__all__ = ["BLOCK", "EAGER", "Fragment", "add_gradients", "record", "record_binary", "record_call", "record_unary", "wrap"]
+__all__ = [
+    "BLOCK", "BUILDER", "EAGER", "Fragment", "Unhashable", "add_gradients", "hashable", "number_node", "plain_signatures", "record",
+    "record_call", "record_one", "wrap",
+]  # fmt: skip
 
 _LONGEST_CHAIN = 400
 """Operators that are built as one session at most, about."""
@@ -68,6 +72,8 @@ class _Recipe:
 
 
 _memo: dict[Any, _Recipe] = {}
+plain_signatures: dict[tuple[Any, ...], Signature] = {}
+"""Operators without attributes that were recorded on tensors alone, by type and kinds of operands."""
 
 
 class EagerBlock(Block):
@@ -76,7 +82,28 @@ class EagerBlock(Block):
     __slots__ = ()
     is_eager = True
 
+    @property
+    def build(self) -> Builder:
+        return BUILDER
+
     def record(self, op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, domain: str = "") -> Any:
+        return record(op_type, args, kwargs, outputs, domain)
+
+
+class EagerBuilder(Builder):
+    """Records operators, and keeps its functions: ``op.Mul`` is made once."""
+
+    def __getattr__(self, op_type: str) -> Callable[..., Any]:
+        if not op_type[:1].isupper():
+            raise AttributeError(op_type)
+
+        def emit(*args: Any, outputs: int | Sequence[str] = 1, **kwargs: Any) -> Any:
+            return record(op_type, args, kwargs, outputs)
+
+        self.__dict__[op_type] = emit
+        return emit
+
+    def emit(self, op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, key: str = "", domain: str = "") -> Any:
         return record(op_type, args, kwargs, outputs, domain)
 
 
@@ -106,6 +133,7 @@ class EagerProgram(Program):
 
 EAGER = EagerProgram()
 BLOCK: Any = EAGER.blocks[0]
+BUILDER = EagerBuilder(BLOCK)
 _tensor_class: Any = None
 
 
@@ -123,11 +151,11 @@ def wrap(node: TapeNode) -> Tensor:
     return tensor
 
 
-class _Unfrozen(Exception):
+class Unhashable(Exception):
     """An argument that no memo should hold: a large array, a body."""
 
 
-def _frozen(item: Any) -> Any:
+def hashable(item: Any) -> Any:
     """A hashable stand-in for a Python argument that tells 1, 1.0, True, 0.0 and -0.0 apart."""
     if item is None or isinstance(item, str):
         return item
@@ -136,10 +164,10 @@ def _frozen(item: Any) -> Any:
     if isinstance(item, (bool, int)):
         return (type(item), item)
     if isinstance(item, (list, tuple)):
-        return tuple([_frozen(entry) for entry in item])
+        return tuple([hashable(entry) for entry in item])
     if isinstance(item, (np.ndarray, np.generic)) and item.size <= 64:
         return (item.dtype.str, item.shape, item.tobytes())
-    raise _Unfrozen
+    raise Unhashable
 
 
 @overload
@@ -160,10 +188,10 @@ def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, do
                 nodes.append(node)
                 key.append(node.kind.number)
             else:
-                key.append(_frozen(item))
+                key.append(hashable(item))
         frozen = tuple(key)
         recipe = _memo.get(frozen)
-    except _Unfrozen:
+    except Unhashable:
         return _record_anew(op_type, args, kwargs, outputs, domain)
     if recipe is None:
         from onnxgrad.eager.random import SAMPLERS
@@ -171,6 +199,9 @@ def record(op_type: str, args: Any, kwargs: dict[str, Any], outputs: Any = 1, do
         if op_type in SAMPLERS:
             return SAMPLERS[op_type](args, kwargs)
         recipe = _learn(op_type, args, kwargs, count_of, domain, frozen)
+        on_tensors_alone = len(nodes) == len(args) and not kwargs and domain == ""
+        if recipe.is_plain and recipe.direct and recipe.folded is None and on_tensors_alone:
+            plain_signatures[op_type, *[node.kind for node in nodes]] = recipe.signature
     if recipe.folded is not None:
         return wrap(TapeNode(recipe.folded.kind, recipe.folded.array))
     inputs = tuple(nodes) if recipe.direct else tuple([nodes[s] if s.__class__ is int else s for s in recipe.sources])
@@ -265,43 +296,23 @@ def _period(node: TapeNode) -> int | None:
     return next((size for size in sizes if len(numbers) == _PART and numbers[size:] == numbers[:-size]), None)
 
 
-def record_unary(op_type: str, x: Any) -> Any:
-    """An operator without attributes on one tensor."""
-    if state.current.autocast is not None:
-        return record(op_type, (x,), {})
-    node = x._node
-    signature = _short.get((op_type, node.kind))
-    if signature is None:
-        return _first_time(op_type, (x,), (op_type, node.kind))
-    return record_one(signature, (node,))
-
-
-def record_binary(op_type: str, x: Any, y: Any) -> Any:
-    """An operator without attributes on two tensors."""
-    if state.current.autocast is not None:
-        return record(op_type, (x, y), {})
-    first, second = x._node, y._node
-    signature = _short.get((op_type, first.kind, second.kind))
-    if signature is None:
-        return _first_time(op_type, (x, y), (op_type, first.kind, second.kind))
-    return record_one(signature, (first, second))
-
-
 def add_gradients(x: Tensor, y: Tensor) -> Tensor:
     """The sum of two gradients; of Booleans, whether either is True."""
-    result: Tensor = record_binary("Or" if x.dtype.name == "bool" else "Add", x, y)
-    return result
+    return record("Or" if x.dtype.name == "bool" else "Add", (x, y), {})
 
 
-_short: dict[Any, Signature] = {}
+_number_nodes: dict[Any, TapeNode] = {}
 
 
-def _first_time(op_type: str, args: tuple[Any, ...], key: Any) -> Any:
-    result = record(op_type, args, {})
-    call = result._node.call
-    if call is not None and call.signature.single is not None and len(_short) < _MEMO_LIMIT:
-        _short[key] = call.signature
-    return result
+def number_node(number: float, kind: Kind) -> TapeNode:
+    """A number as a constant in the element type of a kind."""
+    key = (number or repr(number), number.__class__, kind)  # 0.0 equals -0.0
+    node = _number_nodes.get(key)
+    if node is None:
+        node = constant_node(np.asarray(number, kind.type.dtype.numpy))  # type: ignore[union-attr]
+        if len(_number_nodes) < _MEMO_LIMIT:
+            _number_nodes[key] = node
+    return node
 
 
 def _compute_now(call: Call, nodes: list[Any]) -> None:
@@ -367,6 +378,7 @@ def _learn(op_type: str, args: Any, kwargs: dict[str, Any], count_of: int, domai
     if frozen is not None:
         if len(_memo) >= _MEMO_LIMIT:
             _memo.clear()
+            plain_signatures.clear()
         _memo[frozen] = recipe
     return recipe
 

@@ -19,7 +19,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.traverse import needed_operators
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.eager.evaluate import Writer, counts, evaluate, require_classes
+from onnxgrad.eager.evaluate import OUTPUTS, Writer, counts, evaluate, require_classes
 from onnxgrad.eager.integers import OpenWriter, cast_gradient
 from onnxgrad.eager.node import FREED, Call, Kind, Meta, Signature, TapeNode, calls_behind, kind_of
 from onnxgrad.eager.record import Fragment, add_gradients, record_call, wrap
@@ -298,9 +298,10 @@ class _Path:
     ) -> None:
         self.seeds = seeds
         self.ends = ends
-        self.nodes: dict[Any, TapeNode] | None = None
+        self.results: dict[int, TapeNode] = {}
+        """Values by the position of the call that computes them and their index."""
         self.calls = calls_behind([node for node, _ in seeds], self._is_passed) if calls is None else calls
-        self.positions = {call: at for at, call in enumerate(self.calls)}
+        self.positions: dict[Call | None, int] = {call: at for at, call in enumerate(self.calls)}
         self.leaves: list[TapeNode] = []
         self.wanted: list[tuple[TapeNode, int, int]] = []
         self.key = self._key_of(sought, is_loose=False)
@@ -326,38 +327,39 @@ class _Path:
                 if node is None:
                     key.append(None)
                     continue
-                if self._is_inner(node):
-                    at, index = self.positions[node.call], node.index  # type: ignore[index]
-                    key.append((at, index))
+                position = self.positions.get(node.call)
+                if position is not None:
+                    self.results[position * OUTPUTS + node.index] = node
+                if position is not None and not node.stop and not (self.ends and _key(node) in self.ends):
+                    at, index = position, node.index
+                    key.append(at * OUTPUTS + index)
                 else:
                     if node not in numbers:
                         numbers[node] = len(self.leaves)
                         self.leaves.append(node)
                         key.append(node.kind.loose if is_loose else node.kind)
                     at, index = -1, numbers[node]
-                    key.append(index)
+                    key.append(-1 - index)
                 if not node.stop:
                     wanted = _key(node)
                     if wanted in sought and wanted not in reached:
                         reached[wanted] = node, at, index
         for node, _ in self.seeds:  # One that is sought itself.
             if _key(node) in sought and _key(node) not in self.ends:
-                reached.setdefault(_key(node), (node, self.positions[node.call], node.index))  # type: ignore[index]
+                reached.setdefault(_key(node), (node, self.positions[node.call], node.index))
         self.wanted = list(reached.values())
         key.append("wanted")
         key.extend((at, index) for _, at, index in self.wanted)
         key.append("seeds")
         for node, seed in self.seeds:
+            self.results[self.positions[node.call] * OUTPUTS + node.index] = node
             kind = None if seed is None else seed._node.kind
-            key.append((self.positions[node.call], node.index, kind and (kind.loose if is_loose else kind.type)))  # type: ignore[index]
+            key.append((self.positions[node.call], node.index, kind and (kind.loose if is_loose else kind.type)))
         return tuple(key)
 
     def _is_passed(self, node: TapeNode) -> bool:
         call: Any = node.call
         return not node.stop and call.signature.type != PYTHON and _key(node) not in self.ends
-
-    def _is_inner(self, node: TapeNode) -> bool:
-        return not node.stop and node.call in self.positions and not (self.ends and _key(node) in self.ends)
 
     def differentiate(self) -> list[tuple[TapeNode, Tensor]]:
         """Record the backward pass; the gradients of ``wanted`` that there are."""
@@ -382,10 +384,7 @@ class _Path:
         call = self.calls[at]
         kind = call.signature.kinds[index]
         assert kind is not None
-        if self.nodes is None:
-            self.nodes = {(n.call, n.index): n for c in self.calls for n in c.inputs if n is not None}
-            self.nodes.update({(n.call, n.index): n for n, _ in self.seeds})
-        return self.nodes.get((call, index)) or TapeNode(kind, None, call, index, depth=1)
+        return self.results.get(at * OUTPUTS + index) or TapeNode(kind, None, call, index, depth=1)
 
     # Building ------------------------------------------------------------------------------------------------------
 

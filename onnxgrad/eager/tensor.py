@@ -23,7 +23,7 @@ from onnxgrad.eager.entering import enter
 from onnxgrad.eager.evaluate import evaluate
 from onnxgrad.eager.node import HookHandle, Meta, TapeNode, kind_of_array
 from onnxgrad.eager.printing import INDENT, format_array
-from onnxgrad.eager.record import BLOCK, record, record_binary, record_unary, set_tensor_class, wrap
+from onnxgrad.eager.record import BLOCK, number_node, plain_signatures, record, record_one, set_tensor_class, wrap
 from onnxgrad.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -310,10 +310,11 @@ class Tensor(Variable):
             retain_graph: keep the recorded graph for another backward pass.
             dump_backward_graph_path: a folder that receives pictures of both graphs, as of ``autograd.backward``.
         """
-        from onnxgrad.eager.dump import dump
         from onnxgrad.eager.tape import backward
 
         if dump_backward_graph_path is not None:
+            from onnxgrad.eager.dump import dump
+
             dump([self], dump_backward_graph_path)
         backward([self], None if grad_tensor is None else [grad_tensor], retain_graph)
 
@@ -474,20 +475,30 @@ class Tensor(Variable):
     # Operators -------------------------------------------------------------------------------------------------------
 
     def _binary(self, op_type: str, other: Any, swap: bool = False, force_float: bool = False) -> Any:
-        kind = self._node.kind
-        if kind.is_float:
-            if isinstance(other, Tensor):
-                if other._node.kind.type.dtype is kind.type.dtype:  # type: ignore[union-attr]
-                    return record_binary(op_type, other, self) if swap else record_binary(op_type, self, other)
-            elif other.__class__ is float and op_type != "Pow":
+        node = self._node
+        kind = node.kind
+        if kind.is_float and state.current.autocast is not None:
+            if other.__class__ is float and op_type != "Pow":  # A number takes the type that is cast to.
                 return record(op_type, (other, self) if swap else (self, other), _NOTHING)
+        elif kind.is_float:
+            # Of one floating-point type nothing is promoted.
+            operand: TapeNode | None = None
+            if isinstance(other, Tensor):
+                operand = other._node
+            elif other.__class__ is float or other.__class__ is int:
+                operand = number_node(other, kind)
+            if operand is not None and operand.kind.type.dtype is kind.type.dtype:  # type: ignore[union-attr]
+                signature = plain_signatures.get((op_type, operand.kind, kind) if swap else (op_type, kind, operand.kind))
+                if signature is not None:
+                    return record_one(signature, (operand, node) if swap else (node, operand))
         if isinstance(other, Variable) and not isinstance(other, Tensor):
             return NotImplemented
         return super()._binary(op_type, other, swap, force_float)
 
     def _unary(self, op_type: str, **attrs: Any) -> Any:
-        if not attrs:
-            return record_unary(op_type, self)
+        signature = None if attrs else plain_signatures.get((op_type, self._node.kind))
+        if signature is not None and state.current.autocast is None:
+            return record_one(signature, (self._node,))
         result = record(op_type, (self,), attrs)
         if op_type == "Cast" and not self._node.stop and result._node.call is not None and state.current.gradients:
             result._node.stop = False  # What the user casts carries gradients, to integers too.

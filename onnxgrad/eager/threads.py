@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from onnxgrad.internal.processors import usable_cores
@@ -61,9 +60,14 @@ class MeasuredRun:
                 self._runs.append(self._opened(None))
                 self._seconds = [[], []]
         elif len(several) == _TRIALS + 1:
-            self._settle(0 if median(one[1:]) <= median(several[1:]) else 1)
+            self._settle(0 if _median(one[1:]) <= _median(several[1:]) else 1)
         return results
 
     def _settle(self, number: int) -> None:
         self.run = self._runs[number]
         self._runs, self._opened = [], None  # type: ignore[assignment]
+
+
+def _median(seconds: list[float]) -> float:
+    """The middle one of an odd number; the module that the library has for it imports decimal numbers and fractions"""
+    return sorted(seconds)[len(seconds) // 2]

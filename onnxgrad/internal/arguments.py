@@ -42,6 +42,8 @@ __all__ = [
 Function = TypeVar("Function", bound=Callable[..., Any])
 Value = TypeVar("Value")
 _UNIONS = (Union, types.UnionType)
+_MOST_CALLS = 256
+"""Types of arguments that a function remembers to have checked."""
 
 
 def parameter_names(function: Callable[..., Any]) -> tuple[list[str], list[str]]:
@@ -80,6 +82,7 @@ def checked(function: Function) -> Function:
     of_object = positions[:1] == ["self"]
     kinds: dict[str, tuple[set[type], set[type] | None, Any]] = {}
     first = 0  # How many arguments stand before those that are checked: a call of these alone is not looked at.
+    passed_types: set[tuple[Any, ...]] = set()  # Of arguments that fitted by their types alone.
 
     def read_kinds() -> int:
         for name, kind in _kinds_of(function):
@@ -91,8 +94,12 @@ def checked(function: Function) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal first
         if kwargs or len(args) > first:
+            key = (*map(type, args), *kwargs, *map(type, kwargs.values()))
+            if key in passed_types:
+                return function(*args, **kwargs)
             if not kinds:
                 first = read_kinds()
+            by_type = True
             for argument, value in (*zip(positions[first:], args[first:]), *kwargs.items()):
                 if argument not in kinds:
                     continue
@@ -100,6 +107,7 @@ def checked(function: Function) -> Function:
                 passed = type(value)
                 if passed in usual:
                     continue
+                by_type = False
                 if entries is not None and passed in (list, tuple) and entries.issuperset(map(type, value)):
                     continue
                 if entries is None and passed is np.ndarray and value.ndim == 0:
@@ -110,6 +118,8 @@ def checked(function: Function) -> Function:
                     owner = type(args[0]).__name__ if of_object else ""
                     name = ".".join(part for part in (owner, function.__name__) if part not in ("", "__init__"))
                     raise _refusal(name, argument, value, kind)
+            if by_type and len(passed_types) < _MOST_CALLS:
+                passed_types.add(key)
         return function(*args, **kwargs)
 
     return cast(Function, call)

@@ -78,7 +78,7 @@ def open_layer_for(layer_name: str, *items: Any, name: str | None = None) -> tup
 
 def floating(op: Builder, x: Variable) -> Variable:
     """``x``, as float32 if it holds integers or booleans."""
-    return x if x.dtype.is_float else op.Cast(x, to=1)
+    return x if x.is_float else op.Cast(x, to=1)
 
 
 def as_dtype(op: Builder, x: Variable, dtype: Any) -> Variable:
@@ -90,7 +90,10 @@ def as_dtype(op: Builder, x: Variable, dtype: Any) -> Variable:
 
 def promote_operands(op: Builder, *items: Any) -> list[Variable]:
     """Operands in their common element type. A number takes that of the tensors; a float among integers makes float32."""
-    target: DType = functools.reduce(promote, (v.dtype for v in variables_in(*items)))
+    dtypes = [item.dtype for item in items if isinstance(item, Variable)]
+    target: DType = functools.reduce(promote, dtypes)
+    if len(dtypes) == len(items) and all(dtype is target for dtype in dtypes):
+        return list(items)
     for item in items:
         if is_variable(item):
             continue

@@ -18,6 +18,7 @@ from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import Number, as_dtype, binary, floating, log_add_exp, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
 from onnxgrad.tensor.options import takes_options
+from onnxgrad.tensor.remembered import remembers
 from onnxgrad.tensor.tables import of_two
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@remembers
 @checked
 @takes_options
 def add(x: Variable, y: Variable | float, name: str | None = None, alpha: Number = 1, out: Variable | None = None) -> Variable:
@@ -50,6 +52,7 @@ def add(x: Variable, y: Variable | float, name: str | None = None, alpha: Number
     return binary("elementwise_add", "Add", x, _times(y, alpha), name)
 
 
+@remembers
 @checked
 @takes_options
 def subtract(x: Variable, y: Variable | float, name: str | None = None, alpha: Number = 1, out: Variable | None = None) -> Variable:
@@ -83,6 +86,7 @@ multiply = of_two(
 _quotient = of_two("divide", "Div", "``x / y``.", floats=True, layer_name="elementwise_div")
 
 
+@remembers
 @checked
 @takes_options
 def divide(
@@ -128,6 +132,7 @@ minimum = of_two(
 )
 
 
+@remembers
 @checked
 @takes_options
 def floor_divide(x: Variable, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable:
@@ -145,6 +150,7 @@ def floor_divide(x: Variable, y: Variable | float, name: str | None = None, out:
     return layer.result("Div", op.Sub(a, op.Mod(a, b)), b)
 
 
+@remembers
 @checked
 @takes_options
 def remainder(x: Variable, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable:
@@ -240,6 +246,7 @@ logaddexp = of_two(
 )
 
 
+@remembers
 @checked
 def lerp(x: Variable, y: Variable, weight: float | Variable, name: str | None = None) -> Variable:
     """``x + weight * (y - x)``.

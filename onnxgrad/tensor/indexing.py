@@ -30,6 +30,7 @@ from onnxgrad.tensor.common import (
 )
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 from onnxgrad.tensor.options import takes_options
+from onnxgrad.tensor.remembered import remembers
 from onnxgrad.tensor.rows import summed_at, written_at
 
 __all__ = [
@@ -543,6 +544,7 @@ def select_scatter(x: Variable, values: Variable, axis: int, index: int, name: s
     return setitem(x, tuple(items), values)
 
 
+@remembers
 def getitem(x: Variable, item: Any) -> Variable:
     """``x[item]``: ints, slices, ``...``, None, lists or arrays or variables of integers, and masks, as in numpy.
 
@@ -577,7 +579,7 @@ class _Index:
         self.x = x
         several = isinstance(item, list) and any(isinstance(part, (builtins.slice, type(None), type(...))) for part in item)
         items = list(item) if several or isinstance(item, tuple) else [item]
-        self.layer, self.op = open_layer("slice", x, *variables_in(*items), name=f"{x.name}_slice")
+        self.layer, self.op = open_layer("slice", x, *variables_in(*items), name=None if x.is_eager else f"{x.name}_slice")
         self._expand_masks_and_ellipsis([self._operand(part) for part in items])
 
     def _operand(self, part: Any) -> Any:

@@ -16,6 +16,7 @@ from onnxgrad.tensor.common import Integers, Shape, integers, known_dim, known_v
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.manipulation import atleast_1d, atleast_2d, atleast_3d, reshape
 from onnxgrad.tensor.options import takes_options
+from onnxgrad.tensor.remembered import remembers
 
 __all__ = [
     "chunk", "column_stack", "concat", "crop", "dsplit", "dstack", "hsplit", "hstack", "row_stack", "slice", "split", "stack",
@@ -23,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@remembers
 @checked
 @takes_options
 def concat(x: Sequence[Variable], axis: int | Variable = 0, name: str | None = None, out: Variable | None = None) -> Variable:
@@ -43,6 +45,7 @@ def concat(x: Sequence[Variable], axis: int | Variable = 0, name: str | None = N
     return layer.result("Concat", *items, axis=axis)
 
 
+@remembers
 @checked
 @takes_options
 def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None, out: Variable | None = None) -> Variable:

@@ -18,11 +18,8 @@ from onnxgrad.core.ir.tensor import TensorValue
 from onnxgrad.core.ir.transaction import transaction
 from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.lift import has_form_of_21, lift
-from onnxgrad.core.runtime.executor import Executor
-from onnxgrad.core.runtime.places import CPUPlace
-from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import DType
-from onnxgrad.eager.record import BLOCK, EAGER
+from onnxgrad.eager.record import BUILDER, EAGER, record
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped, NotAVariable
 from onnxgrad.internal import state
 from onnxgrad.tensor.accepted import check_operands
@@ -59,7 +56,7 @@ def is_variable(item: Any) -> TypeGuard[Variable]:
 def require_variables(function: str, *items: Any) -> None:
     """Refuse anything that is not a Variable, naming the function."""
     for item in items:
-        if not is_variable(item):
+        if not isinstance(item, Variable):
             raise NotAVariable(f"{function} takes Variables, not {type(item).__name__}.")
 
 
@@ -88,9 +85,6 @@ def program_of(variables: Sequence[Variable], static: bool = False) -> Program:
     if static or state.current.static_mode or state.current.guards:
         return default_main_program()
     return EAGER
-
-
-_EAGER_BUILDER = Builder(BLOCK)
 
 
 class _LayerBuilder(Builder):
@@ -129,15 +123,17 @@ class LayerHelper:
             raise ArgumentTypeError(f"{layer_name}: name is a str, not {type(name).__name__}.")
         self.program: Program = program_of(variables, static)
         if self.program is EAGER:
-            self.name, self.op = layer_name, _EAGER_BUILDER
+            self.name = layer_name
+            self.op: Builder = BUILDER
             return
         self.name = name if name is not None else state.generate_name(layer_name)
         self.op = _LayerBuilder(self.program.current_block(), key=f"{self.name}.inner")
 
     def result(self, op_type: str, *args: Any, **kwargs: Any) -> Variable:
         """Append the operator that computes the next result of this layer; it has one output."""
-        output: Variable = self.op.emit(op_type, args, kwargs, key=f"{self.name}.tmp")
-        return output
+        if self.program is EAGER:
+            return record(op_type, args, kwargs)
+        return self.op.emit(op_type, args, kwargs, 1, f"{self.name}.tmp")
 
     def results(self, count: int, op_type: str, *args: Any, **kwargs: Any) -> list[Variable]:
         """The ``count`` outputs of an operator, as the next results of this layer."""
@@ -207,7 +203,7 @@ def present_operands(*optional: Any) -> list[Any]:
 
 def variables_in(*arguments: Any) -> list[Variable]:
     """Pick the Variables among the arguments of a function that takes numbers too."""
-    return [argument for argument in arguments if is_variable(argument)]
+    return [argument for argument in arguments if isinstance(argument, Variable)]
 
 
 def _initialise(program: Program, parameter: Parameter, initializer: Initializer) -> None:
@@ -223,6 +219,11 @@ def _initialise(program: Program, parameter: Parameter, initializer: Initializer
     build = Builder(block, key=f"{parameter.name}.init")
     startup.updates[copy] = initializer.append(build, list(shape), parameter.dtype)
     if program.scope is not None:
+        # Not above: eager tensors and programs that are built here alone open no executor.
+        from onnxgrad.core.runtime.executor import Executor
+        from onnxgrad.core.runtime.places import CPUPlace
+        from onnxgrad.core.state.scope import Scope
+
         scope = Scope()
         Executor(CPUPlace()).run(startup, scope=scope)
         parameter.value = TensorValue.of(scope.get(parameter.name))

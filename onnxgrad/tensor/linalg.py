@@ -28,6 +28,7 @@ from onnxgrad.tensor.common import (
 )
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, present_operands
 from onnxgrad.tensor.options import takes_options
+from onnxgrad.tensor.remembered import remembers
 
 __all__ = [
     "addmm", "baddbmm", "bmm", "cdist", "corrcoef", "cov", "cross", "dist", "dot", "einsum", "inner", "kron", "matmul",
@@ -40,6 +41,7 @@ DistanceMode: TypeAlias = Literal["use_mm_for_euclid_dist_if_necessary", "use_mm
 # Products ------------------------------------------------------------------------------------------------------------
 
 
+@remembers
 @checked
 @takes_options
 def matmul(
@@ -78,6 +80,7 @@ def transposed(layer: LayerHelper, x: Variable) -> Variable:
     return layer.op.Transpose(x, perm=order)
 
 
+@remembers
 def mm(input: Variable, mat2: Variable, name: str | None = None) -> Variable:
     """Matrix product.
 
@@ -88,6 +91,7 @@ def mm(input: Variable, mat2: Variable, name: str | None = None) -> Variable:
     return LayerHelper("matmul_v2", input, mat2, name=name).result("MatMul", input, mat2)
 
 
+@remembers
 @takes_options
 def bmm(x: Variable, y: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """Products of two batches of matrices.
@@ -106,6 +110,7 @@ def bmm(x: Variable, y: Variable, name: str | None = None, out: Variable | None 
     return layer.result("MatMul", x, y)
 
 
+@remembers
 def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
     """Product of a matrix and a vector.
 
@@ -116,6 +121,7 @@ def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
     return LayerHelper("mv", x, vec, name=name).result("MatMul", x, vec)
 
 
+@remembers
 @takes_options
 def dot(x: Variable, y: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """Sum of products along the last axis, of vectors or of the rows of two matrices.
@@ -391,6 +397,7 @@ def _cross_terms(op: Builder, a: Variable, b: Variable, axis: int) -> tuple[Vari
     return op.Mul(rolled(a, 1), rolled(b, 2)), op.Mul(rolled(a, 2), rolled(b, 1))
 
 
+@remembers
 @checked
 def addmm(input: Variable, x: Variable, y: Variable, beta: float = 1.0, alpha: float = 1.0, name: str | None = None) -> Variable:
     """``beta * input + alpha * x @ y`` for matrices.
@@ -440,6 +447,7 @@ def matrix_transpose(x: Variable, name: str | None = None) -> Variable:
 # Norms and distances -------------------------------------------------------------------------------------------------
 
 
+@remembers
 @checked
 @takes_options
 def norm(
@@ -476,6 +484,7 @@ def norm(
     return vector_norm(x, float(order), axis, keepdim, name, dtype)
 
 
+@remembers
 @checked
 @takes_options
 def vector_norm(

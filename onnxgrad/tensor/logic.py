@@ -16,6 +16,7 @@ from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import as_dtype, binary, open_layer_for, promote_operands, scalar
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 from onnxgrad.tensor.options import takes_options
+from onnxgrad.tensor.remembered import remembers
 from onnxgrad.tensor.tables import INTO_OUT, OfTwo, named_function, of_one, of_two
 
 __all__ = [
@@ -35,6 +36,7 @@ def _compared(op_type: str) -> Any:
     return formula
 
 
+@remembers
 @checked
 @takes_options
 def equal(x: Variable, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable:
@@ -205,6 +207,7 @@ class _OfOneBit(Protocol):
 def _of_truths(layer_name: str, op_type: str, doc: str) -> OfTwo:
     """A function of booleans; other elements are true where they are not 0."""
 
+    @remembers
     @takes_options
     def function(x: Variable | float, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable:
         layer, op = open_layer_for(layer_name, x, y, name=name)
@@ -217,6 +220,7 @@ def _of_truths(layer_name: str, op_type: str, doc: str) -> OfTwo:
 def _of_bits(layer_name: str, op_type: str, logical: str, doc: str) -> _OfBits:
     """A function of booleans, or of integers bit by bit."""
 
+    @remembers
     @takes_options
     def function(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
         layer, op = open_layer_for(layer_name, x, y, name=name)
@@ -229,6 +233,7 @@ def _of_bits(layer_name: str, op_type: str, logical: str, doc: str) -> _OfBits:
 
 
 def _complement(layer_name: str, doc: str) -> _OfOneBit:
+    @remembers
     @takes_options
     def function(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
         layer = LayerHelper(layer_name, x, name=name)

@@ -31,6 +31,7 @@ from onnxgrad.tensor.common import (
     shape_operand,
 )
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
+from onnxgrad.tensor.remembered import remembers
 
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shape", "broadcast_tensors", "broadcast_to", "cast", "expand",
@@ -42,6 +43,7 @@ __all__ = [
 # Shape ---------------------------------------------------------------------------------------------------------------
 
 
+@remembers
 @checked
 def reshape(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     """The elements of ``x`` in another shape.
@@ -107,6 +109,7 @@ def view_as(x: Variable, other: Variable, name: str | None = None) -> Variable:
     return layer.result("Reshape", x, shape_of(layer.op, other), allowzero=1)
 
 
+@remembers
 @checked
 def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
     """Axes ``start_axis`` to ``stop_axis`` (inclusive) merged into one.
@@ -159,6 +162,7 @@ def unflatten(x: Variable, axis: int, shape: Shape, name: str | None = None) -> 
     return layer.result("Reshape", x, op.Concat(*parts, axis=0))
 
 
+@remembers
 @checked
 def squeeze(x: Variable, axis: Axes = None, name: str | None = None) -> Variable:
     """Without the axes of size 1: those given (others of them stay as they are), or all.
@@ -180,6 +184,7 @@ def squeeze(x: Variable, axis: Axes = None, name: str | None = None) -> Variable
     return layer.result("Squeeze", x, axes) if axes else layer.result("Identity", x)
 
 
+@remembers
 @checked
 def unsqueeze(x: Variable, axis: Integers, name: str | None = None) -> Variable:
     """With axes of size 1 inserted, at their positions in the result.
@@ -203,6 +208,7 @@ def unsqueeze(x: Variable, axis: Integers, name: str | None = None) -> Variable:
     return layer.result("Unsqueeze", x, sorted(positions)) if positions else layer.result("Identity", x)
 
 
+@remembers
 @checked
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Axes in the order ``perm``.
@@ -256,6 +262,7 @@ def ravel(input: Variable, name: str | None = None) -> Variable:
     return flatten(input, name=name) if input.ndim else reshape(input, [1])
 
 
+@remembers
 def t(input: Variable, name: str | None = None) -> Variable:
     """A matrix transposed; a vector or a scalar as it is.
 
@@ -294,6 +301,7 @@ def moveaxis(x: Variable, source: Axes, destination: Axes, name: str | None = No
     return layer.result("Transpose", x, perm=moved_order(x, sources, targets))
 
 
+@remembers
 @checked
 def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Variable:
     """Two axes exchanged.
@@ -434,6 +442,7 @@ def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]
 # Repeating and reordering --------------------------------------------------------------------------------------------
 
 
+@remembers
 @checked
 def expand(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     """``x`` repeated to ``shape``; -1 keeps a dimension.
@@ -492,6 +501,7 @@ def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> lis
     return [layer.result("Expand", v, target) for v in input]
 
 
+@remembers
 @checked
 def tile(x: Variable, repeat_times: Integers, name: str | None = None) -> Variable:
     """``x`` repeated so many times along each axis; fewer numbers than axes count from the last.
@@ -566,6 +576,7 @@ def repeat_interleave(
     return layer.result("Gather", x, op.ReduceSum(passed, [1], keepdims=0), axis=axis)
 
 
+@remembers
 @checked
 def flip(x: Variable, axis: Axes, name: str | None = None) -> Variable:
     """The elements along each of the axes in the opposite order.

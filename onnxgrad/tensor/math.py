@@ -14,6 +14,7 @@ from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.common import Number, floating, scalar, unary
 from onnxgrad.tensor.layer import ActivationName, LayerHelper, is_variable, open_layer, variables_in
 from onnxgrad.tensor.options import takes_options, written
+from onnxgrad.tensor.remembered import remembers
 from onnxgrad.tensor.tables import of_one
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
 # One operand ---------------------------------------------------------------------------------------------------------
 
 
+@remembers
 @takes_options
 def exp(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """e to the power ``x``.
@@ -53,6 +55,7 @@ log2 = of_one("log2", lambda layer, x: layer.result("Div", layer.op.Log(x), math
 log10 = of_one("log10", lambda layer, x: layer.result("Div", layer.op.Log(x), math.log(10.0)), "Logarithm to the base 10.")
 
 
+@remembers
 @takes_options
 def log1p(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """log(1 + x), accurate near 0: there 2 artanh(x / (x + 2)).
@@ -70,6 +73,7 @@ def log1p(x: Variable, name: str | None = None, out: Variable | None = None) -> 
     return layer.result("Where", op.Less(x, op.constant(1.0, x.dtype)), accurate, plain)
 
 
+@remembers
 @takes_options
 def expm1(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """exp(x) - 1, accurate near 0: (exp(x) + 1) tanh(x / 2).
@@ -120,6 +124,7 @@ rad2deg = of_one("rad2deg", lambda layer, x: layer.result("Mul", x, 180.0 / math
 deg2rad = of_one("deg2rad", lambda layer, x: layer.result("Mul", x, math.pi / 180.0), "Degrees as radians.")
 
 
+@remembers
 @checked
 def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None) -> Variable:
     """scale_b tanh(scale_a x).
@@ -170,6 +175,7 @@ floor = of_one("floor", _whole("Floor"), "Largest integer not above ``x``.", flo
 ceil = of_one("ceil", _whole("Ceil"), "Smallest integer not below ``x``.", floats=False)
 
 
+@remembers
 @checked
 @takes_options
 def round(x: Variable, decimals: int = 0, name: str | None = None, out: Variable | None = None) -> Variable:
@@ -262,6 +268,7 @@ def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Varia
     return cast("Variable", written("increment", x, sum_))
 
 
+@remembers
 @checked
 def scale(
     x: Variable,
@@ -291,6 +298,7 @@ def scale(
     return layer.activate(y, act)
 
 
+@remembers
 @checked
 @takes_options
 def clip(

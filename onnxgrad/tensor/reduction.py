@@ -17,6 +17,7 @@ from onnxgrad.tensor.axes import flat_if_none, neighbours, prefix_scan, without_
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, floating, index_dtype, log_add_exp, normal_axis
 from onnxgrad.tensor.layer import LayerHelper, open_layer
 from onnxgrad.tensor.options import takes_options
+from onnxgrad.tensor.remembered import remembers
 from onnxgrad.tensor.tables import INTO_OUT, named_function
 
 __all__ = [
@@ -56,6 +57,7 @@ def reduce(
     return layer.result(op_type, x, axes, keepdims=int(keepdim))
 
 
+@remembers
 @checked
 @takes_options
 def mean(
@@ -90,6 +92,7 @@ def mean(
     return reduce("mean", "ReduceMean", x, axis, keepdim, name, dtype, of_integers="float32")
 
 
+@remembers
 @checked
 @takes_options
 def sum(
@@ -112,6 +115,7 @@ def sum(
     return reduce("sum", "ReduceSum", x, axis, keepdim, name, dtype, of_integers="int64")
 
 
+@remembers
 @checked
 @takes_options
 def prod(
@@ -148,6 +152,7 @@ def _reduction(name: str, op_type: str, doc: str, of_bools: bool = False, of_int
     """
     layer_name = name
 
+    @remembers
     @checked
     @takes_options
     def function(

@@ -17,6 +17,7 @@ from onnxgrad.tensor.axes import dim, flat_if_none, neighbours, without_axes_too
 from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer
 from onnxgrad.tensor.options import takes_options
+from onnxgrad.tensor.remembered import remembers
 
 __all__ = [
     "argmax", "argmin", "argsort", "bucketize", "kthvalue", "mode", "nonzero", "searchsorted", "sort", "topk", "unique",
@@ -24,6 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@remembers
 @checked
 def argmax(
     x: Variable, axis: int | None = None, keepdim: bool = False, dtype: DTypeLike = "int64", name: str | None = None
@@ -43,6 +45,7 @@ def argmax(
     return _extreme_index("arg_max", "ArgMax", x, axis, keepdim, dtype, name)
 
 
+@remembers
 @checked
 def argmin(
     x: Variable, axis: int | None = None, keepdim: bool = False, dtype: DTypeLike = "int64", name: str | None = None
@@ -223,6 +226,7 @@ def where(
 def where(
     condition: Variable, x: Variable | float, y: Variable | float, name: str | None = None, out: Variable | None = None
 ) -> Variable: ...
+@remembers
 @checked
 @takes_options
 def where(

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.eager.node import Kind
-from onnxgrad.eager.record import record_unary
-from onnxgrad.eager.tensor import Tensor
 from onnxgrad.tensor.common import floating, open_layer_for, promote_operands
 from onnxgrad.tensor.layer import LayerHelper, open_layer
 from onnxgrad.tensor.options import takes_options
+from onnxgrad.tensor.remembered import remembers
 
 __all__ = ["INTO_OUT", "OF_ANY", "OF_FLOATS", "OfOne", "OfTwo", "named_function", "of_one", "of_two"]
 
@@ -20,8 +18,6 @@ INTO_OUT = "out: a Tensor that becomes the result, of any shape; None for a new 
 OF_FLOATS = "x: floats of any shape; integers count as float32."
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-_MOST_KINDS = 4096
-"""Types and shapes of eager tensors that a function remembers to have checked."""
 
 
 class OfOne(Protocol):
@@ -37,21 +33,12 @@ def of_one(
 ) -> OfOne:
     """A function of one operand: an operator, or what a formula appends to a layer; integers computed as float32 if ``floats``."""
 
-    accepted: set[Kind] = set()
-
+    @remembers
     @takes_options
     def function(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
-        if name is None and x.__class__ is Tensor and x._node.kind in accepted:
-            recorded: Variable = record_unary(formula, x)  # type: ignore[arg-type]
-            return recorded
         layer = LayerHelper(layer_name, x, name=name)
         operand = floating(layer.op, x) if floats else x
-        if isinstance(formula, str):
-            y = layer.result(formula, operand)
-            if operand is x and x.__class__ is Tensor and len(accepted) < _MOST_KINDS:
-                accepted.add(x._node.kind)
-            return y
-        return formula(layer, operand)
+        return layer.result(formula, operand) if isinstance(formula, str) else formula(layer, operand)
 
     layer_name = layer_name or name
     return named_function(function, name, doc, OF_FLOATS if floats else OF_ANY, INTO_OUT)
@@ -75,6 +62,7 @@ def of_two(
 ) -> OfTwo:
     """The same of two operands, which are promoted to one element type; one of them may be a number if ``numbers``."""
 
+    @remembers
     @takes_options
     def function(x: Variable | float, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable:
         layer, op = (open_layer_for if numbers else open_layer)(layer_name, x, y, name=name)
@@ -93,6 +81,9 @@ def named_function(function: Function, name: str, doc: str, *arguments: str) -> 
     """A function that was made from a table, under its name; a line on each of its arguments follows its first sentence."""
     head, _, rest = doc.partition("\n")
     listed = "".join(f"\n    {line}" for line in arguments)
-    function.__name__ = function.__qualname__ = name
+    named: Any = function
+    while named is not None:  # what is wrapped names itself in messages
+        named.__name__ = named.__qualname__ = name
+        named = vars(named).get("__wrapped__")
     function.__doc__ = f"{head}\n\nArgs:{listed}\n{rest}".rstrip()
     return function

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import onnxgrad as paddle
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError, WrongKind
 from onnxgrad.static import data
 
 
@@ -20,6 +20,8 @@ def test_what_was_computed_before_keeps_the_former_value_of_out():
 
 
 def test_out_is_a_tensor_of_the_same_kind():
+    with pytest.raises(WrongKind, match="max: axis is an int, a list"):
+        paddle.max(paddle.ones([2]), axis=2.5)
     with pytest.raises(ArgumentError, match="abs: out and the result are not in one program"):
         paddle.abs(data("x", [3]), out=paddle.ones([3]))
     with pytest.raises(ArgumentTypeError, match="abs: out is a Tensor, not str"):

@@ -9,9 +9,7 @@ Tests: tests/core/runtime/test_session.py, tests/core/runtime/test_saved.py, tes
 
 from __future__ import annotations
 
-import hashlib
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -327,6 +325,9 @@ def _open_saved(message: bytes, options: Any, providers: list[Any], folder: Path
     machine, and is opened without optimisation; ``unsafe`` passes are left out. Its name is a hash of the message, onnxruntime's
     version and the providers.
     """
+    import hashlib  # OpenSSL, which takes 2 ms
+    import tempfile
+
     import onnxruntime
 
     key = hashlib.sha256("\0".join([onnxruntime.__version__, repr(providers), ""]).encode() + message).hexdigest()[:32]

@@ -18,6 +18,7 @@ from onnxgrad.tensor.common import as_dtype, normal_axis, positive, shape_of, un
 from onnxgrad.tensor.layer import LayerHelper, in_place_result, open_layer, present_operands
 from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.random import gumbel, sampled
+from onnxgrad.tensor.remembered import remembers
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
@@ -26,6 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@remembers
 def relu(x: Variable, name: str | None = None) -> Variable:
     """Compute max(x, 0); the gradient at 0 is 0.
 
@@ -40,6 +42,7 @@ def relu(x: Variable, name: str | None = None) -> Variable:
     return unary("relu", "Relu", x, name)
 
 
+@remembers
 def relu6(x: Variable, name: str | None = None) -> Variable:
     """Compute min(max(x, 0), 6); the gradient is 0 at 0 and at 6.
 
@@ -56,6 +59,7 @@ def relu6(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Where", layer.op.GreaterOrEqual(x, six), six, layer.op.Relu(x))
 
 
+@remembers
 @takes_options
 def sigmoid(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """Compute 1 / (1 + exp(-x)).
@@ -72,6 +76,7 @@ def sigmoid(x: Variable, name: str | None = None, out: Variable | None = None) -
     return unary("sigmoid", "Sigmoid", x, name)
 
 
+@remembers
 @takes_options
 def tanh(x: Variable, name: str | None = None, out: Variable | None = None) -> Variable:
     """Compute the hyperbolic tangent.
@@ -88,6 +93,7 @@ def tanh(x: Variable, name: str | None = None, out: Variable | None = None) -> V
     return unary("tanh", "Tanh", x, name)
 
 
+@remembers
 def softsign(x: Variable, name: str | None = None) -> Variable:
     """Compute x / (1 + |x|).
 
@@ -102,6 +108,7 @@ def softsign(x: Variable, name: str | None = None) -> Variable:
     return unary("softsign", "Softsign", x, name)
 
 
+@remembers
 def mish(x: Variable, name: str | None = None) -> Variable:
     """Compute x tanh(softplus(x)). Misra 2019.
 
@@ -116,6 +123,7 @@ def mish(x: Variable, name: str | None = None) -> Variable:
     return unary("mish", "Mish", x, name)
 
 
+@remembers
 def hardswish(x: Variable, name: str | None = None) -> Variable:
     """Compute x times x / 6 + 1 / 2, the latter limited to [0, 1]. Howard et al. 2019.
 
@@ -130,6 +138,7 @@ def hardswish(x: Variable, name: str | None = None) -> Variable:
     return unary("hard_swish", "HardSwish", x, name)
 
 
+@remembers
 @checked
 def silu(x: Variable, inplace: bool = False, name: str | None = None) -> Variable:
     """Compute x sigmoid(x). Elfwing et al. 2017.
@@ -148,6 +157,7 @@ def silu(x: Variable, inplace: bool = False, name: str | None = None) -> Variabl
     return in_place_result("silu", x, result) if inplace else result
 
 
+@remembers
 def swish(x: Variable, name: str | None = None) -> Variable:
     """Compute x sigmoid(x). Ramachandran et al. 2017.
 
@@ -163,6 +173,7 @@ def swish(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Mul", x, op.Sigmoid(x))
 
 
+@remembers
 def log_sigmoid(x: Variable, name: str | None = None) -> Variable:
     """Compute the logarithm of ``sigmoid``: -softplus(-x).
 
@@ -181,6 +192,7 @@ def log_sigmoid(x: Variable, name: str | None = None) -> Variable:
 logsigmoid = log_sigmoid
 
 
+@remembers
 def tanhshrink(x: Variable, name: str | None = None) -> Variable:
     """Compute x - tanh(x).
 
@@ -196,6 +208,7 @@ def tanhshrink(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Sub", x, op.Tanh(x))
 
 
+@remembers
 @checked
 def softplus(x: Variable, beta: float = 1, threshold: float = 20, name: str | None = None) -> Variable:
     """Compute log(1 + exp(beta x)) / beta, and ``x`` itself where beta x is above the threshold.
@@ -222,6 +235,7 @@ _SOFTPLUS_IS_LINEAR = 17
 """From here on, softplus(x) rounds to x in float32."""
 
 
+@remembers
 @checked
 def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = None) -> Variable:
     """Compute x where positive, else ``negative_slope * x``. Maas et al. 2013.
@@ -238,6 +252,7 @@ def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = Non
     return unary("leaky_relu", "LeakyRelu", x, name, alpha=float(negative_slope))
 
 
+@remembers
 @checked
 def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     """Compute x where positive, else alpha (exp(x) - 1). Clevert et al. 2015.
@@ -254,6 +269,7 @@ def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     return unary("elu", "Elu", x, name, alpha=float(alpha))
 
 
+@remembers
 @checked
 def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     """Compute x where positive, else alpha (exp(x / alpha) - 1). Barron 2017.
@@ -280,6 +296,7 @@ def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     return layer.result("Add", op.Max(x, zero), op.Mul(slope, left))
 
 
+@remembers
 @checked
 def selu(
     x: Variable,
@@ -307,6 +324,7 @@ def selu(
     return unary("selu", "Selu", x, name, alpha=float(alpha), gamma=float(scale))
 
 
+@remembers
 @checked
 def gelu(x: Variable, approximate: bool = False, name: str | None = None) -> Variable:
     """Multiply x by the normal distribution function of x, exact or by tanh. Hendrycks and Gimpel 2016.
@@ -360,6 +378,7 @@ def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
     return unary("softshrink", "Shrink", x, name, lambd=float(threshold), bias=float(threshold))
 
 
+@remembers
 @checked
 def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
     """Limit x to [min, max]; the gradient is 0 at both ends.
@@ -380,6 +399,7 @@ def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None 
     return layer.result("Where", layer.op.LessOrEqual(x, least), least, below)
 
 
+@remembers
 @checked
 def hardsigmoid(x: Variable, slope: float = 0.1666667, offset: float = 0.5, name: str | None = None) -> Variable:
     """Compute slope x + offset, limited to [0, 1].
@@ -499,6 +519,7 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
     return layer.result("ReduceMax", op.Reshape(x, target), [axis + 1], keepdims=0)
 
 
+@remembers
 @checked
 @takes_options
 def softmax(
@@ -523,6 +544,7 @@ def softmax(
     return _normalised("softmax", "Softmax", x, axis, dtype, name)
 
 
+@remembers
 @checked
 def log_softmax(x: Variable, axis: int = -1, dtype: DTypeLike | None = None, name: str | None = None) -> Variable:
     """Compute the logarithm of ``softmax``, stably.

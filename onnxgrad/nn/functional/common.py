@@ -24,6 +24,7 @@ from onnxgrad.tensor import linalg
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
 from onnxgrad.tensor.layer import LayerHelper, in_place_result, is_variable, open_layer, present_operands, variables_in
 from onnxgrad.tensor.random import sampled
+from onnxgrad.tensor.remembered import remembers
 
 __all__ = [
     "alpha_dropout", "bilinear", "cosine_similarity", "dropout", "dropout1d", "dropout2d", "dropout3d", "embedding",
@@ -32,6 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@remembers
 def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: str | None = None) -> Variable:
     """Compute ``x @ weight + bias`` with a weight of shape [in, out].
 

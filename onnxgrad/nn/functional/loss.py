@@ -32,6 +32,7 @@ from onnxgrad.nn.functional.common import pairwise_distance
 from onnxgrad.nn.types import Reduction, SumOrMean
 from onnxgrad.tensor.common import as_dtype, known_dim, known_value
 from onnxgrad.tensor.layer import LayerHelper, open_layer, present_operands
+from onnxgrad.tensor.remembered import remembers
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "ctc_loss", "dice_loss",
@@ -82,6 +83,7 @@ def _check_equal_shapes(layer_name: str, first: Variable, *others: Variable) -> 
 # Distances -----------------------------------------------------------------------------------------------------------
 
 
+@remembers
 def square_error_cost(input: Variable, label: Variable) -> Variable:
     """Compute (input - label)^2, element by element.
 
@@ -98,6 +100,7 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
     return layer.result("Mul", difference, difference)
 
 
+@remembers
 @checked
 def mse_loss(input: Variable, label: Variable, reduction: Reduction = "mean", name: str | None = None) -> Variable:
     """Compute the squared difference.
@@ -119,6 +122,7 @@ def mse_loss(input: Variable, label: Variable, reduction: Reduction = "mean", na
     return reduced(layer, squared_error(op, input, label), reduction)
 
 
+@remembers
 @checked
 def l1_loss(input: Variable, label: Variable, reduction: Reduction = "mean", name: str | None = None) -> Variable:
     """Compute the absolute difference.
@@ -140,6 +144,7 @@ def l1_loss(input: Variable, label: Variable, reduction: Reduction = "mean", nam
     return reduced(layer, absolute_error(op, input, label), reduction)
 
 
+@remembers
 @checked
 def smooth_l1_loss(
     input: Variable,
@@ -207,6 +212,7 @@ def _bounded_log(op: Any, x: Variable) -> Any:
     return op.Where(positive, op.Log(op.Where(positive, x, op.constant(1.0, x.dtype))), op.constant(-100.0, x.dtype))
 
 
+@remembers
 @checked
 def binary_cross_entropy_with_logits(
     logit: Variable,

@@ -20,6 +20,7 @@ from onnxgrad.tensor.common import as_dtype, positive, shape_of
 from onnxgrad.tensor.layer import LayerHelper, in_place_result, open_layer, present_operands
 from onnxgrad.tensor.linalg import vector_norm
 from onnxgrad.tensor.options import takes_options
+from onnxgrad.tensor.remembered import remembers
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
 
@@ -83,6 +84,7 @@ def batch_norm(
     return in_layout(layer, y, last)
 
 
+@remembers
 @checked
 def layer_norm(
     x: Variable,
@@ -115,6 +117,7 @@ def layer_norm(
     return layer.result("LayerNormalization", x, *operands, axis=-len(shape), epsilon=float(epsilon))
 
 
+@remembers
 @checked
 def rms_norm(
     input: Variable,

@@ -5,12 +5,15 @@ import pickle
 import numpy as np
 import pytest
 
+import onnxgrad as paddle
 from onnxgrad import static
 from onnxgrad.core.interop.onnx_export import to_onnx
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, UnknownName
+from onnxgrad.tensor import methods
 
 
 def test_sets_and_dicts_of_variables_append_no_operator():
@@ -88,3 +91,18 @@ class TestOutputs:
 
 def test_an_element_type_is_itself_after_pickling():
     assert pickle.loads(pickle.dumps(dtype_of("float32"))) is dtype_of("float32")
+
+
+def test_a_method_that_was_not_used_yet_is_the_one_that_super_names(monkeypatch):
+    class Own(paddle.Tensor):
+        calls = 0
+
+        def square(self):
+            self.calls += 1
+            return super().square()
+
+    own = Own([3.0])
+    monkeypatch.setattr(Variable, "square", methods._Method("square"))
+    assert own.square().item() == 9.0 and own.calls == 1
+    monkeypatch.setattr(Variable, "square", methods._Method("square"))
+    assert paddle.Tensor.square is paddle.square and own.square().item() == 9.0
