@@ -17,7 +17,7 @@ from onnxgrad.tensor.common import positive
 __all__ = ["conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]
 
 
-def _conv(
+def conv(
     axes: int,
     x: Variable,
     weight: Variable,
@@ -27,8 +27,9 @@ def _conv(
     dilation: Numbers,
     groups: int,
     data_format: str,
-    name: str | None,
+    name: str | None = None,
 ) -> Variable:
+    """Convolve over so many axes"""
     layer_name = f"conv{axes}d"
     window = PoolWindow(layer_name, axes, x, data_format, weight, bias, name=name)
     strides, dilations = numbers(stride, axes, f"{layer_name}: stride"), numbers(dilation, axes, f"{layer_name}: dilation")
@@ -81,7 +82,7 @@ def conv1d(
         >>> F.conv1d(x, w, padding=1, stride=2).shape
         (-1, 4, 4)
     """
-    return _conv(1, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+    return conv(1, x, weight, bias, stride, padding, dilation, groups, data_format, name)
 
 
 @checked
@@ -119,7 +120,7 @@ def conv2d(
         >>> F.conv2d(x, w, padding=1, stride=2).shape
         (-1, 4, 4, 4)
     """
-    return _conv(2, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+    return conv(2, x, weight, bias, stride, padding, dilation, groups, data_format, name)
 
 
 @checked
@@ -157,7 +158,7 @@ def conv3d(
         >>> F.conv3d(x, w, padding=1, stride=2).shape
         (-1, 4, 4, 4, 4)
     """
-    return _conv(3, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+    return conv(3, x, weight, bias, stride, padding, dilation, groups, data_format, name)
 
 
 def _groups(layer_name: str, filters: int, groups: int) -> int:
@@ -177,7 +178,7 @@ def _kernel(layer_name: str, weight: Variable) -> list[int]:
 # Transposed convolutions ---------------------------------------------------------------------------------------------
 
 
-def _conv_transpose(
+def conv_transpose(
     axes: int,
     x: Variable,
     weight: Variable,
@@ -189,8 +190,9 @@ def _conv_transpose(
     groups: int,
     output_size: Numbers | None,
     data_format: str,
-    name: str | None,
+    name: str | None = None,
 ) -> Variable:
+    """Transpose a convolution over so many axes"""
     layer_name = f"conv{axes}d_transpose"
     window = PoolWindow(layer_name, axes, x, data_format, weight, bias, name=name)
     x = window.x
@@ -251,7 +253,7 @@ def conv1d_transpose(
         >>> F.conv1d_transpose(x, w, stride=2, padding=1, output_size=[8]).shape
         (-1, 2, 8)
     """
-    return _conv_transpose(1, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
+    return conv_transpose(1, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
 
 
 @checked
@@ -292,7 +294,7 @@ def conv2d_transpose(
         >>> F.conv2d_transpose(x, w, stride=2, padding=1, output_size=[8, 8]).shape
         (-1, 2, 8, 8)
     """
-    return _conv_transpose(2, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
+    return conv_transpose(2, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
 
 
 @checked
@@ -333,7 +335,7 @@ def conv3d_transpose(
         >>> F.conv3d_transpose(x, w, stride=2, padding=1, output_size=[8, 8, 8]).shape
         (-1, 2, 8, 8, 8)
     """
-    return _conv_transpose(3, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
+    return conv_transpose(3, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
 
 
 def _missing(
