@@ -14,8 +14,8 @@ from onnxgrad import tensor as T
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.distribution.base import Distribution, Numbers, as_operand, normals
 from onnxgrad.distribution.transform import ChainTransform, Transform, summed
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.internal.arguments import checked
+from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked, checked_with_words
 from onnxgrad.tensor import linalg, solvers
 
 __all__ = ["Independent", "MultivariateNormal", "TransformedDistribution"]
@@ -103,10 +103,8 @@ class Independent(Distribution):
         ArgumentError: if it has fewer axes.
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, base: Distribution, reinterpreted_batch_rank: int) -> None:
-        if not isinstance(base, Distribution):
-            raise ArgumentTypeError(f"Independent takes a distribution, not {type(base).__name__}.")
         if not 0 < reinterpreted_batch_rank <= len(base.batch_shape):
             raise ArgumentError(f"Independent: {base!r} has {len(base.batch_shape)} axes, not {reinterpreted_batch_rank}.")
         self._base, self._rank = base, reinterpreted_batch_rank
@@ -146,12 +144,8 @@ class TransformedDistribution(Distribution):
         ArgumentTypeError: if an argument is of another kind.
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, base: Distribution, transforms: Sequence[Transform]) -> None:
-        if not isinstance(base, Distribution):
-            raise ArgumentTypeError(f"TransformedDistribution takes a distribution, not {type(base).__name__}.")
-        if not isinstance(transforms, Sequence) or not all(isinstance(one, Transform) for one in transforms):
-            raise ArgumentTypeError("TransformedDistribution: transforms is a list of Transforms.")
         self._base, self._chain = base, ChainTransform(list(transforms))
         shape = self._chain.forward_shape(base.batch_shape + base.event_shape)
         rank = max(self._chain.event_ranks[1], len(base.event_shape))

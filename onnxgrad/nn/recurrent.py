@@ -450,8 +450,9 @@ class Recurrent(Layer):
                 for parameter_name, parameter in cell._parameters.items():
                     self._parameters[f"{parameter_name}_l{layer}{suffix}"] = parameter
             # Paddle's files hold the weights by the paths of the cells too.
-            one_way = len(cells) == 1
-            self.add_sublayer(str(layer), RNN(*cells, False, time_major) if one_way else BiRNN(*cells, time_major=time_major))
+            first, *others = cells
+            whole: Layer = BiRNN(first, others[0], time_major) if others else RNN(first, False, time_major)
+            self.add_sublayer(str(layer), whole)
 
     def _run(self, inputs: Variable, initial_states: Sequence[Variable], lengths: Variable | None) -> tuple[Any, list[Any]]:
         """Outputs and last states of all layers, from the states of each kind or from zeros."""

@@ -108,8 +108,6 @@ def divide(
     """
     if rounding_mode is None:
         return _quotient(x, y, name)
-    if rounding_mode not in ("floor", "trunc"):
-        raise ArgumentError(f"divide: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}.")
     floor = floor_divide(x, y, name)
     if rounding_mode == "floor":
         return floor

@@ -194,8 +194,6 @@ def put_along_axis(
     """
     layer, op = open_layer_for("put_along_axis", arr, indices, values)
     axis = normal_axis(axis, arr.ndim, "put_along_axis")
-    if reduce not in (*_REDUCTIONS, "mean"):
-        raise ArgumentError(f"put_along_axis: reduce is one of {sorted([*_REDUCTIONS, 'mean'])}, not {reduce!r}.")
     positions = _position(op, indices)
     if broadcast:
         size = shape_of(op, arr)
@@ -405,8 +403,6 @@ def take(x: Variable, index: Variable, mode: Literal["raise", "wrap", "clip"] = 
         mode: what is done with an index outside: 'raise' an error at run time, 'wrap' it around, or 'clip' it.
     """
     layer, op = open_layer("take", x, index, name=name)
-    if mode not in ("raise", "wrap", "clip"):
-        raise ArgumentError(f"take: mode is 'raise', 'wrap' or 'clip', not {mode!r}.")
     positions = as_dtype(op, index, "int64")
     if mode == "wrap":
         positions = op.Mod(positions, op.Size(x))

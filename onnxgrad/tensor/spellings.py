@@ -156,8 +156,6 @@ def scatter_reduce(
         reduce: the sum, product, mean, largest or smallest.
         include_self: False to leave the elements of ``input`` out of it.
     """
-    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
-        raise ArgumentError(f"scatter_reduce: reduce is 'sum', 'prod', 'mean', 'amax' or 'amin', not {reduce!r}.")
     how = "add" if reduce == "sum" else "mul" if reduce == "prod" else reduce
     return indexing.put_along_axis(input, index, src, dim, how, include_self, broadcast=False)
 

@@ -13,10 +13,10 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.nn.functional.loss import guarded_classes, open_loss
+from onnxgrad.nn.functional.loss import guarded_classes
 from onnxgrad.nn.types import Reduction
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import LayerHelper, open_layer, present_operands
 
 __all__ = ["cross_entropy", "nll_loss", "softmax_with_cross_entropy"]
 
@@ -62,7 +62,7 @@ def cross_entropy(
         >>> F.cross_entropy(logits, label).shape
         ()
     """
-    layer, op = open_loss("cross_entropy", reduction, input, label, weight, name=name)
+    layer, op = open_layer("cross_entropy", input, label, *present_operands(weight), name=name)
     rank = input.ndim
     axis = normal_axis(axis, rank, "cross_entropy")
     _check_weight("cross_entropy", weight, input.shape[axis])
@@ -290,6 +290,6 @@ def nll_loss(
         >>> F.nll_loss(static.data("x", [None, 3]), static.data("label", [None], "int64")).shape
         ()
     """
-    layer, op = open_loss("nll_loss", reduction, input, label, weight, name=name)
+    layer, op = open_layer("nll_loss", input, label, *present_operands(weight), name=name)
     label = _as_classes(op, label)
     return _reduced(layer, "NegativeLogLikelihoodLoss", input, label, weight, ignore_index, reduction, 1)

@@ -113,8 +113,6 @@ def _dropout(
     layer, op = open_layer("dropout", x, name=name)
     if not is_variable(p) and not 0 <= p <= 1:
         raise ArgumentError(f"dropout: p must lie in [0, 1], not {p}.")
-    if mode not in ("upscale_in_train", "downscale_in_infer"):
-        raise ArgumentError(f"dropout: mode is 'upscale_in_train' or 'downscale_in_infer', not {mode!r}.")
     # Dropout takes no ratio in bfloat16.
     dtype = np.float32 if x.dtype.name == "bfloat16" else x.dtype.numpy
     ratio: Any = as_dtype(op, p, x.dtype) if is_variable(p) else np.asarray(p, dtype)
@@ -312,8 +310,6 @@ def pad(
     layer = LayerHelper("pad3d", x, *variables_in(pad), name=name)
     later: Variable | None = None
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-    if mode not in modes:
-        raise Mismatch(f"pad: mode is one of {list(modes)}, not {mode!r}.")
     border: Any = pad
     if is_variable(pad):
         later = pad if pad.value is None and not pad.is_eager else None

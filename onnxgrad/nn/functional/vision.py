@@ -256,10 +256,6 @@ def grid_sample(
         >>> F.grid_sample(static.data("x", [None, 3, 4, 4]), static.data("grid", [None, 5, 6, 2])).shape
         (-1, 3, 5, 6)
     """
-    if mode not in ("bilinear", "nearest"):
-        raise ArgumentError(f"grid_sample: mode is 'bilinear' or 'nearest', not {mode!r}.")
-    if padding_mode not in ("zeros", "border", "reflection"):
-        raise ArgumentError(f"grid_sample: padding_mode is 'zeros', 'border' or 'reflection', not {padding_mode!r}.")
     layer = LayerHelper("grid_sample", x, grid, name=name)
     attrs = {"mode": "linear" if mode == "bilinear" else "nearest", "align_corners": int(align_corners)}
     return layer.result("GridSample", x, grid, padding_mode=padding_mode, **attrs)
