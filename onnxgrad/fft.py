@@ -21,10 +21,6 @@ from onnxgrad.tensor.options import Device, takes_options
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 _T = TypeVar("_T", bound=Variable)
 
 

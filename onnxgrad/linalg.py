@@ -37,10 +37,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 globals().update(refusals("paddle.linalg", REFUSED["paddle.linalg"]))
 
 

@@ -73,9 +73,7 @@ def transposed(layer: LayerHelper, x: Variable) -> Variable:
     """The last two axes exchanged."""
     if x.ndim < 2:
         raise ArgumentError(f"{layer.name}: the vector {x!r} cannot be transposed.")
-    order = list(range(x.ndim))
-    order[-2:] = [order[-1], order[-2]]
-    return layer.op.Transpose(x, perm=order)
+    return layer.op.Transpose(x, perm=[*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
 
 
 def mm(input: Variable, mat2: Variable, name: str | None = None) -> Variable:

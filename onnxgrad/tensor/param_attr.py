@@ -111,15 +111,9 @@ class ParamAttr:
             name: the other name.
             initializer: the other initializer; the same unless given.
         """
-        return ParamAttr(
-            name,
-            initializer or self.initializer,
-            self.learning_rate,
-            self.regularizer,
-            self.trainable,
-            self.do_model_average,
-            self.need_clip,
-        )
+        attr = ParamAttr(name, initializer or self.initializer, self.learning_rate, self.regularizer, self.trainable)
+        attr.do_model_average, attr.need_clip = self.do_model_average, self.need_clip
+        return attr
 
     def describe(self, parameter: Parameter | EagerParameter) -> None:
         """Let a parameter know how it is to be trained.

@@ -62,14 +62,12 @@ def _extreme_index(
     layer_name: str, op_type: str, x: Variable, axis: int | None, keepdim: bool, dtype: Any, name: str | None
 ) -> Variable:
     layer, op = open_layer(layer_name, x, name=name)
-    if axis is None:
-        indices = op.emit(op_type, (op.Reshape(x, np.array([-1])),), {"axis": 0, "keepdims": 0})
-        indices = op.Reshape(indices, np.array([1] * x.ndim)) if keepdim else indices
-    else:
-        axis = normal_axis(axis, x.ndim, layer_name)
-        indices = op.emit(
-            op_type, (x if x.ndim else op.Reshape(x, np.array([1])),), {"axis": axis, "keepdims": int(keepdim and x.ndim > 0)}
-        )
+    whole = axis is None or not x.ndim
+    at = 0 if axis is None else normal_axis(axis, x.ndim, layer_name)
+    operand = op.Reshape(x, np.array([-1])) if whole else x
+    indices = op.emit(op_type, (operand,), {"axis": at, "keepdims": int(keepdim and not whole)})
+    if keepdim and whole and x.ndim:
+        indices = op.Reshape(indices, np.array([1] * x.ndim))
     return layer.result("Identity", as_dtype(op, indices, index_dtype(dtype, layer.name)))
 
 

@@ -40,10 +40,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 globals().update(refusals("paddle.nn.functional", REFUSED["paddle.nn.functional"]))
 
 globals().update(absence_hooks(__name__))

@@ -12,8 +12,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, Mismatch
-from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.nn.functional.layout import ImageLayer
 
 __all__ = ["PoolWindow", "numbers", "pads_of", "window_pads"]
 
@@ -79,23 +78,23 @@ def window_pads(x: Variable, pads: list[int] | str, kernel: list[int], strides: 
     return {"pads": [t // 2 for t in total] + [t - t // 2 for t in total]}
 
 
-class PoolWindow:
-    """One use of a convolution or a pool: its input with channels first, and its results in the layout that was asked for.
+class PoolWindow(ImageLayer):
+    """One use of a convolution or a pool.
 
     Args:
         layer_name: name of the layer.
         axes: number of spatial axes.
+        x: the images.
+        data_format: their layout.
         operands: further variables, or None where one is not given.
+        name: as of LayerHelper.
     """
 
     def __init__(
         self, layer_name: str, axes: int, x: Variable, data_format: str, *operands: Variable | None, name: str | None
     ) -> None:
+        super().__init__(layer_name, x, data_format, *operands, axes=axes, name=name)
         self.kind, self.axes = layer_name, axes
-        self.operands = [v for v in operands if v is not None]
-        self.layer = LayerHelper(layer_name, x, *self.operands, name=name)
-        self.last = channels_last(data_format, axes)
-        self.x = to_channels_first(self.layer, x, self.last)
 
     def pads(self, padding: Any) -> list[int] | str:
         return pads_of(padding, self.axes, self.last, f"{self.kind}: padding")
@@ -110,4 +109,4 @@ class PoolWindow:
         return {**attrs, **window_pads(self.x, self.pads(padding), sizes, strides)}
 
     def result(self, op_type: str, *operands: Any, **attrs: Any) -> Variable:
-        return in_layout(self.layer, self.layer.result(op_type, *operands, **attrs), self.last)
+        return self.in_layout(super().result(op_type, *operands, **attrs))
