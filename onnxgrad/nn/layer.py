@@ -443,13 +443,11 @@ class Layer:
         if not use_structured_name:
             own = {tensor.name: tensor for tensor in own.values()}
         given = {n: v if isinstance(v, Tensor) else np.asarray(v) for n, v in state_dict.items() if n in own}
-        others = [name for name, value in given.items() if list(value.shape) != list(own[name].shape)]
-        for name in others:
-            warnings.warn(
-                f"Skip loading for {name}. It receives a shape {list(given.pop(name).shape)}, but the expected shape is "
-                f"{list(own[name].shape)}.",
-                stacklevel=2,
-            )
+        for name, shape in [(name, list(value.shape)) for name, value in given.items()]:
+            if shape != (expected := list(own[name].shape)):
+                del given[name]
+                skipped = f"Skip loading for {name}. It receives a shape {shape}, but the expected shape is {expected}."
+                warnings.warn(skipped, stacklevel=2)
         reached = {id(own[name]) for name in given}
         for name in own:
             if name not in state_dict and id(own[name]) not in reached:
@@ -465,9 +463,8 @@ class Layer:
         except KeyboardInterrupt:
             hold()
             raise
-        return [name for name in own if name not in given and id(own[name]) not in reached], [
-            name for name in state_dict if name not in given
-        ]
+        missing = [name for name in own if name not in given and id(own[name]) not in reached]
+        return missing, [name for name in state_dict if name not in given]
 
     load_dict = set_dict = set_state_dict
 

@@ -234,10 +234,7 @@ def shape_operand(op: Builder, shape: Any) -> Any:
     if not any(is_variable(item) for item in shape):
         return np.asarray([int(item) for item in shape], np.int64)
     one = np.array([1])
-    parts = [
-        op.Reshape(as_dtype(op, item, "int64"), one) if is_variable(item) else op.constant(np.array([item], np.int64))
-        for item in shape
-    ]
+    parts = [op.Reshape(as_dtype(op, item, "int64"), one) if is_variable(item) else np.array([item]) for item in shape]
     return op.Concat(*parts, axis=0)
 
 

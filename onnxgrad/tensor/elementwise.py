@@ -74,13 +74,12 @@ def _times(y: Any, alpha: Any) -> Any:
     return multiply(y, LayerHelper("scale", y).op.constant(alpha, y.dtype))
 
 
-multiply = of_two(
-    "multiply",
-    lambda layer, a, b: layer.result("And" if a.dtype.name == "bool" else "Mul", a, b),
-    "``x * y``, element by element; of Booleans whether both are True.",
-    layer_name="elementwise_mul",
-)
-_quotient = of_two("divide", "Div", "``x / y``.", floats=True, layer_name="elementwise_div")
+def _product(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
+    return layer.result("And" if a.dtype.name == "bool" else "Mul", a, b)
+
+
+multiply = of_two("multiply", _product, "``x * y``, element by element; of Booleans whether both are True.", "elementwise_mul")
+_quotient = of_two("divide", "Div", "``x / y``.", "elementwise_div", floats=True)
 
 
 @checked
@@ -118,12 +117,8 @@ def divide(
 
 
 pow = of_two("pow", "Pow", "``x`` to the power ``y``.")
-maximum = of_two(
-    "maximum", "Max", "The larger of two elements, NaN if one is; a tie shares the gradient.", layer_name="elementwise_max"
-)
-minimum = of_two(
-    "minimum", "Min", "The smaller of two elements, NaN if one is; a tie shares the gradient.", layer_name="elementwise_min"
-)
+maximum = of_two("maximum", "Max", "The larger of two elements, NaN if one is; a tie shares the gradient.", "elementwise_max")
+minimum = of_two("minimum", "Min", "The smaller of two elements, NaN if one is; a tie shares the gradient.", "elementwise_min")
 
 
 @checked
@@ -171,12 +166,8 @@ def _known_extreme(comparison: str) -> Any:
     return formula
 
 
-fmax = of_two(
-    "fmax", _known_extreme("GreaterOrEqual"), "The larger that is not NaN; ties go to ``x``.", layer_name="elementwise_fmax"
-)
-fmin = of_two(
-    "fmin", _known_extreme("LessOrEqual"), "The smaller that is not NaN; ties go to ``x``.", layer_name="elementwise_fmin"
-)
+fmax = of_two("fmax", _known_extreme("GreaterOrEqual"), "The larger that is not NaN; ties go to ``x``.", "elementwise_fmax")
+fmin = of_two("fmin", _known_extreme("LessOrEqual"), "The smaller that is not NaN; ties go to ``x``.", "elementwise_fmin")
 
 
 @checked
@@ -226,16 +217,15 @@ def _atan2(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
     return layer.result("Where", steep, op.Sub(upwards, angle), op.Add(angle, half_turn))
 
 
+def _logaddexp(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
+    return layer.result("Identity", log_add_exp(layer.op, a, b))
+
+
 atan2 = of_two("atan2", _atan2, "The angle of the point with height ``x`` and width ``y``, in (-pi, pi].", floats=True)
 copysign = of_two("copysign", _copysign, "The size of ``x`` with the sign of ``y``, in their element type.")
 hypot = of_two("hypot", _hypot, "sqrt(x^2 + y^2).", floats=True, numbers=False)
 ldexp = of_two("ldexp", _ldexp, "``x`` times 2 to the power ``y``.", floats=True, numbers=False)
-logaddexp = of_two(
-    "logaddexp",
-    lambda layer, a, b: layer.result("Identity", log_add_exp(layer.op, a, b)),
-    "log(exp(x) + exp(y)), computed stably.",
-    floats=True,
-)
+logaddexp = of_two("logaddexp", _logaddexp, "log(exp(x) + exp(y)), computed stably.", floats=True)
 
 
 @checked

@@ -594,11 +594,8 @@ class _Index:
         )
 
     def _expand_masks_and_ellipsis(self, items: list[Any]) -> None:
-        covered = sum(
-            part.ndim if is_variable(part) and part.dtype == "bool" else 1
-            for part in items
-            if part is not None and part is not Ellipsis
-        )
+        taking = [part for part in items if part is not None and part is not Ellipsis]
+        covered = sum(part.ndim if is_variable(part) and part.dtype == "bool" else 1 for part in taking)
         rank = self.x.ndim
         if covered > rank:
             raise OutOfRange(f"indexing {self.x.name}: {covered} indices for {rank} axes.")

@@ -257,9 +257,8 @@ def log_normal_(x: Variable, mean: float = 1.0, std: float = 2.0, name: str | No
         mean: of the logarithms.
         std: their deviation.
     """
-    return in_place_result(
-        "log_normal_", x, manipulation.cast(math.exp(random.gaussian(manipulation.shape(x), mean, std)), x.dtype)
-    )
+    numbers = math.exp(random.gaussian(manipulation.shape(x), mean, std))
+    return in_place_result("log_normal_", x, manipulation.cast(numbers, x.dtype))
 
 
 _MADE = {f"{name}_": in_place(getattr(module, name)) for module, names in _FORMS.items() for name in names.split()}

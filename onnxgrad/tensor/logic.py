@@ -237,15 +237,14 @@ def _complement(layer_name: str, doc: str) -> _OfOneBit:
     return named_function(function, layer_name, doc, "x: integers or booleans.", INTO_OUT)
 
 
+def _negated(layer: LayerHelper, x: Variable) -> Variable:
+    return layer.result("Not", as_dtype(layer.op, x, "bool"))
+
+
 logical_and = _of_truths("logical_and", "And", "Whether both elements are true (not 0).")
 logical_or = _of_truths("logical_or", "Or", "Whether an element is true (not 0).")
 logical_xor = _of_truths("logical_xor", "Xor", "Whether exactly one element is true (not 0).")
-logical_not = of_one(
-    "logical_not",
-    lambda layer, x: layer.result("Not", as_dtype(layer.op, x, "bool")),
-    "Whether elements are false (0).",
-    floats=False,
-)
+logical_not = of_one("logical_not", _negated, "Whether elements are false (0).", floats=False)
 bitwise_and = _of_bits("bitwise_and", "BitwiseAnd", "And", "The common bits of integers or booleans.")
 bitwise_or = _of_bits("bitwise_or", "BitwiseOr", "Or", "The bits of either integer or boolean.")
 bitwise_xor = _of_bits("bitwise_xor", "BitwiseXor", "Xor", "The bits of exactly one integer or boolean.")

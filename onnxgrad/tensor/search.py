@@ -501,9 +501,8 @@ def unique_consecutive(
     others = [i for i in range(x.ndim) if i != axis]
     if others:
         differs = op.ReduceMax(differs, others, keepdims=0)
-    begins = op.Concat(
-        op.Expand(np.array(1, np.int32), op.Min(op.Shape(x, start=axis, end=axis + 1), np.array([1]))), differs, axis=0
-    )
+    one_or_none = op.Min(op.Shape(x, start=axis, end=axis + 1), np.array([1]))
+    begins = op.Concat(op.Expand(np.array(1, np.int32), one_or_none), differs, axis=0)
     starts = op.Squeeze(op.NonZero(begins), [0])
     outputs = [layer.result("Gather", x, starts, axis=axis)]
     if return_inverse:

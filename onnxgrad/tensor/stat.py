@@ -327,9 +327,8 @@ def _nan_quantile(op: Builder, x: Variable, q: float, interpolation: str) -> Var
     present = op.ReduceSum(op.Cast(op.Not(missing), to=x.dtype.number), [last], keepdims=1)
     index = op.Mul(op.Max(op.Sub(present, 1.0), 0.0), q)
     low, high = op.Floor(index), op.Ceil(index)
-    weight = {"lower": op.Mul(index, 0.0), "higher": op.Sub(high, low), "midpoint": op.Mul(op.Sub(high, low), 0.5)}.get(
-        interpolation, op.Sub(index, low)
-    )
+    gap, part = op.Sub(high, low), op.Sub(index, low)
+    weight = {"lower": op.Mul(index, 0.0), "higher": gap, "midpoint": op.Mul(gap, 0.5)}.get(interpolation, part)
     if interpolation == "nearest":
         weight = op.Round(weight)
     below = op.GatherElements(values, op.Cast(low, to=7), axis=last)

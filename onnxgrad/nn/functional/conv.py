@@ -34,11 +34,9 @@ def conv(
     window = PoolWindow(layer_name, axes, x, data_format, weight, bias, name=name)
     strides, dilations = numbers(stride, axes, f"{layer_name}: stride"), numbers(dilation, axes, f"{layer_name}: dilation")
     attrs: dict[str, Any] = {"strides": strides, "group": _groups(layer_name, weight.shape[0], groups)}
-    if x.is_eager and window.x.shape[1] != weight.shape[1] * groups:
-        raise Mismatch(
-            f"{layer_name}: {x!r} has {window.x.shape[1]} channels, and filters of shape {list(weight.shape)} in {groups} group(s) "
-            f"take {weight.shape[1] * groups}."
-        )
+    channels, taken = window.x.shape[1], weight.shape[1] * groups
+    if x.is_eager and channels != taken:
+        raise Mismatch(f"{layer_name}: {x!r} has {channels} channels; filters of shape {weight.shape} take {taken}. Pass as many.")
     pads = window.pads(padding)
     if isinstance(pads, str):
         attrs["kernel_shape"] = _kernel(layer_name, weight)
@@ -209,10 +207,9 @@ def conv_transpose(
         if any(extra):
             raise ArgumentError(f"{layer_name}: give output_size or output_padding, not both.")
         extra = _missing(layer_name, x, kernel, strides, dilations, pads, numbers(output_size, axes))
-    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "kernel_shape": kernel}
-    return window.result(
-        "ConvTranspose", x, *window.operands, group=_groups(layer_name, weight.shape[0], groups), output_padding=extra, **attrs
-    )
+    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "output_padding": extra}
+    attrs.update(kernel_shape=kernel, group=_groups(layer_name, weight.shape[0], groups))
+    return window.result("ConvTranspose", x, *window.operands, **attrs)
 
 
 @checked

@@ -380,10 +380,7 @@ def temporal_shift(
     first, second = int(channels * shift_ratio), int(channels * 2 * shift_ratio)
     clips = op.Reshape(x, np.array([-1, seg_num, channels, height, width]))
     padded = op.Pad(clips, np.array([1, 1]), None, np.array([1]))
-    parts = [
-        op.Slice(padded, [start, low], [start + seg_num, high], [1, 2])
-        for start, low, high in ((0, 0, first), (2, first, second), (1, second, channels))
-        if high > low
-    ]
+    moves = (0, 0, first), (2, first, second), (1, second, channels)
+    parts = [op.Slice(padded, [start, low], [start + seg_num, high], [1, 2]) for start, low, high in moves if high > low]
     joined = op.Concat(*parts, axis=2) if len(parts) > 1 else parts[0]
     return layer.in_layout(layer.result("Reshape", joined, np.array([-1, channels, height, width])))
