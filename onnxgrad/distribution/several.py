@@ -101,6 +101,11 @@ class Independent(Distribution):
     Raises:
         ArgumentTypeError: if ``base`` is no distribution.
         ArgumentError: if it has fewer axes.
+
+    Example:
+        >>> normals = paddle.distribution.Normal([0.0, 1.0], [1.0, 1.0])
+        >>> paddle.distribution.Independent(normals, 1).log_prob(paddle.zeros([2])).shape
+        []
     """
 
     @checked_with_words
@@ -142,6 +147,11 @@ class TransformedDistribution(Distribution):
 
     Raises:
         ArgumentTypeError: if an argument is of another kind.
+
+    Example:
+        >>> normal, exp = paddle.distribution.Normal(0.0, 1.0), paddle.distribution.ExpTransform()
+        >>> paddle.distribution.TransformedDistribution(normal, [exp]).sample([3]).shape
+        [3]
     """
 
     @checked_with_words

@@ -302,6 +302,11 @@ class ChainTransform(Transform):
 
     Raises:
         ArgumentTypeError: if one is none.
+
+    Example:
+        >>> transforms = [paddle.distribution.ExpTransform(), paddle.distribution.AffineTransform(1.0, 2.0)]
+        >>> paddle.distribution.ChainTransform(transforms).forward(paddle.zeros([1])).tolist()
+        [3.0]
     """
 
     @checked_with_words
@@ -352,6 +357,11 @@ class IndependentTransform(ChainTransform):
 
     Raises:
         ArgumentTypeError: if ``base`` is none.
+
+    Example:
+        >>> exp = paddle.distribution.IndependentTransform(paddle.distribution.ExpTransform(), 1)
+        >>> exp.forward_log_det_jacobian(paddle.ones([2, 3])).tolist()
+        [3.0, 3.0]
     """
 
     @checked_with_words
@@ -369,6 +379,11 @@ class StackTransform(Transform):
 
     Raises:
         ArgumentTypeError: if one is no Transform.
+
+    Example:
+        >>> transforms = [paddle.distribution.ExpTransform(), paddle.distribution.TanhTransform()]
+        >>> paddle.distribution.StackTransform(transforms).forward(paddle.zeros([2])).tolist()
+        [1.0, 0.0]
     """
 
     @checked_with_words

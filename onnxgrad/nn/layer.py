@@ -9,7 +9,7 @@ import re
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 import numpy as np
 
@@ -30,16 +30,16 @@ from onnxgrad.tensor.parameter import eager_parameter
 
 __all__ = ["Layer"]
 
-P = ParamSpec("P")
-Result = TypeVar("Result", covariant=True)
+Call = TypeVar("Call", covariant=True)
 AnyParameter = TypeVar("AnyParameter", bound=EagerParameter | None)
 AnyLayer = TypeVar("AnyLayer", bound="Layer | None")
 
 
-class _Forward(Protocol[P, Result]):
+class _Forward(Protocol[Call]):
     """What has a ``forward``: a call of a layer takes its arguments and returns its result, also to a type checker."""
 
-    def forward(self, *inputs: P.args, **kwargs: P.kwargs) -> Result: ...
+    @property
+    def forward(self) -> Call: ...
 
 
 class Layer:
@@ -89,18 +89,23 @@ class Layer:
         """
         raise NotImplementedError(f"{type(self).__name__} has no forward().")
 
-    def __call__(self: _Forward[P, Result], *inputs: P.args, **kwargs: P.kwargs) -> Result:
-        layer = cast(Layer, self)
-        operands: Any = inputs
-        for hook in list(layer._pre_hooks.values()):
-            changed = hook(layer, operands)
-            if changed is not None:
-                operands = changed if isinstance(changed, tuple) else (changed,)
-        result: Any = layer.forward(*operands, **kwargs)
-        for hook in list(layer._post_hooks.values()):
-            changed = hook(layer, operands, result)
-            result = result if changed is None else changed
-        return cast(Result, result)
+    if TYPE_CHECKING:  # as a property, since mypy does not see through a call to one whose result has the class of its argument
+
+        @property
+        def __call__(self: _Forward[Call]) -> Call: ...
+
+    else:
+
+        def __call__(self, *inputs: object, **kwargs: object) -> object:
+            for hook in list(self._pre_hooks.values()):
+                changed = hook(self, inputs)
+                if changed is not None:
+                    inputs = changed if isinstance(changed, tuple) else (changed,)
+            result = self.forward(*inputs, **kwargs)
+            for hook in list(self._post_hooks.values()):
+                changed = hook(self, inputs, result)
+                result = result if changed is None else changed
+            return result
 
     def register_forward_pre_hook(self, hook: Callable[[Self, tuple[Any, ...]], object]) -> HookHandle:
         """Call a function before each ``forward``.

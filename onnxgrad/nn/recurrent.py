@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -33,7 +33,7 @@ StateShape: TypeAlias = "Sequence[int] | Sequence[Sequence[int]]"
 """The sizes of a state without the batch, or those of several."""
 
 
-Attributes: TypeAlias = tuple[WeightAttr, WeightAttr, BiasAttr, BiasAttr]
+CellAttrs: TypeAlias = tuple[WeightAttr, WeightAttr, BiasAttr, BiasAttr]
 """Those of the weights of inputs and states, and of their biases."""
 
 
@@ -95,7 +95,7 @@ class _Cell(RNNCellBase):
 
     gates = 1
 
-    def __init__(self, input_size: int, hidden_size: int, attrs: Attributes) -> None:
+    def __init__(self, input_size: int, hidden_size: int, attrs: CellAttrs) -> None:
         super().__init__()
         if hidden_size <= 0:
             raise ArgumentError(f"{type(self).__name__}: hidden_size is {hidden_size}; it is at least 1.")
@@ -174,9 +174,6 @@ class SimpleRNNCell(_Cell):
         h = F.tanh(a + b) if self.activation == "tanh" else F.relu(a + b)
         return h, h
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class LSTMCell(_Cell):
     """Compute a step of long short-term memory. Hochreiter and Schmidhuber 1997.
@@ -245,9 +242,6 @@ class LSTMCell(_Cell):
         h = F.sigmoid(o) * F.tanh(c)
         return h, (h, c)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class GRUCell(_Cell):
     """Compute a step of a gated recurrent unit. Cho et al. 2014, with the reset gate after the product.
@@ -304,9 +298,6 @@ class GRUCell(_Cell):
         c = F.tanh(xc + F.sigmoid(xr + hr) * hc)
         h = (h - c) * z + c
         return h, h
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class RNN(Layer):
@@ -434,15 +425,15 @@ class Recurrent(Layer):
         direction: Direction,
         time_major: bool,
         dropout: float,
-        attrs: Attributes,
-        *options: Any,
-        **attributes: Any,
+        attrs: CellAttrs,
+        *options: str,
+        **attributes: int,
     ) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.time_major, self.dropout = time_major, dropout
         self.num_directions = 1 if direction == "forward" else 2
-        self._attributes = attributes
+        self._attributes: dict[str, Any] = {**attributes}
         for layer in range(num_layers):
             size = input_size if layer == 0 else hidden_size * self.num_directions
             cells = [self.cell(size, hidden_size, *options, *attrs) for _ in range(self.num_directions)]
@@ -515,9 +506,6 @@ class _OneState(Recurrent):
         """
         y, (h,) = self._run(inputs, [] if initial_states is None else [initial_states], sequence_length)
         return y, h
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class SimpleRNN(_OneState):
@@ -637,9 +625,6 @@ class LSTM(Recurrent):
         """
         y, (h, c) = self._run(inputs, [] if initial_states is None else initial_states, sequence_length)
         return y, (h, c)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class GRU(_OneState):

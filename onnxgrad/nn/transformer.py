@@ -6,7 +6,7 @@ Tests: tests/nn/test_layers_as_paddle.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, overload
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, overload
 
 import numpy as np
 
@@ -188,9 +188,6 @@ class MultiHeadAttention(Layer):
         extra: list[Any] = ([weights] if self.need_weights else []) + ([] if cache is None else [cache])
         return (out, *extra) if extra else out
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 def _added(mask: Variable | None, dtype: Any) -> Any:
     """A mask as what is added to scores; None if there is none."""
@@ -320,9 +317,6 @@ class TransformerEncoderLayer(_Block):
         src, _ = self._residual(self.norm2, self.dropout2, src, self._feed_forward)
         return src if cache is None else (src, more[-1])
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
     def gen_cache(self, src: Variable) -> MultiHeadAttention.Cache:
         """Make an empty cache for this layer, for the batch of ``src``: [batch, length, d_model].
 
@@ -411,9 +405,6 @@ class TransformerDecoderLayer(_Block):
         tgt, _ = self._residual(self.norm3, self.dropout3, tgt, self._feed_forward)
         return tgt if cache is None else (tgt, (more[-1], caches[1]))
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
     def gen_cache(self, memory: Variable) -> tuple[MultiHeadAttention.Cache, MultiHeadAttention.StaticCache]:
         """Make an empty cache for self-attention, and project ``memory``: [batch, length of memory, d_model].
 
@@ -426,9 +417,10 @@ class TransformerDecoderLayer(_Block):
 class _Stack(Layer):
     """Base of encoders and decoders: layers one after another, then a norm."""
 
-    def __init__(self, layer: Any, num_layers: int, norm: Layer | None) -> None:
+    def __init__(self, layer: Layer, num_layers: int, norm: Layer | None) -> None:
         super().__init__()
-        self.layers: LayerList[Any] = LayerList([layer, *(layer.again() for _ in range(num_layers - 1))])
+        first: Any = layer
+        self.layers: LayerList[Any] = LayerList([first, *(first.again() for _ in range(num_layers - 1))])
         self.num_layers, self.norm = num_layers, norm
 
     def _through(self, x: Variable, cache: Sequence[Any] | None, *operands: Any) -> Any:
@@ -483,9 +475,6 @@ class TransformerEncoder(_Stack):
             [batch, length, d_model]; with a cache, a tuple of this and the caches after these steps.
         """
         return self._through(src, cache, _added(src_mask, src.dtype))
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
     def gen_cache(self, src: Variable) -> list[MultiHeadAttention.Cache]:
         """Make an empty cache for each layer, for the batch of ``src``: [batch, length, d_model].
@@ -559,9 +548,6 @@ class TransformerDecoder(_Stack):
             [batch, length, d_model]; with a cache, a tuple of this and the caches after these steps.
         """
         return self._through(tgt, cache, memory, _added(tgt_mask, tgt.dtype), _added(memory_mask, memory.dtype))
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
     def gen_cache(self, memory: Variable, do_zip: bool = False) -> list[DecoderCache] | list[tuple[AnyCache, ...]]:
         """Make a cache for each layer.
@@ -658,9 +644,6 @@ class Transformer(Layer):
         """
         decoded: AnyTensor = self.decoder(tgt, self.encoder(src, src_mask), tgt_mask, memory_mask)
         return decoded
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
     def generate_square_subsequent_mask(self, length: int) -> Tensor:
         """Make the causal mask [length, length], added to scores so that no position sees a later one.

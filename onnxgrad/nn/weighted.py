@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
@@ -91,9 +91,6 @@ class Linear(Layer):
         """
         return F.linear(input, self.weight, self.bias)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, dtype={self._dtype}"
 
@@ -168,9 +165,6 @@ class _Forwards(_Conv):
         window = self._stride, padding, self._dilation, self._groups
         return cast(AnyTensor, conv(self._axes, x, self.weight, self.bias, *window, self._data_format))
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
     def _bordered(self, x: AnyTensor) -> tuple[AnyTensor, Padding]:
         """``x`` and the padding that a convolution puts around it, or ``x`` with a border that is no zeros and no padding."""
         padding, axes = self._padding, self._axes
@@ -201,9 +195,6 @@ class _Transposed(_Conv):
         added = self._output_padding if output_size is None else 0
         window = self._stride, self._padding, added, self._dilation, self._groups, output_size
         return cast(AnyTensor, conv_transpose(self._axes, x, self.weight, self.bias, *window, self._data_format))
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Conv1D(_Forwards):
@@ -584,9 +575,6 @@ class Embedding(Layer):
         """
         return F.embedding(x, self.weight, self._padding_idx, self._max_norm, self._norm_type, self._sparse)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
     def extra_repr(self) -> str:
         padded = "" if self._padding_idx is None else f", padding_idx={self._padding_idx}"
         return f"{self._num_embeddings}, {self._embedding_dim}{padded}, sparse={self._sparse}, scale_grad_by_freq=False"
@@ -643,9 +631,6 @@ class Bilinear(Layer):
         """
         return F.bilinear(x1, x2, self.weight, self.bias)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class PReLU(Layer):
     """Compute max(x, 0) + weight * min(x, 0). He et al. 2015.
@@ -688,9 +673,6 @@ class PReLU(Layer):
             Floats of that shape.
         """
         return F.prelu(x, self._weight, data_format=self._data_format)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
         named = "" if self._user_name is None else f", name={self._user_name}"
@@ -756,9 +738,6 @@ class LayerNorm(Layer):
         """
         return F.layer_norm(input, self._normalized_shape, self.weight, self.bias, self._epsilon)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
     def extra_repr(self) -> str:
         return f"normalized_shape={self._normalized_shape}, epsilon={self._epsilon}"
 
@@ -822,9 +801,6 @@ class GroupNorm(Layer):
         """
         return F.group_norm(input, self._num_groups, self._epsilon, self.weight, self.bias, self._data_format)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
     def extra_repr(self) -> str:
         return f"num_groups={self._num_groups}, num_channels={self._num_channels}, epsilon={self._epsilon}"
 
@@ -883,9 +859,6 @@ class _BatchNorm(_OfChannels):
         tensors = self._mean, self._variance, self.weight, self.bias
         options = self._momentum, self._epsilon, self._data_format, self._use_global_stats
         return F.batch_norm(input, *tensors, self.training, *options)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
         layout = "" if self._data_format == "NCHW" else f", data_format={self._data_format}"
@@ -1151,9 +1124,6 @@ class _InstanceNorm(_OfChannels):
         options = True, self._momentum, self._epsilon, self._data_format
         return F.instance_norm(input, None, None, self.scale, self.bias, *options)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
     def extra_repr(self) -> str:
         return f"num_features={self._num_features}, epsilon={self._epsilon}"
 
@@ -1322,6 +1292,3 @@ class SpectralNorm(Layer):
             self.weight_u.set_value(cast(Tensor, u.detach()))
             self.weight_v.set_value(cast(Tensor, v.detach()))
         return cast(AnyTensor, y)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
