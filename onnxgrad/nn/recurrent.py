@@ -19,11 +19,12 @@ from onnxgrad.nn import functional as F
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.types import AnyTensor, BiasAttr, Direction, WeightAttr
 from onnxgrad.tensor.creation import full, zeros
+from onnxgrad.tensor.indexing import getitem
 from onnxgrad.tensor.initializer import Uniform
 from onnxgrad.tensor.joining import concat, split, stack
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.linalg import matmul
-from onnxgrad.tensor.manipulation import cast, reshape, transpose
+from onnxgrad.tensor.manipulation import cast, reshape, shape as sizes_of, transpose
 from onnxgrad.tensor.search import where
 
 __all__ = ["GRU", "LSTM", "RNN", "BiRNN", "GRUCell", "LSTMCell", "RNNCellBase", "SimpleRNN", "SimpleRNNCell"]
@@ -81,13 +82,10 @@ class RNNCellBase(Layer):
         shapes: Any = self.state_shape if shape is None else shape
         if isinstance(shapes, (list, tuple)) and shapes and isinstance(shapes[0], (list, tuple)):
             return tuple(self.get_initial_states(batch_ref, one, dtype, init_value, batch_dim_idx) for one in shapes)
-        size = batch_ref.shape[batch_dim_idx]
-        rest = [n for n in shapes if n != -1]
-        if size >= 0:
-            return full([size, *rest], init_value, dtype or batch_ref.dtype)
-        op = LayerHelper("initial_state", batch_ref).op
-        sizes = op.Concat(op.Shape(batch_ref, start=batch_dim_idx, end=batch_dim_idx + 1), np.array(rest), axis=0)
-        return op.Expand(op.constant(np.array(init_value), batch_ref.dtype), sizes)
+        size: Any = batch_ref.shape[batch_dim_idx]
+        if size < 0:
+            size = getitem(sizes_of(batch_ref), batch_dim_idx)
+        return full([size, *(n for n in shapes if n != -1)], init_value, dtype or batch_ref.dtype)
 
 
 class _Cell(RNNCellBase):

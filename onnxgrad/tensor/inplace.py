@@ -15,7 +15,7 @@ from typing import ParamSpec
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor import (
     creation,
@@ -124,8 +124,6 @@ def fill_(x: Variable, value: Number, name: str | None = None) -> Variable:
         x: variable of any shape.
         value: a number, or a variable of one element.
     """
-    if isinstance(value, (list, tuple)):
-        raise ArgumentTypeError(f"fill_ takes a number or a variable of one element, not {value!r}.")
     return in_place_result("fill_", x, creation.full_like(x, value))
 
 

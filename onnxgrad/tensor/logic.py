@@ -97,10 +97,6 @@ def isclose(
         equal_nan: whether NaN equals NaN.
     """
     layer, op = open_layer("isclose", x, y, *variables_in(rtol, atol), name=name)
-    number = (int, float, Variable)
-    for what, value, types in (("rtol", rtol, number), ("atol", atol, number), ("equal_nan", equal_nan, bool)):
-        if not isinstance(value, types) or (what != "equal_nan" and isinstance(value, bool)):
-            raise ArgumentTypeError(f"isclose: {what} cannot be {value!r}.")
     a, b = promote_operands(op, x, y)
     if a.dtype.is_float:
         slope, least = (scalar(op, value, a.dtype) for value in (rtol, atol))

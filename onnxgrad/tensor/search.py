@@ -11,7 +11,7 @@ import numpy as np
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
+from onnxgrad.errors import ArgumentError, IllTyped
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, flat_if_none, neighbours, without_axes_too
 from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promote_operands
@@ -436,9 +436,6 @@ def unique(
         (-1,)
     """
     layer = LayerHelper("unique", x, name=name)
-    for flag in (return_index, return_inverse, return_counts):
-        if not isinstance(flag, bool):
-            raise ArgumentTypeError(f"unique: return_index, return_inverse and return_counts are True or False, not {flag!r}.")
     dtype = index_dtype(dtype, "unique")
     attrs: dict[str, Any] = {"sorted": 1}
     if axis is not None:
