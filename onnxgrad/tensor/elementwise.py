@@ -15,7 +15,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.common import Number, as_dtype, binary, floating, log_add_exp, open_layer_for, promote_operands
+from onnxgrad.tensor.common import Number, as_dtype, binary, floating, log_add_exp, open_promoted
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
 from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.tables import of_two
@@ -131,8 +131,7 @@ def floor_divide(x: Variable, y: Variable | float, name: str | None = None, out:
         y: of a shape that broadcasts with ``x``, or a number.
         out: a Tensor that becomes the result, of any shape; None for a new one.
     """
-    layer, op = open_layer_for("elementwise_floordiv", x, y, name=name)
-    a, b = promote_operands(op, x, y)
+    layer, op, (a, b) = open_promoted("elementwise_floordiv", x, y, name=name)
     if a.dtype.is_float:
         return layer.result("Floor", op.Div(a, b))
     return layer.result("Div", op.Sub(a, op.Mod(a, b)), b)
@@ -148,8 +147,7 @@ def remainder(x: Variable, y: Variable | float, name: str | None = None, out: Va
         y: of a shape that broadcasts with ``x``, or a number.
         out: a Tensor that becomes the result, of any shape; None for a new one.
     """
-    layer, op = open_layer_for("elementwise_mod", x, y, name=name)
-    a, b = promote_operands(op, x, y)
+    layer, op, (a, b) = open_promoted("elementwise_mod", x, y, name=name)
     if a.dtype.is_float:
         return layer.result("Sub", a, op.Mul(b, op.Floor(op.Div(a, b))))
     return layer.result("Mod", a, b)
@@ -181,8 +179,7 @@ def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Vari
     require_variables("heaviside", x, y)
     if cast(Variable, y).dtype != x.dtype:
         raise ArgumentError(f"heaviside takes one element type, not {x!r} and {y!r}. Cast one.")
-    layer, op = open_layer_for("elementwise_heaviside", x, y, name=name)
-    a, b = promote_operands(op, x, y)
+    layer, op, (a, b) = open_promoted("elementwise_heaviside", x, y, name=name)
     zero = op.constant(0, a.dtype)
     step = op.Relu(op.Sign(a)) if a.dtype.is_float else op.Cast(op.Greater(a, zero), to=a.dtype.number)
     return layer.result("Where", op.Equal(a, zero), b, step)
@@ -237,8 +234,7 @@ def lerp(x: Variable, y: Variable, weight: float | Variable, name: str | None = 
         y: of a shape that broadcasts with ``x``.
         weight: a number, or a variable of a shape that broadcasts.
     """
-    layer, op = open_layer_for("lerp", x, y, weight, name=name)
-    a, b, w = promote_operands(op, x, y, weight)
+    layer, op, (a, b, w) = open_promoted("lerp", x, y, weight, name=name)
     return layer.result("Add", a, op.Mul(w, op.Sub(b, a)))
 
 

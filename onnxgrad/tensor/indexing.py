@@ -16,6 +16,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, OutOfRange
 from onnxgrad.internal.arguments import checked
+from onnxgrad.tensor.axes import sizes_at
 from onnxgrad.tensor.common import (
     Number,
     Shape,
@@ -28,6 +29,7 @@ from onnxgrad.tensor.common import (
     shape_of,
     shape_operand,
 )
+from onnxgrad.tensor.creation import full_like
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.rows import summed_at, written_at
@@ -157,8 +159,7 @@ def _aligned(op: Builder, arr: Variable, indices: Variable, axis: int) -> tuple[
     def target(own: Variable, other: Variable) -> Any:
         if all(n >= 0 for v in (own, other) for i, n in enumerate(v.shape) if i != axis):
             return np.array([1 if i == axis else max(own.shape[i], other.shape[i]) for i in range(own.ndim)])
-        size = op.Shape(other)
-        return op.ScatterElements(size, np.array([axis]), np.array([1]))
+        return sizes_at(op, other, others)
 
     return op.Expand(arr, target(arr, indices)), op.Expand(indices, target(indices, arr))
 
@@ -194,12 +195,13 @@ def put_along_axis(
     """
     layer, op = open_layer_for("put_along_axis", arr, indices, values)
     axis = normal_axis(axis, arr.ndim, "put_along_axis")
+    if reduce == "mean":
+        total = put_along_axis(arr, indices, values, axis, "add", include_self, broadcast)
+        many = put_along_axis(full_like(arr, 1), indices, 1, axis, "add", include_self, broadcast)
+        return layer.result("Div", total, many)
     positions = _position(op, indices)
     if broadcast:
-        size = shape_of(op, arr)
-        here, one = np.arange(arr.ndim) == axis, np.array(1)
-        size = np.where(here, one, size) if isinstance(size, np.ndarray) else op.Where(here, one, size)
-        positions = op.Expand(positions, size)
+        positions = op.Expand(positions, sizes_at(op, arr, [i for i in builtins.range(arr.ndim) if i != axis]))
     elif is_variable(values) and any(a > b >= 0 for a, b in zip(values.shape, positions.shape)):
         values = op.Slice(values, [0] * arr.ndim, shape_of(op, positions))
     updates = op.Expand(values if is_variable(values) else op.constant(values, arr.dtype), shape_of(op, positions))
@@ -208,14 +210,7 @@ def put_along_axis(
     if not include_self:
         first = op.Expand(op.constant(_neutral(reduce, arr.dtype), arr.dtype), shape_of(op, positions))
         arr = op.ScatterElements(arr, positions, first, axis=axis)
-    if reduce != "mean":
-        return layer.result("ScatterElements", arr, positions, updates, axis=axis, reduction=_REDUCTIONS[reduce])
-    ones = op.Expand(op.constant(1, arr.dtype), shape_of(op, positions))
-    start = op.Expand(op.constant(1, arr.dtype), shape_of(op, arr))
-    if not include_self:
-        start = op.ScatterElements(start, positions, op.Sub(ones, ones), axis=axis)
-    many = op.ScatterElements(start, positions, ones, axis=axis, reduction="add")
-    return layer.result("Div", op.ScatterElements(arr, positions, updates, axis=axis, reduction="add"), many)
+    return layer.result("ScatterElements", arr, positions, updates, axis=axis, reduction=_REDUCTIONS[reduce])
 
 
 def _neutral(reduce: str, dtype: DType) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
+from string import ascii_letters
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -238,12 +239,10 @@ def tensordot(
     for a, b in zip(first, second, strict=True):
         if x.shape[a] != y.shape[b] and min(x.shape[a], y.shape[b]) > 1:
             raise Mismatch(f"tensordot: axis {a} of {x!r} and axis {b} of {y!r} meet, but have different sizes.")
-    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    left, right = list(letters[: x.ndim]), list(letters[x.ndim : x.ndim + y.ndim])
-    for a, b in zip(first, second, strict=True):
-        right[b] = left[a]
-    kept = [c for i, c in enumerate(left) if i not in first] + [c for i, c in enumerate(right) if i not in second]
-    equation = f"{''.join(left)},{''.join(right)}->{''.join(kept)}"
+    left, others = ascii_letters[: x.ndim], ascii_letters[x.ndim :]
+    right = "".join(left[first[second.index(i)]] if i in second else others[i] for i in range(y.ndim))
+    kept = "".join(letter for letter in left + right if (left + right).count(letter) == 1)
+    equation = f"{left},{right}->{kept}"
     return layer.result("Einsum", *promote_operands(layer.op, x, y), equation=equation)
 
 

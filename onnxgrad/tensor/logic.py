@@ -13,7 +13,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.common import as_dtype, binary, open_layer_for, promote_operands, scalar
+from onnxgrad.tensor.common import as_dtype, binary, open_layer_for, open_promoted, promote_operands, scalar
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.tables import INTO_OUT, OfTwo, named_function, of_one, of_two
@@ -215,8 +215,7 @@ def _of_bits(layer_name: str, op_type: str, logical: str, doc: str) -> _OfBits:
 
     @takes_options
     def function(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-        layer, op = open_layer_for(layer_name, x, y, name=name)
-        a, b = promote_operands(op, x, y)
+        layer, _, (a, b) = open_promoted(layer_name, x, y, name=name)
         if a.dtype.is_float:
             raise ArgumentTypeError(f"{layer_name} takes integers or booleans, not {a.dtype.name}.")
         return layer.result(logical if a.dtype == "bool" else op_type, a, b)
@@ -277,8 +276,7 @@ def bitwise_right_shift(
 
 def _shifted(layer_name: str, direction: str, x: Any, y: Any, name: str | None, signed: bool = False) -> Variable:
     """Bits as uint64, where a shift by 63 is the widest that is defined; those of a negative number inverted before and after"""
-    layer, op = open_layer_for(layer_name, x, y, name=name)
-    a, b = promote_operands(op, x, y)
+    layer, op, (a, b) = open_promoted(layer_name, x, y, name=name)
     width, negatives = 8 * a.dtype.numpy.itemsize, not a.dtype.name.startswith("u")
     signed = signed and negatives
     wide = op.Cast(a, to=7)

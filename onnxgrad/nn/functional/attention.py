@@ -76,10 +76,7 @@ def scaled_dot_product_attention(
         ones = op.Expand(op.constant(1.0, query.dtype), op.Shape(scores, start=2))
         scores = op.Where(op.Cast(op.Trilu(ones, upper=0), to=9), scores, lowest)
     if attn_mask is not None:
-        if attn_mask.dtype == "bool":
-            scores = op.Where(attn_mask, scores, lowest)
-        else:
-            scores = op.Add(scores, attn_mask)
+        scores = op.Where(attn_mask, scores, lowest) if attn_mask.dtype == "bool" else op.Add(scores, attn_mask)
     weights = op.Softmax(scores, axis=-1)
     if dropout_p > 0.0:
         weights = common.dropout(weights, dropout_p, training=training)

@@ -13,7 +13,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.nn.functional.loss import guarded_classes
+from onnxgrad.nn.functional.loss import guarded_classes, reduced
 from onnxgrad.nn.types import Reduction
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis
 from onnxgrad.tensor.layer import LayerHelper, open_layer, present_operands
@@ -145,7 +145,7 @@ def _soft(
     label: Variable,
     weight: Variable | None,
     ignore_index: int,
-    reduction: str,
+    reduction: Reduction,
     soft: bool,
     axis: int,
     use_softmax: bool,
@@ -178,10 +178,8 @@ def _soft(
         losses = op.Mul(losses, counted)
     if reduction == "none":
         return layer.result("Unsqueeze", losses, [axis])
-    if reduction == "sum":
-        return layer.result("ReduceSum", losses, keepdims=0)
-    if counted is None:
-        return layer.result("ReduceMean", losses, keepdims=0)
+    if reduction == "sum" or counted is None:
+        return reduced(layer, losses, reduction)
     return layer.result("Div", op.ReduceSum(losses, keepdims=0), _or_one(op, op.ReduceSum(counted, keepdims=0)))
 
 

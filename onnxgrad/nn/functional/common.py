@@ -21,6 +21,7 @@ from onnxgrad.nn.functional.windows import numbers, pads_of
 from onnxgrad.nn.types import DropoutMode, Layout, Layout2D, Layout3D, Numbers, PadMode, Sizes
 from onnxgrad.optimizer.rows import with_sparse_gradient
 from onnxgrad.tensor import linalg
+from onnxgrad.tensor.axes import sizes_at
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
 from onnxgrad.tensor.layer import LayerHelper, in_place_result, is_variable, open_layer, present_operands, variables_in
 from onnxgrad.tensor.random import sampled
@@ -123,12 +124,7 @@ def _dropout(
     if axis is None:
         return _dropped(layer, x, ratio, training)
     kept = [normal_axis(a, x.ndim, "dropout") for a in ([axis] if isinstance(axis, int) else axis)]
-    size = shape_of(op, x)
-    if isinstance(size, np.ndarray):
-        target: Any = np.array([n if i in kept else 1 for i, n in enumerate(size)])
-    else:
-        target = op.Where(np.array([i in kept for i in range(x.ndim)]), size, np.array(1))
-    ones = op.Expand(op.constant(1.0, x.dtype), target)
+    ones = op.Expand(op.constant(1.0, x.dtype), sizes_at(op, x, kept))
     return layer.result("Mul", x, _dropped(layer, ones, ratio, training))
 
 
@@ -264,9 +260,7 @@ def _alpha_dropout(layer_name: str, x: Variable, p: float, training: bool, lead:
         return layer.result("Identity", x)
     if p == 1:
         return layer.result("Mul", x, 0.0)
-    shape: Any = op.Shape(x)
-    if lead is not None:
-        shape = op.Where(np.arange(x.ndim) < lead, shape, np.array(1))
+    shape = sizes_at(op, x, list(range(x.ndim))[:lead])
     kept = op.GreaterOrEqual(sampled(op, "RandomUniform", shape, low=0.0, high=1.0), np.float32(p))
     a = ((1 - p) * (1 + p * _SELU_LIMIT**2)) ** -0.5
     y = op.Where(kept, x, op.constant(_SELU_LIMIT, x.dtype))
