@@ -602,7 +602,7 @@ class _Index:
         self.items = _without_masks(self.op, items)
 
     def read(self) -> Variable:
-        x, rest = self._sliced()
+        x, rest = self._sliced(), self.items
         if any(is_variable(part) for part in rest):
             x, rest = self._gathered(x, rest)
         squeezed = [i for i, part in enumerate(p for p in rest if p is not None) if isinstance(part, int)]
@@ -614,35 +614,29 @@ class _Index:
             x = self.op.Unsqueeze(x, added)
         return self.layer.result("Identity", x) if x is self.x else x
 
-    def _sliced(self) -> tuple[Variable, list[Any]]:
-        """``x`` after its ints (kept as axes of size 1) and slices; and what is left to do per axis"""
+    def _sliced(self) -> Variable:
+        """``x`` after its ints (kept as axes of size 1) and slices"""
         cuts: list[tuple[Any, Any, int, int]] = []
         for axis, part in enumerate(part for part in self.items if part is not None):
             if isinstance(part, int):
-                self._check(part, axis)
+                size = self.x.shape[axis]
+                if size >= 0 and not -size <= part < size:
+                    raise OutOfRange(f"indexing {self.x.name}: {part} is outside axis {axis} of {size} elements.")
                 cuts.append((part, part + 1 if part != -1 else _END, 1, axis))
             elif isinstance(part, builtins.slice) and not (part.start is part.stop is part.step is None):
                 cuts.append((*_bounds(part), axis))
         if not cuts:
-            return self.x, self.items
+            return self.x
         starts, ends, steps, axes = (list(column) for column in zip(*cuts, strict=True))
-        op = self.op
-        lower, upper = shape_operand(op, starts), shape_operand(op, ends)
-        return op.Slice(self.x, lower, upper, axes, steps), self.items
-
-    def _check(self, index: int, axis: int) -> None:
-        size = self.x.shape[axis]
-        if size >= 0 and not -size <= index < size:
-            raise OutOfRange(f"indexing {self.x.name}: {index} is outside axis {axis} of {size} elements.")
+        return self.op.Slice(self.x, shape_operand(self.op, starts), shape_operand(self.op, ends), axes, steps)
 
     def _gathered(self, x: Variable, rest: list[Any]) -> tuple[Variable, list[Any]]:
         """Apply the index variables. Adjacent ones leave their axes in place, separated ones in front, as in numpy."""
         op = self.op
         axes_only = [part for part in rest if part is not None]
         # Beside an array, an int is an array of one index.
-        advanced, at_axes = (
-            [i for i, part in enumerate(parts) if is_variable(part) or isinstance(part, int)] for parts in (axes_only, rest)
-        )
+        advanced = [i for i, part in enumerate(axes_only) if is_variable(part) or isinstance(part, int)]
+        at_axes = [i for i, part in enumerate(rest) if is_variable(part) or isinstance(part, int)]
         if len(advanced) == 1:
             (at,) = at_axes
             y = op.Gather(x, _position(op, rest[at]), axis=advanced[0])

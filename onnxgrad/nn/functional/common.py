@@ -316,8 +316,7 @@ def pad(
         axes = list(range(x.ndim)) if pad_from_left_axis else list(range(x.ndim))[::-1]
     else:
         last = data_format is not None and data_format[1] != "C"
-        spatial = list(range(1, x.ndim - 1)) if last else list(range(2, x.ndim))
-        axes = spatial[::-1][: len(pairs)]
+        axes = list(range(2 - last, x.ndim - last))[::-1][: len(pairs)]
         if data_format is not None and len(data_format) != x.ndim:
             raise Mismatch(f"pad: the layout {data_format!r} has {len(data_format)} axes, {x!r} has {x.ndim}.")
     if len(axes) != len(pairs):

@@ -24,9 +24,7 @@ def numbers(value: Any, axes: int, what: str = "a window argument") -> list[int]
         Mismatch: if there are neither one nor as many as axes.
         TypeError: if they are no ints.
     """
-    if isinstance(value, int):
-        return [value] * axes
-    values = [operator.index(n) for n in value]
+    values = [operator.index(n) for n in ([value] if isinstance(value, int) else value)]
     if len(values) == 1:
         return values * axes
     if len(values) != axes:
@@ -43,9 +41,7 @@ def pads_of(padding: Any, axes: int, channels_last: bool = False, what: str = "p
         if padding.upper() not in ("SAME", "VALID"):
             raise ArgumentError(f"{what} is numbers, 'SAME' or 'VALID', not {padding!r}.")
         return padding.upper()
-    if isinstance(padding, int):
-        return [padding] * (2 * axes)
-    items = list(padding)
+    items: list[Any] = [padding] if isinstance(padding, int) else list(padding)
     if items and not isinstance(items[0], (int, np.integer)):
         pairs = [[int(n) for n in pair] for pair in items]
         if len(pairs) == axes + 2:
@@ -56,13 +52,10 @@ def pads_of(padding: Any, axes: int, channels_last: bool = False, what: str = "p
             raise ArgumentError(f"{what} takes {axes} pairs, or {axes + 2} with batch and channels, not {padding}.")
         return [start for start, _ in pairs] + [end for _, end in pairs]
     pads = [int(n) for n in items]
-    if len(pads) == 1:
-        return pads * (2 * axes)
-    if len(pads) == axes:
-        return pads * 2
-    if len(pads) == 2 * axes:
-        return pads[::2] + pads[1::2]
-    raise ArgumentError(f"{what} takes 1, {axes} or {2 * axes} numbers, not {padding}.")
+    by_count = {1: pads * (2 * axes), axes: pads * 2, 2 * axes: pads[::2] + pads[1::2]}
+    if len(pads) not in by_count:
+        raise ArgumentError(f"{what} takes 1, {axes} or {2 * axes} numbers, not {padding}.")
+    return by_count[len(pads)]
 
 
 def window_pads(x: Variable, pads: list[int] | str, kernel: list[int], strides: list[int]) -> dict[str, Any]:
