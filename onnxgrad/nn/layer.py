@@ -72,11 +72,8 @@ class Layer:
 
     def __init__(self, name_scope: str | None = None, dtype: DTypeLike | None = None) -> None:
         name_scope = as_text(self, "name_scope", name_scope)
-        own = self.__dict__
-        own["_parameters"], own["_sub_layers"], own["_buffers"] = {}, {}, {}
-        own["_transient"] = set()
-        own["_pre_hooks"], own["_post_hooks"] = {}, {}
-        own["training"] = True
+        own, stores = self.__dict__, ("_parameters", "_sub_layers", "_buffers", "_pre_hooks", "_post_hooks")
+        own.update({store: {} for store in stores}, _transient=set(), training=True)
         own["_dtype"] = state.current.default_dtype if dtype is None else dtype
         own["_full_name"] = state.generate_name(name_scope or _in_snake_case(type(self).__name__))
 
@@ -136,19 +133,22 @@ class Layer:
     # Members ---------------------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
-        kinds = ((EagerParameter, "_parameters"), (Layer, "_sub_layers"), (Tensor, "_buffers"))
-        for member_type, store in kinds:
+        kinds = (
+            (EagerParameter, "_parameters", "a parameter"),
+            (Layer, "_sub_layers", "a Layer"),
+            (Tensor, "_buffers", "a Tensor"),
+        )
+        for member_type, store, wanted in kinds:
             members = self.__dict__.get(store)
             if members is None:
                 raise ArgumentTypeError(f"call super().__init__() before setting {name!r} of {type(self).__name__}.")
             if isinstance(value, member_type) and (member_type is not Tensor or name in members):
-                for _, other in kinds:
+                for _, other, _ in kinds:
                     if other != store:
                         self.__dict__[other].pop(name, None)
                 members[name] = value
                 return
             if name in members and value is not None:
-                wanted = {"_parameters": "a parameter", "_sub_layers": "a Layer", "_buffers": "a Tensor"}[store]
                 raise ArgumentTypeError(
                     f"{name!r} of {type(self).__name__} is {wanted} or None, not {type(value).__name__}. Delete it first, or "
                     "change its values by set_value."

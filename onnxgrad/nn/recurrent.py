@@ -341,9 +341,7 @@ class RNN(Layer):
         axis = 0 if self.time_major else 1
         steps = inputs.shape[axis]
         if steps < 0:
-            raise ArgumentError(
-                "RNN: the number of steps must be known for a cell of your own. Declare it, or use LSTM, GRU, SimpleRNN."
-            )
+            raise ArgumentError("RNN: a cell of your own takes a known number of steps. Declare it, or use LSTM, GRU, SimpleRNN.")
         states = self.cell.get_initial_states(inputs, batch_dim_idx=1 - axis) if initial_states is None else initial_states
         outputs = []
         for t in reversed(range(steps)) if self.is_reverse else range(steps):

@@ -206,10 +206,7 @@ def frac(x: Variable, name: str | None = None, out: Variable | None = None) -> V
         x: variable of any shape.
         out: a Tensor that becomes the result, of any shape; None for a new one.
     """
-    layer, op = open_layer("frac", x, name=name)
-    if not x.is_float:
-        return layer.result("Sub", x, x)
-    return layer.result("Sub", x, op.Mul(op.Sign(x), op.Floor(op.Abs(x))))
+    return LayerHelper("frac", x, name=name).result("Sub", x, trunc(x))
 
 
 def signbit(x: Variable, name: str | None = None) -> Variable:

@@ -90,9 +90,7 @@ class ParamAttr:
             return ParamAttr(name=attr)
         if isinstance(attr, Initializer):
             return ParamAttr(initializer=attr)
-        raise ArgumentTypeError(
-            f"a parameter attribute is a ParamAttr, a name, an initializer or False, not {type(attr).__name__}."
-        )
+        raise ArgumentTypeError(f"an attr is a ParamAttr, a name, an initializer or False, not {type(attr).__name__}.")
 
     def name_in(self, layer: str, suffix: str, generate: Callable[[str], str] = state.generate_name) -> str:
         """The name given, or else the next of the layer, such as ``fc_0.w_0``.

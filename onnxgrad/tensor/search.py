@@ -182,8 +182,11 @@ def kthvalue(
     layer, op = open_layer("kthvalue", x, name=name)
     axis = normal_axis(-1 if axis is None else axis, x.ndim, "kthvalue")
     values, indices = op.emit("TopK", (x, np.array([k])), {"axis": axis, "largest": 0}, outputs=2)
-    slices = [op.Slice(v, [k - 1], [k], [axis]) for v in (values, indices)]
-    first, second = (layer.result("Identity" if keepdim else "Squeeze", v, *([] if keepdim else [[axis]])) for v in slices)
+    return _kept_or_not(layer, [op.Slice(v, [k - 1], [k], [axis]) for v in (values, indices)], axis, keepdim)
+
+
+def _kept_or_not(layer: LayerHelper, pair: list[Variable], axis: int, keepdim: bool) -> tuple[Variable, Variable]:
+    first, second = (layer.result("Identity", v) if keepdim else layer.result("Squeeze", v, [axis]) for v in pair)
     return first, second
 
 
@@ -207,10 +210,7 @@ def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = 
     best = op.ReduceMin(op.Where(frequent, x, op.constant(extreme_of(x.dtype, True), x.dtype)), [axis], keepdims=1)
     chosen = op.Cast(op.Equal(x, best), to=6)
     index = op.ArgMax(chosen, axis=axis, keepdims=1, select_last_index=1)
-    values = op.GatherElements(x, index, axis=axis)
-    if keepdim:
-        return layer.result("Identity", values), layer.result("Identity", index)
-    return layer.result("Squeeze", values, [axis]), layer.result("Squeeze", index, [axis])
+    return _kept_or_not(layer, [op.GatherElements(x, index, axis=axis), index], axis, keepdim)
 
 
 @overload

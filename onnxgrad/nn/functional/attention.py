@@ -59,9 +59,7 @@ def scaled_dot_product_attention(
     if any(v.ndim != 4 for v in (query, key, value)):
         raise ArgumentError("scaled_dot_product_attention takes [batch, length, heads, size] operands.")
     if backend is not None:
-        raise NotOffered(
-            f"scaled_dot_product_attention: backend {backend!r} is not offered: the runtime chooses kernels. Leave it out."
-        )
+        raise NotOffered(f"scaled_dot_product_attention: the runtime chooses kernels, not backend={backend!r}. Leave it out.")
     heads, shared = query.shape[2], key.shape[2]
     if min(heads, shared) > 0 and heads != shared:
         if not enable_gqa or heads % shared:

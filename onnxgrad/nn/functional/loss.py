@@ -323,10 +323,14 @@ def hinge_embedding_loss(
         ()
     """
     layer, op = open_layer("hinge_embedding_loss", input, label, name=name)
-    zero = op.constant(0.0, input.dtype)
-    near = op.Where(op.Equal(label, op.constant(1, label.dtype)), input, zero)
-    far = op.Where(op.Equal(label, op.constant(-1, label.dtype)), op.Relu(op.Sub(float(margin), input)), zero)
-    return reduced(layer, op.Add(near, far), reduction)
+    return reduced(layer, _by_sign(op, label, input, op.Relu(op.Sub(float(margin), input))), reduction)
+
+
+def _by_sign(op: Builder, label: Variable, near: Variable, far: Variable) -> Variable:
+    """One loss where the label is 1, another where it is -1"""
+    zero = op.constant(0.0, near.dtype)
+    first = op.Where(op.Equal(label, op.constant(1, label.dtype)), near, zero)
+    return op.Add(first, op.Where(op.Equal(label, op.constant(-1, label.dtype)), far, zero))
 
 
 # Distributions -------------------------------------------------------------------------------------------------------
@@ -518,10 +522,7 @@ def cosine_embedding_loss(
         raise ArgumentError(f"cosine_embedding_loss: a label is int32, int64, float32 or float64, not {label.dtype.name}. Cast it.")
     product, first, second = cosine_parts(op, input1, input2, -1)
     cosine = op.Div(product, op.Sqrt(op.Mul(op.Add(first, 1e-12), op.Add(second, 1e-12))))
-    zero = op.constant(0.0, input1.dtype)
-    near = op.Where(op.Equal(label, op.constant(1, label.dtype)), op.Sub(1.0, cosine), zero)
-    far = op.Where(op.Equal(label, op.constant(-1, label.dtype)), op.Relu(op.Sub(cosine, float(margin))), zero)
-    return reduced(layer, op.Add(near, far), reduction)
+    return reduced(layer, _by_sign(op, label, op.Sub(1.0, cosine), op.Relu(op.Sub(cosine, float(margin)))), reduction)
 
 
 @checked

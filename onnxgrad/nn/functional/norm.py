@@ -16,7 +16,7 @@ from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.functional.layout import ImageLayer
 from onnxgrad.nn.types import Layout
-from onnxgrad.tensor.common import as_dtype, positive, shape_of
+from onnxgrad.tensor.common import as_dtype, positive
 from onnxgrad.tensor.layer import LayerHelper, in_place_result, open_layer, present_operands
 from onnxgrad.tensor.linalg import vector_norm
 from onnxgrad.tensor.options import takes_options
@@ -61,9 +61,7 @@ def batch_norm(
     """
     layer = ImageLayer("batch_norm", x, data_format, running_mean, running_var, weight, bias, name=name)
     op, x = layer.op, layer.x
-    size = shape_of(op, running_mean)
-    scale = op.Expand(op.constant(1.0, x.dtype), size) if weight is None else weight
-    shift = op.Expand(op.constant(0.0, x.dtype), size) if bias is None else bias
+    scale, shift = _per_channel(layer, x, weight, 1.0), _per_channel(layer, x, bias, 0.0)
     operands: tuple[Variable, ...] = (x, scale, shift, running_mean, running_var)
     if x.is_eager:
         operands = tuple(as_dtype(op, v, x.dtype.name) for v in operands)
