@@ -236,7 +236,8 @@ class _Block(Layer):
         layer_norm_eps: float = 1e-05,
     ) -> None:
         super().__init__()
-        self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        common = d_model, nhead, dim_feedforward, dropout, activation, attn_dropout, act_dropout, normalize_before
+        self._arguments = *common, weight_attr, bias_attr, layer_norm_eps
         self.normalize_before, parts = normalize_before, len(self._attentions) + 1
         weights, biases = _each(weight_attr, parts), _each(bias_attr, parts)
         of_scores = dropout if attn_dropout is None else attn_dropout
@@ -266,7 +267,7 @@ class _Block(Layer):
 
     def again(self) -> Self:
         """Make another layer of this kind, with parameters of its own."""
-        return type(self)(**self._arguments)
+        return type(self)(*self._arguments)
 
 
 class TransformerEncoderLayer(_Block):
