@@ -97,6 +97,8 @@ def isclose(
         equal_nan: whether NaN equals NaN.
     """
     layer, op = open_layer("isclose", x, y, *variables_in(rtol, atol), name=name)
+    if isinstance(rtol, bool) or isinstance(atol, bool):
+        raise ArgumentTypeError(f"isclose: rtol and atol are numbers, not {rtol} and {atol}.")
     a, b = promote_operands(op, x, y)
     if a.dtype.is_float:
         slope, least = (scalar(op, value, a.dtype) for value in (rtol, atol))
