@@ -12,7 +12,7 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
 from onnxgrad.internal.arguments import checked
-from onnxgrad.internal.refusals import REFUSED, absence_hooks, refusals
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.tensor.common import Axes, axes_of, float_dtype, known_dim
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.manipulation import roll
@@ -107,9 +107,6 @@ def ifftshift(x: _T, axes: Axes = None, name: str | None = None) -> _T:
     """
     along = axes_of(axes) or list(range(max(x.ndim, 1)))
     return cast(_T, roll(x, [-(known_dim(x, a, "ifftshift") // 2) for a in along], along, name))
-
-
-globals().update(refusals("paddle.fft", REFUSED["paddle.fft"]))
 
 
 globals().update(absence_hooks(__name__))

@@ -1,6 +1,6 @@
 """paddle.linalg: linear algebra under the names it has there."""
 
-from onnxgrad.internal.refusals import REFUSED, absence_hooks, refusals
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.tensor.creation import diagonal
 from onnxgrad.tensor.linalg import (
     cdist,
@@ -35,9 +35,6 @@ __all__ = [
     "householder_product", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "multi_dot", "norm", "qr",
     "slogdet", "solve", "triangular_solve", "vecdot", "vector_norm",
 ]  # fmt: skip
-
-
-globals().update(refusals("paddle.linalg", REFUSED["paddle.linalg"]))
 
 
 globals().update(absence_hooks(__name__))

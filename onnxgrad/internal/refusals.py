@@ -269,7 +269,7 @@ def absent(module: str, name: str) -> AttributeError:
 
 
 def absence_hooks(module: str) -> dict[str, Any]:
-    """What a module puts among its globals by ``update``: names that it has not give their reason; ``dir`` lists its ``__all__``.
+    """What a module puts among its globals by ``update``: names that it refuses, reasons for those that it lacks, its ``dir``.
 
     By ``update``, since checkers that see a ``__getattr__`` take every name for one, and where a condition hides it from them,
     editors read all of typing to judge that. A module that is no package gets an empty ``__path__``: from such a one Python asks
@@ -279,11 +279,10 @@ def absence_hooks(module: str) -> dict[str, Any]:
     def __getattr__(name: str) -> Any:  # noqa: N807
         raise absent(module, name)
 
-    def __dir__() -> list[str]:  # noqa: N807
-        return list(vars(sys.modules[module])["__all__"])
-
-    path = getattr(sys.modules[module], "__path__", [])
-    return {"__getattr__": __getattr__, "__dir__": __dir__, "__path__": path}
+    names = vars(sys.modules[module])
+    namespace = f"paddle{module.removeprefix('onnxgrad')}"
+    hooks = {"__getattr__": __getattr__, "__path__": names.get("__path__", []), "__dir__": lambda: names["__all__"]}
+    return {**hooks, **refusals(namespace, REFUSED.get(namespace, {}))}
 
 
 class AbsentModules(MetaPathFinder):
