@@ -8,6 +8,7 @@ series of the polygamma functions.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -122,10 +123,8 @@ def polygamma(x: Variable, n: int, name: str | None = None) -> Variable:
     if n == 0:
         return digamma(x, name)
     layer, op, z = open_floats("polygamma", x, name)
-    total: Any = None
-    for k in range(_SHIFT):
-        term = op.Pow(op.Add(z, float(k)), op.constant(-(n + 1.0), z.dtype))
-        total = term if total is None else op.Add(total, term)
+    terms = [op.Pow(op.Add(z, float(k)), op.constant(-(n + 1.0), z.dtype)) for k in range(_SHIFT)]
+    total = functools.reduce(op.Add, terms)
     # Euler and Maclaurin's formula for what is left of the sum.
     far = op.Add(z, float(_SHIFT))
     tail = op.Div(op.Pow(far, op.constant(-float(n), z.dtype)), float(n))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 
@@ -565,8 +565,7 @@ def _lp_pool(
 ) -> Variable:
     p = norm_type
     if math.isinf(p):
-        planes = PoolWindow(f"pool{axes}d", axes, x, data_format, name=name)
-        return planes.result("MaxPool", planes.x, **planes.pool(kernel_size, stride, padding, ceil_mode))
+        return cast(Variable, _max_pool(axes, x, kernel_size, stride, padding, False, ceil_mode, data_format, name))
     if ceil_mode:
         raise NotOffered(f"lp_pool{axes}d with ceil_mode is not offered. Pad the input instead.")
     window = PoolWindow(f"lp_pool{axes}d", axes, x, data_format, name=name)

@@ -105,17 +105,12 @@ def _weights(many: int, few: int, mode: str, align_corners: bool) -> np.ndarray[
     """Weights of ``many`` elements for each of ``few``, by a triangle or by a cubic of support 2 (Keys 1981)"""
     step = (many - 1) / (few - 1) if align_corners and few > 1 else 0.0 if align_corners else many / few
     centres, width = (np.arange(few) + 0.5) * step, max(step, 1.0)
-    support = (1.0 if mode == "bilinear" else 2.0) * width
-    places = np.arange(many)
-    first = np.maximum((centres - support + 0.5).astype(int), 0)
-    behind = np.minimum((centres + support + 0.5).astype(int), many)
-    far = np.abs((places + 0.5 - centres[:, None]) / width)
+    far = np.abs((np.arange(many) + 0.5 - centres[:, None]) / width)
     if mode == "bilinear":
         weights = np.maximum(1 - far, 0)
     else:
         near, further = (1.5 * far - 2.5) * far * far + 1, ((-0.5 * far + 2.5) * far - 4) * far + 2
         weights = np.where(far < 1, near, np.where(far < 2, further, 0))
-    weights = np.where((places >= first[:, None]) & (places < behind[:, None]), weights, 0)
     shares: np.ndarray[Any, Any] = weights / weights.sum(1, keepdims=True)
     return shares
 
