@@ -72,15 +72,13 @@ def _extreme_index(
 
 
 def _sorted(layer: LayerHelper, x: Variable, axis: int, descending: bool) -> tuple[Variable, Variable]:
-    op = layer.op
-    if not x.ndim:
-        return layer.result("Identity", x), layer.result("Identity", op.constant(np.array(0)))
     axis = normal_axis(axis, x.ndim, layer.name)
-    values, indices = layer.results(2, "TopK", x, dim(op, x, axis), axis=axis, largest=int(descending))
+    values, indices = layer.results(2, "TopK", x, dim(layer.op, x, axis), axis=axis, largest=int(descending))
     return values, indices
 
 
 @checked
+@without_axes_too
 def sort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
     """The elements along ``axis`` in order; always stable.
 
@@ -98,6 +96,7 @@ def sort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = F
 
 
 @checked
+@without_axes_too
 def argsort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
     """The indices that put the elements along ``axis`` in order; always stable.
 
