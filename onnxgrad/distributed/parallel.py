@@ -6,7 +6,7 @@ Tests: tests/distributed/test_programs.py.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from onnxgrad.eager.creation import to_tensor
 from onnxgrad.internal.arguments import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from onnxgrad.eager.parameter import EagerParameter
     from onnxgrad.eager.tensor import Tensor
@@ -27,23 +27,22 @@ if TYPE_CHECKING:
 __all__ = ["DataParallel"]
 
 
-P = ParamSpec("P")
-Result = TypeVar("Result")
-Result_co = TypeVar("Result_co", covariant=True)
+Call_co = TypeVar("Call_co", covariant=True)
 
 
-class Wrapped(Protocol[P, Result_co]):
+class Wrapped(Protocol[Call_co]):
     """What may be wrapped: a layer, of which a call takes and gives what its ``forward`` does."""
 
     @property
-    def forward(self) -> Callable[P, Result_co]: ...
+    def forward(self) -> Call_co: ...
 
-    def __call__(self, *inputs: P.args, **kwargs: P.kwargs) -> Result_co: ...
+    @property
+    def __call__(self) -> Call_co: ...
 
     def parameters(self) -> list[EagerParameter]: ...
 
 
-class DataParallel(Generic[P, Result]):
+class DataParallel(Generic[Call_co]):
     """A layer that several ranks train, each on its part of the batch.
 
     All begin with the weights of rank 0. In each backward pass a gradient becomes the mean over ranks, so parts are to be of
@@ -68,7 +67,7 @@ class DataParallel(Generic[P, Result]):
     @checked
     def __init__(
         self,
-        layers: Wrapped[P, Result],
+        layers: Wrapped[Call_co],
         strategy: object = None,
         comm_buffer_size: int = 25,
         last_comm_buffer_size: int = 1,
@@ -107,16 +106,10 @@ class DataParallel(Generic[P, Result]):
         array = np.array(gradient.numpy(), order="C")
         return to_tensor(all_reduce(array) / array.dtype.type(world_size()))
 
-    def __call__(self, *inputs: P.args, **kwargs: P.kwargs) -> Result:
-        """Call the layer.
-
-        Args:
-            inputs: what the layer takes.
-            kwargs: likewise, by name.
-        """
-        return self._layers(*inputs, **kwargs)
-
     if TYPE_CHECKING:  # what it hands on, so that a checker knows a misspelt member
+
+        @property
+        def __call__(self) -> Call_co: ...
 
         def parameters(self, include_sublayers: bool = True) -> list[EagerParameter]: ...
 
@@ -134,6 +127,15 @@ class DataParallel(Generic[P, Result]):
 
         def sublayers(self, include_self: bool = False) -> list[Layer]: ...
     else:
+
+        def __call__(self, *inputs: object, **kwargs: object) -> object:
+            """Call the layer.
+
+            Args:
+                inputs: what the layer takes.
+                kwargs: likewise, by name.
+            """
+            return self._layers(*inputs, **kwargs)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self.__dict__["_layers"], name)

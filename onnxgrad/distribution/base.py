@@ -36,13 +36,9 @@ def as_operand(value: Any) -> Variable:
 def as_operands(*values: Any) -> list[Variable]:
     """Parameters as tensors that are broadcast to one shape."""
     tensors = [as_operand(value) for value in values]
-    shapes = [tuple(tensor.shape) for tensor in tensors]
-    if all(shape == shapes[0] for shape in shapes):
+    if len({tuple(tensor.shape) for tensor in tensors}) == 1:
         return tensors
-    total = tensors[0]
-    for other in tensors[1:]:
-        total = total + other
-    zeros = T.zeros_like(total)
+    zeros = T.zeros_like(sum(tensors[1:], tensors[0]))
     return [tensor + zeros for tensor in tensors]
 
 

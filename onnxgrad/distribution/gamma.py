@@ -74,6 +74,7 @@ class Beta(ExponentialFamily):
     @checked
     def __init__(self, alpha: Numbers, beta: Numbers) -> None:
         self.alpha, self.beta = as_operands(alpha, beta)
+        self._both = Dirichlet(T.stack([self.alpha, self.beta], -1))
         super().__init__(self.alpha.shape)
 
     @property
@@ -82,23 +83,16 @@ class Beta(ExponentialFamily):
 
     @property
     def variance(self) -> Variable:
-        total = self.alpha + self.beta
-        return self.alpha * self.beta / (total * total * (total + 1.0))
+        return self.mean * (1.0 - self.mean) / (self.alpha + self.beta + 1.0)
 
     def _sample(self, shape: list[int]) -> Variable:
-        first = gamma_samples(shape, self.alpha)
-        return first / (first + gamma_samples(shape, self.beta))
-
-    def _log_beta(self) -> Variable:
-        return T.lgamma(self.alpha) + T.lgamma(self.beta) - T.lgamma(self.alpha + self.beta)
+        return self._both.sample(shape)[..., 0]
 
     def log_prob(self, value: Variable) -> Variable:
-        return (self.alpha - 1.0) * T.log(value) + (self.beta - 1.0) * T.log1p(-value) - self._log_beta()
+        return (self.alpha - 1.0) * T.log(value) + (self.beta - 1.0) * T.log1p(-value) - self._both.log_beta()
 
     def entropy(self) -> Variable:
-        a, b = self.alpha, self.beta
-        inner = (a - 1.0) * T.digamma(a) + (b - 1.0) * T.digamma(b) - (a + b - 2.0) * T.digamma(a + b)
-        return self._log_beta() - inner
+        return self._both.entropy()
 
 
 class Dirichlet(ExponentialFamily):
@@ -135,17 +129,18 @@ class Dirichlet(ExponentialFamily):
         parts = gamma_samples(shape, self.concentration)
         return parts / T.sum(parts, -1, keepdim=True)
 
-    def _log_beta(self) -> Variable:
+    def log_beta(self) -> Variable:
+        """Logarithm of the Beta function of the weights, which densities are divided by"""
         return T.sum(T.lgamma(self.concentration), -1) - T.lgamma(T.sum(self.concentration, -1))
 
     def log_prob(self, value: Variable) -> Variable:
-        return T.sum((self.concentration - 1.0) * T.log(value), -1) - self._log_beta()
+        return T.sum((self.concentration - 1.0) * T.log(value), -1) - self.log_beta()
 
     def entropy(self) -> Variable:
         a = self.concentration
         total = T.sum(a, -1)
         inner = (total - float(a.shape[-1])) * T.digamma(total) - T.sum((a - 1.0) * T.digamma(a), -1)
-        return self._log_beta() + inner
+        return self.log_beta() + inner
 
 
 class StudentT(Distribution):

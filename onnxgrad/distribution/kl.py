@@ -141,16 +141,14 @@ def _gamma(p: Gamma, q: Gamma) -> Variable:
 
 @register_kl(Beta, Beta)
 def _beta(p: Beta, q: Beta) -> Variable:
-    a, b = p.alpha - q.alpha, p.beta - q.beta
-    inner = a * T.digamma(p.alpha) + b * T.digamma(p.beta) - (a + b) * T.digamma(p.alpha + p.beta)
-    return q._log_beta() - p._log_beta() + inner
+    return _dirichlet(p._both, q._both)
 
 
 @register_kl(Dirichlet, Dirichlet)
 def _dirichlet(p: Dirichlet, q: Dirichlet) -> Variable:
     a, b = p.concentration, q.concentration
     own = T.digamma(a) - T.digamma(T.sum(a, -1, keepdim=True))
-    return q._log_beta() - p._log_beta() + T.sum((a - b) * own, -1)
+    return q.log_beta() - p.log_beta() + T.sum((a - b) * own, -1)
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)

@@ -14,8 +14,8 @@ from onnxgrad import tensor as T
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.distribution.base import Distribution, Numbers, as_operand, normals
 from onnxgrad.distribution.transform import ChainTransform, Transform, summed
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
-from onnxgrad.internal.arguments import checked
+from onnxgrad.errors import ArgumentError
+from onnxgrad.internal.arguments import checked, checked_with_words
 from onnxgrad.tensor import linalg, solvers
 
 __all__ = ["Independent", "MultivariateNormal", "TransformedDistribution"]
@@ -101,12 +101,15 @@ class Independent(Distribution):
     Raises:
         ArgumentTypeError: if ``base`` is no distribution.
         ArgumentError: if it has fewer axes.
+
+    Example:
+        >>> normals = paddle.distribution.Normal([0.0, 1.0], [1.0, 1.0])
+        >>> paddle.distribution.Independent(normals, 1).log_prob(paddle.zeros([2])).shape
+        []
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, base: Distribution, reinterpreted_batch_rank: int) -> None:
-        if not isinstance(base, Distribution):
-            raise ArgumentTypeError(f"Independent takes a distribution, not {type(base).__name__}.")
         if not 0 < reinterpreted_batch_rank <= len(base.batch_shape):
             raise ArgumentError(f"Independent: {base!r} has {len(base.batch_shape)} axes, not {reinterpreted_batch_rank}.")
         self._base, self._rank = base, reinterpreted_batch_rank
@@ -144,14 +147,15 @@ class TransformedDistribution(Distribution):
 
     Raises:
         ArgumentTypeError: if an argument is of another kind.
+
+    Example:
+        >>> normal, exp = paddle.distribution.Normal(0.0, 1.0), paddle.distribution.ExpTransform()
+        >>> paddle.distribution.TransformedDistribution(normal, [exp]).sample([3]).shape
+        [3]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, base: Distribution, transforms: Sequence[Transform]) -> None:
-        if not isinstance(base, Distribution):
-            raise ArgumentTypeError(f"TransformedDistribution takes a distribution, not {type(base).__name__}.")
-        if not isinstance(transforms, Sequence) or not all(isinstance(one, Transform) for one in transforms):
-            raise ArgumentTypeError("TransformedDistribution: transforms is a list of Transforms.")
         self._base, self._chain = base, ChainTransform(list(transforms))
         shape = self._chain.forward_shape(base.batch_shape + base.event_shape)
         rank = max(self._chain.event_ranks[1], len(base.event_shape))

@@ -15,8 +15,8 @@ from onnxgrad import tensor as T
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.distribution.base import Numbers, as_operand
 from onnxgrad.eager.creation import to_tensor
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, NotOffered
-from onnxgrad.internal.arguments import checked
+from onnxgrad.errors import ArgumentError, NotOffered
+from onnxgrad.internal.arguments import checked, checked_with_words
 from onnxgrad.nn import functional as F
 
 __all__ = [
@@ -302,12 +302,15 @@ class ChainTransform(Transform):
 
     Raises:
         ArgumentTypeError: if one is none.
+
+    Example:
+        >>> transforms = [paddle.distribution.ExpTransform(), paddle.distribution.AffineTransform(1.0, 2.0)]
+        >>> paddle.distribution.ChainTransform(transforms).forward(paddle.zeros([1])).tolist()
+        [3.0]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, transforms: Sequence[Transform]) -> None:
-        if not isinstance(transforms, Sequence) or not all(isinstance(one, Transform) for one in transforms):
-            raise ArgumentTypeError("ChainTransform takes a list of Transforms.")
         self.transforms = list(transforms)
         taken = given = 0
         for one in reversed(self.transforms):
@@ -345,7 +348,7 @@ class ChainTransform(Transform):
         return tuple(shape)
 
 
-class IndependentTransform(Transform):
+class IndependentTransform(ChainTransform):
     """Count further last axes as belonging together.
 
     Args:
@@ -354,29 +357,17 @@ class IndependentTransform(Transform):
 
     Raises:
         ArgumentTypeError: if ``base`` is none.
+
+    Example:
+        >>> exp = paddle.distribution.IndependentTransform(paddle.distribution.ExpTransform(), 1)
+        >>> exp.forward_log_det_jacobian(paddle.ones([2, 3])).tolist()
+        [3.0, 3.0]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, base: Transform, reinterpreted_batch_rank: int) -> None:
-        if not isinstance(base, Transform):
-            raise ArgumentTypeError(f"IndependentTransform takes a Transform, not {type(base).__name__}.")
-        self._base, self._rank = base, reinterpreted_batch_rank
-        self.event_ranks = base.event_ranks[0] + self._rank, base.event_ranks[1] + self._rank
-
-    def forward(self, x: Variable) -> Variable:
-        return self._base.forward(x)
-
-    def inverse(self, y: Variable) -> Any:
-        return self._base.inverse(y)
-
-    def forward_log_det_jacobian(self, x: Variable) -> Variable:
-        return summed(self._base.forward_log_det_jacobian(x), self._rank)
-
-    def forward_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        return self._base.forward_shape(shape)
-
-    def inverse_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        return self._base.inverse_shape(shape)
+        super().__init__([base])
+        self.event_ranks = base.event_ranks[0] + reinterpreted_batch_rank, base.event_ranks[1] + reinterpreted_batch_rank
 
 
 class StackTransform(Transform):
@@ -388,12 +379,15 @@ class StackTransform(Transform):
 
     Raises:
         ArgumentTypeError: if one is no Transform.
+
+    Example:
+        >>> transforms = [paddle.distribution.ExpTransform(), paddle.distribution.TanhTransform()]
+        >>> paddle.distribution.StackTransform(transforms).forward(paddle.zeros([2])).tolist()
+        [1.0, 0.0]
     """
 
-    @checked
+    @checked_with_words
     def __init__(self, transforms: Sequence[Transform], axis: int = 0) -> None:
-        if not isinstance(transforms, Sequence) or not all(isinstance(one, Transform) for one in transforms):
-            raise ArgumentTypeError("StackTransform takes a list of Transforms.")
         self.transforms, self.axis = list(transforms), axis
 
     def _each(self, question: str, x: Variable) -> Variable:

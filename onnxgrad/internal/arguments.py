@@ -66,11 +66,13 @@ def checked(function: Function) -> Function:
 
     Those of plain kinds are: numbers, flags, strs, lists of them, and these beside classes. An int is none of Python's or numpy's
     other numbers, and no bool; a float may be any of them, and True for 1, as Paddle's functions take them; an array without axes
-    is the number that it holds, where no list is taken. Other arguments, objects of other classes in place of plain values
-    (Variables above all), and words that are none of a Literal are left to what reads them, which knows better what is wrong.
+    is the number that it holds, where no list is taken. An argument that takes words alone takes no others. Other arguments,
+    objects of other classes in place of plain values (Variables above all), and words beside numbers or lists are left to what
+    reads them, which knows better what is wrong.
 
     Raises:
         WrongKind: by the function, if an argument has the wrong type; it names function, argument and types.
+        Mismatch: by the function, for another word.
 
     Example:
         >>> paddle.split(paddle.ones([4]), 2.5)
@@ -87,7 +89,7 @@ def checked(function: Function) -> Function:
     def read_kinds() -> int:
         for name, kind in _kinds_of(function):
             if _says_something(kind):
-                kinds[name] = _usual_types(kind), _usual_entries(kind), _without_words(kind)
+                kinds[name] = _usual_types(kind), _usual_entries(kind), kind if _is_words(kind) else _without_words(kind)
         return next((at for at, name in enumerate(positions) if name in kinds), len(positions))
 
     @functools.wraps(function)
@@ -193,6 +195,14 @@ def _usual_entries(kind: Any) -> set[type] | None:
     """The same of the entries of lists; none of lists of several kinds, None where a kind has no lists"""
     lists = [get_args(each)[0] for each in _alternatives(kind) if get_origin(each) is Sequence]
     return _usual_types(lists[0]) if len(lists) == 1 else set() if lists else None
+
+
+def _is_words(kind: Any) -> bool:
+    """Whether a kind is some words, or None beside them"""
+    words = [word for each in _alternatives(kind) for word in get_args(each) if get_origin(each) is Literal]
+    return all(isinstance(word, str) for word in words) and all(
+        get_origin(each) is Literal or each is type(None) for each in _alternatives(kind)
+    )
 
 
 def _without_words(kind: Any) -> Any:

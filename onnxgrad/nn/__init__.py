@@ -374,8 +374,4 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 globals().update(absence_hooks(__name__))

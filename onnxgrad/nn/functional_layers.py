@@ -8,7 +8,7 @@ Tests: tests/paddle_suite/test_layers.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from onnxgrad import tensor
 from onnxgrad.core.ir.variable import Variable
@@ -86,9 +86,6 @@ class CELU(FunctionLayer):
         """
         return F.celu(x, alpha=self.alpha, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class ELU(FunctionLayer):
     """Compute x where positive, else alpha (exp(x) - 1). Clevert et al. 2015.
@@ -122,9 +119,6 @@ class ELU(FunctionLayer):
             x: numbers of any shape; integers are computed as float32.
         """
         return F.elu(x, alpha=self.alpha, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class GELU(FunctionLayer):
@@ -160,9 +154,6 @@ class GELU(FunctionLayer):
         """
         return F.gelu(x, approximate=self.approximate, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class GLU(FunctionLayer):
     """Multiply the first half of ``x`` along ``axis`` by the sigmoid of the second. Dauphin et al. 2016.
@@ -196,9 +187,6 @@ class GLU(FunctionLayer):
             x: floats with an even size along ``axis``.
         """
         return F.glu(x, axis=self.axis, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Hardshrink(FunctionLayer):
@@ -234,9 +222,6 @@ class Hardshrink(FunctionLayer):
         """
         return F.hardshrink(x, threshold=self.threshold, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class Hardsigmoid(FunctionLayer):
     """Compute slope x + offset, limited to [0, 1].
@@ -267,9 +252,6 @@ class Hardsigmoid(FunctionLayer):
         """
         return F.hardsigmoid(x, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class Hardswish(FunctionLayer):
     """Compute x times x / 6 + 1 / 2, the latter limited to [0, 1]. Howard et al. 2019.
@@ -299,9 +281,6 @@ class Hardswish(FunctionLayer):
             x: numbers of any shape; integers are computed as float32.
         """
         return F.hardswish(x, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Hardtanh(FunctionLayer):
@@ -339,9 +318,6 @@ class Hardtanh(FunctionLayer):
         """
         return F.hardtanh(x, min=self.min, max=self.max, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class LeakyReLU(FunctionLayer):
     """Compute x where positive, else ``negative_slope * x``. Maas et al. 2013.
@@ -376,9 +352,6 @@ class LeakyReLU(FunctionLayer):
         """
         return F.leaky_relu(x, negative_slope=self.negative_slope, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class LogSigmoid(FunctionLayer):
     """Compute the logarithm of ``sigmoid``: -softplus(-x).
@@ -408,9 +381,6 @@ class LogSigmoid(FunctionLayer):
             x: numbers of any shape.
         """
         return F.log_sigmoid(x, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class LogSoftmax(FunctionLayer):
@@ -448,9 +418,6 @@ class LogSoftmax(FunctionLayer):
             IllTyped: for integers without a ``dtype``.
         """
         return F.log_softmax(x, axis=self.axis, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Maxout(FunctionLayer):
@@ -491,9 +458,6 @@ class Maxout(FunctionLayer):
         """
         return F.maxout(x, groups=self.groups, axis=self.axis, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class Mish(FunctionLayer):
     """Compute x tanh(softplus(x)). Misra 2019.
@@ -523,9 +487,6 @@ class Mish(FunctionLayer):
             x: numbers of any shape; integers are computed as float32.
         """
         return F.mish(x, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class ReLU(FunctionLayer):
@@ -557,9 +518,6 @@ class ReLU(FunctionLayer):
         """
         return F.relu(x, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class ReLU6(FunctionLayer):
     """Compute min(max(x, 0), 6); the gradient is 0 at 0 and at 6.
@@ -589,9 +547,6 @@ class ReLU6(FunctionLayer):
             x: floats of any shape.
         """
         return F.relu6(x, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class RReLU(FunctionLayer):
@@ -633,9 +588,6 @@ class RReLU(FunctionLayer):
         """
         return F.rrelu(x, lower=self.lower, upper=self.upper, training=self.training, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class SELU(FunctionLayer):
     """Compute scale times x where positive, else scale alpha (exp(x) - 1). Klambauer et al. 2017.
@@ -675,9 +627,6 @@ class SELU(FunctionLayer):
         """
         return F.selu(x, scale=self.scale, alpha=self.alpha, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class Sigmoid(FunctionLayer):
     """Compute 1 / (1 + exp(-x)).
@@ -707,9 +656,6 @@ class Sigmoid(FunctionLayer):
             x: numbers of any shape; integers are computed as float32.
         """
         return F.sigmoid(x, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Silu(FunctionLayer):
@@ -744,9 +690,6 @@ class Silu(FunctionLayer):
             x: numbers of any shape.
         """
         return F.silu(x, inplace=self.inplace, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Softmax(FunctionLayer):
@@ -785,9 +728,6 @@ class Softmax(FunctionLayer):
         """
         return F.softmax(x, axis=self.axis, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class Softplus(FunctionLayer):
     """Compute log(1 + exp(beta x)) / beta, and ``x`` itself where beta x is above the threshold.
@@ -823,9 +763,6 @@ class Softplus(FunctionLayer):
             x: floats of any shape.
         """
         return F.softplus(x, beta=self.beta, threshold=self.threshold, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Softshrink(FunctionLayer):
@@ -864,9 +801,6 @@ class Softshrink(FunctionLayer):
         """
         return F.softshrink(x, threshold=self.threshold, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class Softsign(FunctionLayer):
     """Compute x / (1 + |x|).
@@ -896,9 +830,6 @@ class Softsign(FunctionLayer):
             x: numbers of any shape; integers are computed as float32.
         """
         return F.softsign(x, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Swish(FunctionLayer):
@@ -930,9 +861,6 @@ class Swish(FunctionLayer):
         """
         return F.swish(x, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class Tanh(FunctionLayer):
     """Compute the hyperbolic tangent.
@@ -963,9 +891,6 @@ class Tanh(FunctionLayer):
         """
         return F.tanh(x, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class Tanhshrink(FunctionLayer):
     """Compute x - tanh(x).
@@ -995,9 +920,6 @@ class Tanhshrink(FunctionLayer):
             x: numbers of any shape.
         """
         return F.tanhshrink(x, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class ThresholdedReLU(FunctionLayer):
@@ -1034,9 +956,6 @@ class ThresholdedReLU(FunctionLayer):
             x: floats of any shape.
         """
         return F.thresholded_relu(x, threshold=self.threshold, value=self.value, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Dropout(FunctionLayer):
@@ -1098,9 +1017,6 @@ class Dropout(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class Dropout2D(FunctionLayer):
     """Zero whole channels of images, as ``dropout`` does elements. Tompson et al. 2014.
@@ -1140,9 +1056,6 @@ class Dropout2D(FunctionLayer):
             ArgumentError: if ``p`` is outside [0, 1].
         """
         return F.dropout2d(x, p=self.p, data_format=self.data_format, training=self.training, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Dropout3D(FunctionLayer):
@@ -1184,9 +1097,6 @@ class Dropout3D(FunctionLayer):
         """
         return F.dropout3d(x, p=self.p, data_format=self.data_format, training=self.training, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class AlphaDropout(FunctionLayer):
     """Drop elements so that mean and deviation of the output of ``selu`` stay. Klambauer et al. 2017.
@@ -1224,9 +1134,6 @@ class AlphaDropout(FunctionLayer):
         """
         return F.alpha_dropout(x, p=self.p, training=self.training, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class FeatureAlphaDropout(FunctionLayer):
     """Drop whole channels, as ``alpha_dropout`` does elements.
@@ -1263,9 +1170,6 @@ class FeatureAlphaDropout(FunctionLayer):
             ArgumentError: if ``p`` is outside [0, 1].
         """
         return F.feature_alpha_dropout(x, p=self.p, training=self.training, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class AvgPool1D(FunctionLayer):
@@ -1328,9 +1232,6 @@ class AvgPool1D(FunctionLayer):
             ceil_mode=self.ceil_mode,
             name=self._user_name,
         )
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class AvgPool2D(FunctionLayer):
@@ -1405,9 +1306,6 @@ class AvgPool2D(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class AvgPool3D(FunctionLayer):
     """Average each window of a volume.
@@ -1481,9 +1379,6 @@ class AvgPool3D(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class MaxPool1D(FunctionLayer):
     """Take the largest element of each window of a sequence.
@@ -1549,9 +1444,6 @@ class MaxPool1D(FunctionLayer):
             name=self._user_name,
         )
         return cast(AnyTensor, result)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class MaxPool2D(FunctionLayer):
@@ -1625,9 +1517,6 @@ class MaxPool2D(FunctionLayer):
         )
         return cast(AnyTensor, result)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class MaxPool3D(FunctionLayer):
     """Take the largest element of each window of a volume.
@@ -1700,9 +1589,6 @@ class MaxPool3D(FunctionLayer):
         )
         return cast(AnyTensor, result)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class LPPool1D(FunctionLayer):
     """Compute (sum of x^p)^(1/p) over each window of a sequence.
@@ -1770,9 +1656,6 @@ class LPPool1D(FunctionLayer):
             data_format=self.data_format,
             name=self._user_name,
         )
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class LPPool2D(FunctionLayer):
@@ -1842,9 +1725,6 @@ class LPPool2D(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class AdaptiveAvgPool1D(FunctionLayer):
     """Average windows of a sequence that lead to a given size: window i of m reaches from floor(i n / m) to ceil((i + 1) n / m).
@@ -1881,9 +1761,6 @@ class AdaptiveAvgPool1D(FunctionLayer):
             ArgumentError: if ``output_size`` has the wrong number of entries, or a size is not known.
         """
         return F.adaptive_avg_pool1d(x, output_size=self.output_size, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class AdaptiveAvgPool2D(FunctionLayer):
@@ -1931,9 +1808,6 @@ class AdaptiveAvgPool2D(FunctionLayer):
         """
         return F.adaptive_avg_pool2d(x, output_size=self.output_size, data_format=self.data_format, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class AdaptiveAvgPool3D(FunctionLayer):
     """Average windows of a volume that lead to a given size: window i of m reaches from floor(i n / m) to ceil((i + 1) n / m).
@@ -1979,9 +1853,6 @@ class AdaptiveAvgPool3D(FunctionLayer):
             ArgumentError: if ``output_size`` has the wrong number of entries, or a size is not known.
         """
         return F.adaptive_avg_pool3d(x, output_size=self.output_size, data_format=self.data_format, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class AdaptiveMaxPool1D(FunctionLayer):
@@ -2031,9 +1902,6 @@ class AdaptiveMaxPool1D(FunctionLayer):
         )
         return cast(AnyTensor, result)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class AdaptiveMaxPool2D(FunctionLayer):
     """Take the largest elements of windows of an image that lead to a given size, as in ``adaptive_avg_pool2d``.
@@ -2082,9 +1950,6 @@ class AdaptiveMaxPool2D(FunctionLayer):
         )
         return cast(AnyTensor, result)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class AdaptiveMaxPool3D(FunctionLayer):
     """Take the largest elements of windows of a volume that lead to a given size, as in ``adaptive_avg_pool3d``.
@@ -2132,9 +1997,6 @@ class AdaptiveMaxPool3D(FunctionLayer):
             name=self._user_name,
         )
         return cast(AnyTensor, result)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class MaxUnPool1D(FunctionLayer):
@@ -2201,9 +2063,6 @@ class MaxUnPool1D(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class MaxUnPool2D(FunctionLayer):
     """Put the elements of a pooled image back to their positions, among zeros.
@@ -2268,9 +2127,6 @@ class MaxUnPool2D(FunctionLayer):
             output_size=self.output_size,
             name=self._user_name,
         )
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class MaxUnPool3D(FunctionLayer):
@@ -2337,9 +2193,6 @@ class MaxUnPool3D(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class LocalResponseNorm(FunctionLayer):
     """Divide by (k + alpha times the mean of squares over ``size`` neighbouring channels)^beta. Krizhevsky et al. 2012.
@@ -2399,9 +2252,6 @@ class LocalResponseNorm(FunctionLayer):
             data_format=self.data_format,
             name=self._user_name,
         )
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Upsample(FunctionLayer):
@@ -2473,9 +2323,6 @@ class Upsample(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class UpsamplingNearest2D(FunctionLayer):
     """Resize images by nearest elements.
@@ -2523,9 +2370,6 @@ class UpsamplingNearest2D(FunctionLayer):
             ArgumentError: if the mode does not fit the rank, or not exactly one of ``size`` and ``scale_factor`` is given.
         """
         return F.interpolate(x, size=self.size, scale_factor=self.scale_factor, data_format=self.data_format, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class UpsamplingBilinear2D(FunctionLayer):
@@ -2583,9 +2427,6 @@ class UpsamplingBilinear2D(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class PixelShuffle(FunctionLayer):
     """Spread channels over squares of r by r elements: [N, C r r, H, W] becomes [N, C, H r, W r]. Shi et al. 2016.
@@ -2629,9 +2470,6 @@ class PixelShuffle(FunctionLayer):
             ArgumentTypeError: if it is no int.
         """
         return F.pixel_shuffle(x, upscale_factor=self.upscale_factor, data_format=self.data_format, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class PixelUnshuffle(FunctionLayer):
@@ -2677,9 +2515,6 @@ class PixelUnshuffle(FunctionLayer):
         """
         return F.pixel_unshuffle(x, downscale_factor=self.downscale_factor, data_format=self.data_format, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class ChannelShuffle(FunctionLayer):
     """Take channels from each of ``groups`` groups in turn. Zhang et al. 2017.
@@ -2723,9 +2558,6 @@ class ChannelShuffle(FunctionLayer):
         """
         return F.channel_shuffle(x, groups=self.groups, data_format=self.data_format, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class ZeroPad2D(Border):
     """Put zeros around images.
@@ -2760,9 +2592,6 @@ class ZeroPad2D(Border):
             x: [N, C, H, W].
         """
         return F.zeropad2d(x, padding=self.padding, data_format=self.data_format, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Flatten(FunctionLayer):
@@ -2801,9 +2630,6 @@ class Flatten(FunctionLayer):
         """
         return tensor.flatten(x, start_axis=self.start_axis, stop_axis=self.stop_axis, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class Unflatten(FunctionLayer):
     """Cut one axis into several.
@@ -2839,9 +2665,6 @@ class Unflatten(FunctionLayer):
             x: variable of any shape.
         """
         return tensor.unflatten(x, axis=self.axis, shape=self.shape, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Unfold(FunctionLayer):
@@ -2900,9 +2723,6 @@ class Unfold(FunctionLayer):
             strides=self.strides,
             name=self._user_name,
         )
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Fold(FunctionLayer):
@@ -2966,9 +2786,6 @@ class Fold(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class Pad1D(Border):
     """Put a border around sequences.
@@ -3018,9 +2835,6 @@ class Pad1D(Border):
             ArgumentError: if the mode is unknown or the numbers do not fit.
         """
         return F.pad(x, pad=self.padding, mode=self.mode, value=self.value, data_format=self.data_format, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class Pad2D(Border):
@@ -3072,9 +2886,6 @@ class Pad2D(Border):
         """
         return F.pad(x, pad=self.padding, mode=self.mode, value=self.value, data_format=self.data_format, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class Pad3D(Border):
     """Put a border around volumes.
@@ -3125,9 +2936,6 @@ class Pad3D(Border):
         """
         return F.pad(x, pad=self.padding, mode=self.mode, value=self.value, data_format=self.data_format, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class ZeroPad1D(Border):
     """Put zeros around sequences.
@@ -3166,9 +2974,6 @@ class ZeroPad1D(Border):
         """
         return F.pad(x, pad=self.padding, data_format=self.data_format, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class ZeroPad3D(Border):
     """Put zeros around volumes.
@@ -3206,9 +3011,6 @@ class ZeroPad3D(Border):
             ArgumentError: if the mode is unknown or the numbers do not fit.
         """
         return F.pad(x, pad=self.padding, data_format=self.data_format, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class ConstantPad1D(Border):
@@ -3250,9 +3052,6 @@ class ConstantPad1D(Border):
         """
         return F.pad(x, pad=self.padding, value=self.value, data_format=self.data_format, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class ConstantPad2D(Border):
     """Put one value around images.
@@ -3292,9 +3091,6 @@ class ConstantPad2D(Border):
             ArgumentError: if the mode is unknown or the numbers do not fit.
         """
         return F.pad(x, pad=self.padding, value=self.value, data_format=self.data_format, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class ConstantPad3D(Border):
@@ -3336,9 +3132,6 @@ class ConstantPad3D(Border):
         """
         return F.pad(x, pad=self.padding, value=self.value, data_format=self.data_format, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class ReflectionPad1D(Border):
     """Put the mirrored input around sequences.
@@ -3378,9 +3171,6 @@ class ReflectionPad1D(Border):
             ArgumentError: if the mode is unknown or the numbers do not fit.
         """
         return F.pad(x, pad=self.padding, data_format=self.data_format, mode="reflect", name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class ReflectionPad2D(Border):
@@ -3422,9 +3212,6 @@ class ReflectionPad2D(Border):
         """
         return F.pad(x, pad=self.padding, data_format=self.data_format, mode="reflect", name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class ReflectionPad3D(Border):
     """Put the mirrored input around volumes.
@@ -3464,9 +3251,6 @@ class ReflectionPad3D(Border):
             ArgumentError: if the mode is unknown or the numbers do not fit.
         """
         return F.pad(x, pad=self.padding, data_format=self.data_format, mode="reflect", name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class ReplicationPad1D(Border):
@@ -3508,9 +3292,6 @@ class ReplicationPad1D(Border):
         """
         return F.pad(x, pad=self.padding, data_format=self.data_format, mode="replicate", name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class ReplicationPad2D(Border):
     """Put the outermost elements around images.
@@ -3550,9 +3331,6 @@ class ReplicationPad2D(Border):
             ArgumentError: if the mode is unknown or the numbers do not fit.
         """
         return F.pad(x, pad=self.padding, data_format=self.data_format, mode="replicate", name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class ReplicationPad3D(Border):
@@ -3594,9 +3372,6 @@ class ReplicationPad3D(Border):
         """
         return F.pad(x, pad=self.padding, data_format=self.data_format, mode="replicate", name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class CircularPad1D(Border):
     """Put the other end of the input around sequences.
@@ -3636,9 +3411,6 @@ class CircularPad1D(Border):
             ArgumentError: if the mode is unknown or the numbers do not fit.
         """
         return F.pad(x, pad=self.padding, data_format=self.data_format, mode="circular", name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class CircularPad2D(Border):
@@ -3680,9 +3452,6 @@ class CircularPad2D(Border):
         """
         return F.pad(x, pad=self.padding, data_format=self.data_format, mode="circular", name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class CircularPad3D(Border):
     """Put the other end of the input around volumes.
@@ -3723,9 +3492,6 @@ class CircularPad3D(Border):
         """
         return F.pad(x, pad=self.padding, data_format=self.data_format, mode="circular", name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class BCELoss(FunctionLayer):
     """Compute -label log(input) - (1 - label) log(1 - input), for probabilities; a logarithm counts as -100 at least.
@@ -3764,9 +3530,6 @@ class BCELoss(FunctionLayer):
             ArgumentError: for another reduction.
         """
         return F.binary_cross_entropy(input, label, weight=self.weight, reduction=self.reduction, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class BCEWithLogitsLoss(FunctionLayer):
@@ -3821,9 +3584,6 @@ class BCEWithLogitsLoss(FunctionLayer):
             pos_weight=self.pos_weight,
             name=self._user_name,
         )
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class CrossEntropyLoss(FunctionLayer):
@@ -3897,9 +3657,6 @@ class CrossEntropyLoss(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class HingeEmbeddingLoss(FunctionLayer):
     """Compute ``input`` where the label is 1, max(0, margin - input) where it is -1.
@@ -3938,9 +3695,6 @@ class HingeEmbeddingLoss(FunctionLayer):
             ArgumentError: for another reduction.
         """
         return F.hinge_embedding_loss(input, label, margin=self.margin, reduction=self.reduction, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class KLDivLoss(FunctionLayer):
@@ -3981,9 +3735,6 @@ class KLDivLoss(FunctionLayer):
         """
         return F.kl_div(input, label, reduction=self.reduction, log_target=self.log_target, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class L1Loss(FunctionLayer):
     """Compute the absolute difference.
@@ -4021,9 +3772,6 @@ class L1Loss(FunctionLayer):
         """
         return F.l1_loss(input, label, reduction=self.reduction, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class MSELoss(FunctionLayer):
     """Compute the squared difference.
@@ -4060,9 +3808,6 @@ class MSELoss(FunctionLayer):
             ArgumentError: for another reduction.
         """
         return F.mse_loss(input, label, reduction=self.reduction, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class MultiMarginLoss(FunctionLayer):
@@ -4122,9 +3867,6 @@ class MultiMarginLoss(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class MultiLabelMarginLoss(FunctionLayer):
     """Sum max(0, 1 - right + wrong) / classes over all pairs of a right and a wrong class; NaN for a label that is not a class.
@@ -4161,9 +3903,6 @@ class MultiLabelMarginLoss(FunctionLayer):
             ArgumentError: for another reduction, or if the number of classes is not known.
         """
         return F.multi_label_margin_loss(input, label, reduction=self.reduction, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class MultiLabelSoftMarginLoss(FunctionLayer):
@@ -4203,9 +3942,6 @@ class MultiLabelSoftMarginLoss(FunctionLayer):
             ArgumentError: for another reduction, or different shapes.
         """
         return F.multi_label_soft_margin_loss(input, label, weight=self.weight, reduction=self.reduction, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class NLLLoss(FunctionLayer):
@@ -4260,9 +3996,6 @@ class NLLLoss(FunctionLayer):
             reduction=self.reduction,
             name=self._user_name,
         )
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class PoissonNLLLoss(FunctionLayer):
@@ -4322,9 +4055,6 @@ class PoissonNLLLoss(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class SmoothL1Loss(FunctionLayer):
     """Compute half the squared difference where it is below ``delta``, else delta (|difference| - delta / 2). Huber 1964.
@@ -4373,9 +4103,6 @@ class SmoothL1Loss(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class SoftMarginLoss(FunctionLayer):
     """Compute log(1 + exp(-label input)), for labels 1 and -1.
@@ -4413,9 +4140,6 @@ class SoftMarginLoss(FunctionLayer):
         """
         return F.soft_margin_loss(input, label, reduction=self.reduction, name=self._user_name)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class CosineSimilarity(FunctionLayer):
     """Compute the cosine of the angle between vectors along ``axis``.
@@ -4452,9 +4176,6 @@ class CosineSimilarity(FunctionLayer):
             x2: vectors to compare with, of that shape or one that broadcasts.
         """
         return F.cosine_similarity(x1, x2, axis=self.axis, eps=self.eps)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class PairwiseDistance(FunctionLayer):
@@ -4494,9 +4215,6 @@ class PairwiseDistance(FunctionLayer):
             y: vectors of that shape.
         """
         return F.pairwise_distance(x, y, p=self.p, epsilon=self.epsilon, keepdim=self.keepdim, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class CosineEmbeddingLoss(FunctionLayer):
@@ -4540,9 +4258,6 @@ class CosineEmbeddingLoss(FunctionLayer):
             ArgumentError: for another reduction, if the inputs have different shapes, or the label does not have one axis less.
         """
         return F.cosine_embedding_loss(input1, input2, label, margin=self.margin, reduction=self.reduction, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class GaussianNLLLoss(FunctionLayer):
@@ -4594,9 +4309,6 @@ class GaussianNLLLoss(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class MarginRankingLoss(FunctionLayer):
     """Compute max(0, margin - label (input - other)): ``input`` should be larger for label 1, smaller for -1.
@@ -4636,9 +4348,6 @@ class MarginRankingLoss(FunctionLayer):
             ArgumentError: for another reduction.
         """
         return F.margin_ranking_loss(input, other, label, margin=self.margin, reduction=self.reduction, name=self._user_name)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class TripletMarginLoss(FunctionLayer):
@@ -4704,9 +4413,6 @@ class TripletMarginLoss(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class TripletMarginWithDistanceLoss(FunctionLayer):
     """Compute ``triplet_margin_loss`` with any distance of two variables.
@@ -4767,9 +4473,6 @@ class TripletMarginWithDistanceLoss(FunctionLayer):
             name=self._user_name,
         )
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class CTCLoss(FunctionLayer):
     """Compute -log of the summed probability of all alignments of the labels with the steps, 0 if none fits. Graves et al. 2006.
@@ -4829,6 +4532,3 @@ class CTCLoss(FunctionLayer):
             zero_infinity=self.zero_infinity,
             norm_by_times=norm_by_times,
         )
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]

@@ -9,7 +9,7 @@ import re
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 import numpy as np
 
@@ -30,16 +30,16 @@ from onnxgrad.tensor.parameter import eager_parameter
 
 __all__ = ["Layer"]
 
-P = ParamSpec("P")
-Result = TypeVar("Result", covariant=True)
+Call = TypeVar("Call", covariant=True)
 AnyParameter = TypeVar("AnyParameter", bound=EagerParameter | None)
 AnyLayer = TypeVar("AnyLayer", bound="Layer | None")
 
 
-class _Forward(Protocol[P, Result]):
+class _Forward(Protocol[Call]):
     """What has a ``forward``: a call of a layer takes its arguments and returns its result, also to a type checker."""
 
-    def forward(self, *inputs: P.args, **kwargs: P.kwargs) -> Result: ...
+    @property
+    def forward(self) -> Call: ...
 
 
 class Layer:
@@ -72,11 +72,8 @@ class Layer:
 
     def __init__(self, name_scope: str | None = None, dtype: DTypeLike | None = None) -> None:
         name_scope = as_text(self, "name_scope", name_scope)
-        own = self.__dict__
-        own["_parameters"], own["_sub_layers"], own["_buffers"] = {}, {}, {}
-        own["_transient"] = set()
-        own["_pre_hooks"], own["_post_hooks"] = {}, {}
-        own["training"] = True
+        own, stores = self.__dict__, ("_parameters", "_sub_layers", "_buffers", "_pre_hooks", "_post_hooks")
+        own.update({store: {} for store in stores}, _transient=set(), training=True)
         own["_dtype"] = state.current.default_dtype if dtype is None else dtype
         own["_full_name"] = state.generate_name(name_scope or _in_snake_case(type(self).__name__))
 
@@ -89,18 +86,23 @@ class Layer:
         """
         raise NotImplementedError(f"{type(self).__name__} has no forward().")
 
-    def __call__(self: _Forward[P, Result], *inputs: P.args, **kwargs: P.kwargs) -> Result:
-        layer = cast(Layer, self)
-        operands: Any = inputs
-        for hook in list(layer._pre_hooks.values()):
-            changed = hook(layer, operands)
-            if changed is not None:
-                operands = changed if isinstance(changed, tuple) else (changed,)
-        result: Any = layer.forward(*operands, **kwargs)
-        for hook in list(layer._post_hooks.values()):
-            changed = hook(layer, operands, result)
-            result = result if changed is None else changed
-        return cast(Result, result)
+    if TYPE_CHECKING:  # as a property, since mypy does not see through a call to one whose result has the class of its argument
+
+        @property
+        def __call__(self: _Forward[Call]) -> Call: ...
+
+    else:
+
+        def __call__(self, *inputs: object, **kwargs: object) -> object:
+            for hook in list(self._pre_hooks.values()):
+                changed = hook(self, inputs)
+                if changed is not None:
+                    inputs = changed if isinstance(changed, tuple) else (changed,)
+            result = self.forward(*inputs, **kwargs)
+            for hook in list(self._post_hooks.values()):
+                changed = hook(self, inputs, result)
+                result = result if changed is None else changed
+            return result
 
     def register_forward_pre_hook(self, hook: Callable[[Self, tuple[Any, ...]], object]) -> HookHandle:
         """Call a function before each ``forward``.
@@ -131,19 +133,22 @@ class Layer:
     # Members ---------------------------------------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
-        kinds = ((EagerParameter, "_parameters"), (Layer, "_sub_layers"), (Tensor, "_buffers"))
-        for member_type, store in kinds:
+        kinds = (
+            (EagerParameter, "_parameters", "a parameter"),
+            (Layer, "_sub_layers", "a Layer"),
+            (Tensor, "_buffers", "a Tensor"),
+        )
+        for member_type, store, wanted in kinds:
             members = self.__dict__.get(store)
             if members is None:
                 raise ArgumentTypeError(f"call super().__init__() before setting {name!r} of {type(self).__name__}.")
             if isinstance(value, member_type) and (member_type is not Tensor or name in members):
-                for _, other in kinds:
+                for _, other, _ in kinds:
                     if other != store:
                         self.__dict__[other].pop(name, None)
                 members[name] = value
                 return
             if name in members and value is not None:
-                wanted = {"_parameters": "a parameter", "_sub_layers": "a Layer", "_buffers": "a Tensor"}[store]
                 raise ArgumentTypeError(
                     f"{name!r} of {type(self).__name__} is {wanted} or None, not {type(value).__name__}. Delete it first, or "
                     "change its values by set_value."
@@ -443,13 +448,11 @@ class Layer:
         if not use_structured_name:
             own = {tensor.name: tensor for tensor in own.values()}
         given = {n: v if isinstance(v, Tensor) else np.asarray(v) for n, v in state_dict.items() if n in own}
-        others = [name for name, value in given.items() if list(value.shape) != list(own[name].shape)]
-        for name in others:
-            warnings.warn(
-                f"Skip loading for {name}. It receives a shape {list(given.pop(name).shape)}, but the expected shape is "
-                f"{list(own[name].shape)}.",
-                stacklevel=2,
-            )
+        for name, shape in [(name, list(value.shape)) for name, value in given.items()]:
+            if shape != (expected := list(own[name].shape)):
+                del given[name]
+                skipped = f"Skip loading for {name}. It receives a shape {shape}, but the expected shape is {expected}."
+                warnings.warn(skipped, stacklevel=2)
         reached = {id(own[name]) for name in given}
         for name in own:
             if name not in state_dict and id(own[name]) not in reached:
@@ -465,9 +468,8 @@ class Layer:
         except KeyboardInterrupt:
             hold()
             raise
-        return [name for name in own if name not in given and id(own[name]) not in reached], [
-            name for name in state_dict if name not in given
-        ]
+        missing = [name for name in own if name not in given and id(own[name]) not in reached]
+        return missing, [name for name in state_dict if name not in given]
 
     load_dict = set_dict = set_state_dict
 

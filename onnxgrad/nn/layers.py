@@ -5,7 +5,7 @@ Tests: tests/paddle_suite/test_layers.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from onnxgrad.errors import Mismatch
 from onnxgrad.internal.arguments import checked_with_words
@@ -98,9 +98,6 @@ class Softmax2D(FunctionLayer):
             raise Mismatch(f"Softmax2D takes 3 or 4 axes, not {x.ndim}.")
         return F.softmax(x, axis=-3)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class Identity(Layer):
     """Return the input as it is.
@@ -123,6 +120,3 @@ class Identity(Layer):
             input: anything.
         """
         return input
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]

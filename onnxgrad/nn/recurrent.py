@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -19,11 +19,12 @@ from onnxgrad.nn import functional as F
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.types import AnyTensor, BiasAttr, Direction, WeightAttr
 from onnxgrad.tensor.creation import full, zeros
+from onnxgrad.tensor.indexing import getitem
 from onnxgrad.tensor.initializer import Uniform
 from onnxgrad.tensor.joining import concat, split, stack
 from onnxgrad.tensor.layer import LayerHelper
 from onnxgrad.tensor.linalg import matmul
-from onnxgrad.tensor.manipulation import cast, reshape, transpose
+from onnxgrad.tensor.manipulation import cast, reshape, shape as sizes_of, transpose
 from onnxgrad.tensor.search import where
 
 __all__ = ["GRU", "LSTM", "RNN", "BiRNN", "GRUCell", "LSTMCell", "RNNCellBase", "SimpleRNN", "SimpleRNNCell"]
@@ -31,6 +32,10 @@ __all__ = ["GRU", "LSTM", "RNN", "BiRNN", "GRUCell", "LSTMCell", "RNNCellBase", 
 
 StateShape: TypeAlias = "Sequence[int] | Sequence[Sequence[int]]"
 """The sizes of a state without the batch, or those of several."""
+
+
+CellAttrs: TypeAlias = tuple[WeightAttr, WeightAttr, BiasAttr, BiasAttr]
+"""Those of the weights of inputs and states, and of their biases."""
 
 
 class RNNCellBase(Layer):
@@ -77,13 +82,10 @@ class RNNCellBase(Layer):
         shapes: Any = self.state_shape if shape is None else shape
         if isinstance(shapes, (list, tuple)) and shapes and isinstance(shapes[0], (list, tuple)):
             return tuple(self.get_initial_states(batch_ref, one, dtype, init_value, batch_dim_idx) for one in shapes)
-        size = batch_ref.shape[batch_dim_idx]
-        rest = [n for n in shapes if n != -1]
-        if size >= 0:
-            return full([size, *rest], init_value, dtype or batch_ref.dtype)
-        op = LayerHelper("initial_state", batch_ref).op
-        sizes = op.Concat(op.Shape(batch_ref, start=batch_dim_idx, end=batch_dim_idx + 1), np.array(rest), axis=0)
-        return op.Expand(op.constant(np.array(init_value), batch_ref.dtype), sizes)
+        size: Any = batch_ref.shape[batch_dim_idx]
+        if size < 0:
+            size = getitem(sizes_of(batch_ref), batch_dim_idx)
+        return full([size, *(n for n in shapes if n != -1)], init_value, dtype or batch_ref.dtype)
 
 
 class _Cell(RNNCellBase):
@@ -91,24 +93,15 @@ class _Cell(RNNCellBase):
 
     gates = 1
 
-    def _make(
-        self,
-        input_size: int,
-        hidden_size: int,
-        weight_ih_attr: WeightAttr,
-        weight_hh_attr: WeightAttr,
-        bias_ih_attr: BiasAttr,
-        bias_hh_attr: BiasAttr,
-    ) -> None:
-        """Make weights and biases, which start uniform."""
+    def __init__(self, input_size: int, hidden_size: int, attrs: CellAttrs) -> None:
+        super().__init__()
         if hidden_size <= 0:
             raise ArgumentError(f"{type(self).__name__}: hidden_size is {hidden_size}; it is at least 1.")
         self.input_size, self.hidden_size = input_size, hidden_size
         bound, rows = Uniform(-1 / math.sqrt(hidden_size), 1 / math.sqrt(hidden_size)), self.gates * hidden_size
-        self.weight_ih = self.create_parameter([rows, input_size], weight_ih_attr, default_initializer=bound)
-        self.weight_hh = self.create_parameter([rows, hidden_size], weight_hh_attr, default_initializer=bound)
-        self.bias_ih = self.create_parameter([rows], bias_ih_attr, is_bias=True, default_initializer=bound)
-        self.bias_hh = self.create_parameter([rows], bias_hh_attr, is_bias=True, default_initializer=bound)
+        self.weight_ih = self.create_parameter([rows, input_size], attrs[0], default_initializer=bound)
+        self.weight_hh = self.create_parameter([rows, hidden_size], attrs[1], default_initializer=bound)
+        self.bias_ih, self.bias_hh = (self.create_parameter([rows], attr, None, True, bound) for attr in attrs[2:])
 
     @property
     def state_shape(self) -> StateShape:  # type: ignore[override]
@@ -161,8 +154,7 @@ class SimpleRNNCell(_Cell):
         bias_hh_attr: BiasAttr = None,
         name: str | None = None,
     ) -> None:
-        super().__init__()
-        self._make(input_size, hidden_size, weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+        super().__init__(input_size, hidden_size, (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr))
         self.activation = activation
 
     def forward(self, inputs: AnyTensor, states: AnyTensor | None = None) -> tuple[AnyTensor, AnyTensor]:
@@ -179,9 +171,6 @@ class SimpleRNNCell(_Cell):
         a, b = self._products(inputs, h)
         h = F.tanh(a + b) if self.activation == "tanh" else F.relu(a + b)
         return h, h
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class LSTMCell(_Cell):
@@ -224,8 +213,7 @@ class LSTMCell(_Cell):
     ) -> None:
         if proj_size:
             raise NotOffered("LSTMCell: proj_size is not offered: no LSTM of ONNX projects its state. Put a Linear behind it.")
-        super().__init__()
-        self._make(input_size, hidden_size, weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+        super().__init__(input_size, hidden_size, (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr))
 
     @property
     def state_shape(self) -> StateShape:  # type: ignore[override]
@@ -251,9 +239,6 @@ class LSTMCell(_Cell):
         c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
         h = F.sigmoid(o) * F.tanh(c)
         return h, (h, c)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class GRUCell(_Cell):
@@ -292,8 +277,7 @@ class GRUCell(_Cell):
         bias_hh_attr: BiasAttr = None,
         name: str | None = None,
     ) -> None:
-        super().__init__()
-        self._make(input_size, hidden_size, weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
+        super().__init__(input_size, hidden_size, (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr))
 
     def forward(self, inputs: AnyTensor, states: AnyTensor | None = None) -> tuple[AnyTensor, AnyTensor]:
         """Compute a step.
@@ -312,9 +296,6 @@ class GRUCell(_Cell):
         c = F.tanh(xc + F.sigmoid(xr + hr) * hc)
         h = (h - c) * z + c
         return h, h
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class RNN(Layer):
@@ -360,9 +341,7 @@ class RNN(Layer):
         axis = 0 if self.time_major else 1
         steps = inputs.shape[axis]
         if steps < 0:
-            raise ArgumentError(
-                "RNN: the number of steps must be known for a cell of your own. Declare it, or use LSTM, GRU, SimpleRNN."
-            )
+            raise ArgumentError("RNN: a cell of your own takes a known number of steps. Declare it, or use LSTM, GRU, SimpleRNN.")
         states = self.cell.get_initial_states(inputs, batch_dim_idx=1 - axis) if initial_states is None else initial_states
         outputs = []
         for t in reversed(range(steps)) if self.is_reverse else range(steps):
@@ -434,7 +413,7 @@ class Recurrent(Layer):
     order: tuple[int, ...] = ()
     """The gates of ONNX's weights, by their number in Paddle's."""
 
-    def _make(
+    def __init__(
         self,
         input_size: int,
         hidden_size: int,
@@ -442,74 +421,56 @@ class Recurrent(Layer):
         direction: Direction,
         time_major: bool,
         dropout: float,
-        attrs: tuple[WeightAttr, WeightAttr, BiasAttr, BiasAttr],
-        **options: Any,
+        attrs: CellAttrs,
+        *options: str,
+        **attributes: int,
     ) -> None:
-        """Make the parameters of a cell for each layer and direction.
-
-        Args:
-            attrs: attributes of the parameters, of the weights of inputs and states, and of their biases.
-            options: further arguments of the cell.
-        """
+        super().__init__()
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.time_major, self.dropout = time_major, dropout
         self.num_directions = 1 if direction == "forward" else 2
-        self._attributes: dict[str, Any] = {}
+        self._attributes: dict[str, Any] = {**attributes}
         for layer in range(num_layers):
             size = input_size if layer == 0 else hidden_size * self.num_directions
-            w, r, b, rb = attrs
-            cells = [
-                self.cell(size, hidden_size, weight_ih_attr=w, weight_hh_attr=r, bias_ih_attr=b, bias_hh_attr=rb, **options)
-                for _ in range(self.num_directions)
-            ]
+            cells = [self.cell(size, hidden_size, *options, *attrs) for _ in range(self.num_directions)]
             for suffix, cell in zip(("", "_reverse"), cells, strict=False):
                 for parameter_name, parameter in cell._parameters.items():
                     self._parameters[f"{parameter_name}_l{layer}{suffix}"] = parameter
             # Paddle's files hold the weights by the paths of the cells too.
-            self.add_sublayer(
-                str(layer), RNN(cells[0], False, time_major) if len(cells) == 1 else BiRNN(cells[0], cells[1], time_major)
-            )
+            first, *others = cells
+            whole: Layer = BiRNN(first, others[0], time_major) if others else RNN(first, False, time_major)
+            self.add_sublayer(str(layer), whole)
 
     def _run(self, inputs: Variable, initial_states: Sequence[Variable], lengths: Variable | None) -> tuple[Any, list[Any]]:
         """Outputs and last states of all layers, from the states of each kind or from zeros."""
         if inputs.is_eager and inputs.shape[-1] != self.input_size:
             raise Mismatch(f"{self.op_type}: the last axis of {inputs!r} is not input_size={self.input_size}.")
         x = inputs if self.time_major else transpose(inputs, [1, 0, 2])
-        names = ("initial_h", "initial_c")[: 2 if self.op_type == "LSTM" else 1]
         lengths = None if lengths is None else cast(lengths, "int32")
-        last: list[list[Variable]] = [[] for _ in names]
+        last = []
         for layer in range(self.num_layers):
             if layer and self.dropout:
                 x = F.dropout(x, self.dropout, training=self.training)
             at = slice(layer * self.num_directions, (layer + 1) * self.num_directions)
-            states = dict(zip(names, (state[at] for state in initial_states), strict=False))
-            x, *ends = self._layer(x, layer, states, lengths)
-            for collected, end in zip(last, ends, strict=True):
-                collected.append(end)
-        finals = [ends[0] if len(ends) == 1 else concat(ends, 0) for ends in last]
+            x, *ends = self._layer(x, layer, lengths, [state[at] for state in initial_states])
+            last.append(ends)
+        finals = [ends[0] if len(ends) == 1 else concat(ends, 0) for ends in zip(*last, strict=True)]
         return (x if self.time_major else transpose(x, [1, 0, 2])), finals
 
-    def _layer(self, x: Variable, layer: int, states: dict[str, Variable], lengths: Variable | None) -> list[Variable]:
-        op = LayerHelper(self.op_type.lower(), x).op
-        w: list[Variable] = []
-        r: list[Variable] = []
-        b: list[Variable] = []
-        for suffix in ("", "_reverse")[: self.num_directions]:
-            own = {
-                parameter_name: self._parameters[f"{parameter_name}_l{layer}{suffix}"]
-                for parameter_name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-            }
-            w.append(self._ordered(own["weight_ih"]))
-            r.append(self._ordered(own["weight_hh"]))
-            blank = zeros([len(self.order) * self.hidden_size], self._dtype)
-            biases = [blank if own[parameter_name] is None else own[parameter_name] for parameter_name in ("bias_ih", "bias_hh")]
-            b.append(concat([self._ordered(bias) for bias in biases], 0))
-        attrs = {"hidden_size": self.hidden_size, "direction": "bidirectional" if len(w) == 2 else "forward", **self._attributes}
-        operands = [x, stack(w, 0), stack(r, 0), stack(b, 0), lengths, states.get("initial_h"), states.get("initial_c")]
-        count = 3 if self.op_type == "LSTM" else 2
-        y, *ends = op.emit(self.op_type, operands[: count + 4], attrs, outputs=count)
+    def _layer(self, x: Variable, layer: int, lengths: Variable | None, states: list[Variable]) -> list[Variable]:
+        op, count = LayerHelper(self.op_type.lower(), x).op, self.num_directions
+        blank = zeros([len(self.order) * self.hidden_size], self._dtype)
+        directions = []
+        for suffix in ("", "_reverse")[:count]:
+            names = [f"{name}_l{layer}{suffix}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+            w, r, *biases = (self._ordered(self._parameters.get(name, blank)) for name in names)
+            directions.append((w, r, concat(biases, 0)))
+        weights = [stack(each, 0) for each in zip(*directions, strict=True)]
+        attrs = {"hidden_size": self.hidden_size, "direction": "bidirectional" if count == 2 else "forward", **self._attributes}
+        outputs = 3 if self.op_type == "LSTM" else 2
+        y, *ends = op.emit(self.op_type, [x, *weights, lengths, *states], attrs, outputs=outputs)
         y = op.Transpose(y, perm=[0, 2, 1, 3])
-        return [op.Reshape(y, np.array([0, 0, len(w) * self.hidden_size])), *ends]
+        return [op.Reshape(y, np.array([0, 0, count * self.hidden_size])), *ends]
 
     def _ordered(self, weight: Any) -> Any:
         if self.order == tuple(range(len(self.order))):
@@ -541,9 +502,6 @@ class _OneState(Recurrent):
         """
         y, (h,) = self._run(inputs, [] if initial_states is None else [initial_states], sequence_length)
         return y, h
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class SimpleRNN(_OneState):
@@ -592,10 +550,9 @@ class SimpleRNN(_OneState):
         bias_hh_attr: BiasAttr = None,
         name: str | None = None,
     ) -> None:
-        super().__init__()
         attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
-        self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs, activation=activation)
-        self._attributes = {"activations": [activation.capitalize()] * self.num_directions}
+        super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs, activation)
+        self._attributes["activations"] = [activation.capitalize()] * self.num_directions
 
 
 class LSTM(Recurrent):
@@ -646,9 +603,8 @@ class LSTM(Recurrent):
     ) -> None:
         if proj_size:
             raise NotOffered("LSTM: proj_size is not offered: no LSTM of ONNX projects its state. Put a Linear behind it.")
-        super().__init__()
         attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
-        self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs)
+        super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs)
 
     def forward(
         self, inputs: AnyTensor, initial_states: Sequence[AnyTensor] | None = None, sequence_length: Variable | None = None
@@ -665,9 +621,6 @@ class LSTM(Recurrent):
         """
         y, (h, c) = self._run(inputs, [] if initial_states is None else initial_states, sequence_length)
         return y, (h, c)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
 
 class GRU(_OneState):
@@ -714,7 +667,5 @@ class GRU(_OneState):
         bias_hh_attr: BiasAttr = None,
         name: str | None = None,
     ) -> None:
-        super().__init__()
         attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
-        self._make(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs)
-        self._attributes = {"linear_before_reset": 1}
+        super().__init__(input_size, hidden_size, num_layers, direction, time_major, dropout, attrs, linear_before_reset=1)

@@ -6,7 +6,7 @@ Tests: tests/nn/test_layers_as_paddle.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, overload
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, overload
 
 import numpy as np
 
@@ -188,9 +188,6 @@ class MultiHeadAttention(Layer):
         extra: list[Any] = ([weights] if self.need_weights else []) + ([] if cache is None else [cache])
         return (out, *extra) if extra else out
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 def _added(mask: Variable | None, dtype: Any) -> Any:
     """A mask as what is added to scores; None if there is none."""
@@ -215,28 +212,45 @@ DecoderCache: TypeAlias = tuple[MultiHeadAttention.Cache, MultiHeadAttention.Sta
 class _Block(Layer):
     """Base of the layers of encoders and decoders: attentions and a feed-forward part, each with its norm and residual."""
 
-    linear1: Linear
-    dropout: Dropout
-    linear2: Linear
+    _attentions: ClassVar[tuple[str, ...]] = ("self_attn",)
 
-    def _make(self, attentions: Sequence[str], arguments: dict[str, Any]) -> None:
-        """Make the parts from the arguments of the constructor by name: the attentions, then the feed-forward part."""
-        self._arguments, width, dropout = arguments, arguments["d_model"], arguments["dropout"]
-        self.normalize_before: bool = arguments["normalize_before"]
-        parts = len(attentions) + 1
-        weights, biases = _each(arguments["weight_attr"], parts), _each(arguments["bias_attr"], parts)
-        of_scores = dropout if arguments["attn_dropout"] is None else arguments["attn_dropout"]
-        for name, weight, bias in zip(attentions, weights, biases, strict=False):
-            attention = MultiHeadAttention(width, arguments["nhead"], of_scores, weight_attr=weight, bias_attr=bias)
-            self.add_sublayer(name, attention)
-        self.linear1 = Linear(width, arguments["dim_feedforward"], weights[-1], biases[-1])
-        self.dropout = Dropout(dropout if arguments["act_dropout"] is None else arguments["act_dropout"])
-        self.linear2 = Linear(arguments["dim_feedforward"], width, weights[-1], biases[-1])
+    self_attn: MultiHeadAttention
+    norm1: LayerNorm
+    norm2: LayerNorm
+    dropout1: Dropout
+    dropout2: Dropout
+
+    @checked_with_words
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        attn_dropout: float | None = None,
+        act_dropout: float | None = None,
+        normalize_before: bool = False,
+        weight_attr: WeightAttr | Sequence[WeightAttr] = None,
+        bias_attr: BiasAttr | Sequence[BiasAttr] = None,
+        layer_norm_eps: float = 1e-05,
+    ) -> None:
+        super().__init__()
+        common = d_model, nhead, dim_feedforward, dropout, activation, attn_dropout, act_dropout, normalize_before
+        self._arguments = *common, weight_attr, bias_attr, layer_norm_eps
+        self.normalize_before, parts = normalize_before, len(self._attentions) + 1
+        weights, biases = _each(weight_attr, parts), _each(bias_attr, parts)
+        of_scores = dropout if attn_dropout is None else attn_dropout
+        for name, weight, bias in zip(self._attentions, weights, biases, strict=False):
+            self.add_sublayer(name, MultiHeadAttention(d_model, nhead, of_scores, weight_attr=weight, bias_attr=bias))
+        self.linear1 = Linear(d_model, dim_feedforward, weights[-1], biases[-1])
+        self.dropout = Dropout(dropout if act_dropout is None else act_dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, weights[-1], biases[-1])
         for at in range(1, parts + 1):
-            self.add_sublayer(f"norm{at}", LayerNorm(width, arguments["layer_norm_eps"]))
+            self.add_sublayer(f"norm{at}", LayerNorm(d_model, layer_norm_eps))
         for at in range(1, parts + 1):
             self.add_sublayer(f"dropout{at}", Dropout(dropout))
-        self.activation: Callable[[Any], Any] = getattr(F, arguments["activation"])
+        self.activation: Callable[[Any], Any] = getattr(F, activation)
 
     def _residual(
         self, norm: LayerNorm, dropout: Dropout, x: AnyTensor, part: Callable[[AnyTensor], Any]
@@ -253,7 +267,7 @@ class _Block(Layer):
 
     def again(self) -> Self:
         """Make another layer of this kind, with parameters of its own."""
-        return type(self)(**self._arguments)
+        return type(self)(*self._arguments)
 
 
 class TransformerEncoderLayer(_Block):
@@ -281,43 +295,6 @@ class TransformerEncoderLayer(_Block):
         [2, 5, 8]
     """
 
-    self_attn: MultiHeadAttention
-    norm1: LayerNorm
-    norm2: LayerNorm
-    dropout1: Dropout
-    dropout2: Dropout
-
-    @checked_with_words
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int,
-        dropout: float = 0.1,
-        activation: Activation = "relu",
-        attn_dropout: float | None = None,
-        act_dropout: float | None = None,
-        normalize_before: bool = False,
-        weight_attr: WeightAttr | Sequence[WeightAttr] = None,
-        bias_attr: BiasAttr | Sequence[BiasAttr] = None,
-        layer_norm_eps: float = 1e-05,
-    ) -> None:
-        super().__init__()
-        arguments = {
-            "d_model": d_model,
-            "nhead": nhead,
-            "dim_feedforward": dim_feedforward,
-            "dropout": dropout,
-            "activation": activation,
-            "attn_dropout": attn_dropout,
-            "act_dropout": act_dropout,
-            "normalize_before": normalize_before,
-            "weight_attr": weight_attr,
-            "bias_attr": bias_attr,
-            "layer_norm_eps": layer_norm_eps,
-        }
-        self._make(["self_attn"], arguments)
-
     @overload
     def forward(self, src: AnyTensor, src_mask: Variable | None = None, cache: None = None) -> AnyTensor: ...
 
@@ -337,13 +314,9 @@ class TransformerEncoderLayer(_Block):
         Returns:
             [batch, length, d_model]; with a cache, a tuple of this and the cache after these steps.
         """
-        mask = _added(src_mask, src.dtype)
-        src, more = self._residual(self.norm1, self.dropout1, src, lambda x: self.self_attn(x, x, x, mask, cache=cache))
+        src, more = self._residual(self.norm1, self.dropout1, src, lambda x: self.self_attn(x, x, x, src_mask, cache=cache))
         src, _ = self._residual(self.norm2, self.dropout2, src, self._feed_forward)
         return src if cache is None else (src, more[-1])
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
     def gen_cache(self, src: Variable) -> MultiHeadAttention.Cache:
         """Make an empty cache for this layer, for the batch of ``src``: [batch, length, d_model].
@@ -379,45 +352,11 @@ class TransformerDecoderLayer(_Block):
         [2, 5, 8]
     """
 
-    self_attn: MultiHeadAttention
-    cross_attn: MultiHeadAttention
-    norm1: LayerNorm
-    norm2: LayerNorm
-    norm3: LayerNorm
-    dropout1: Dropout
-    dropout2: Dropout
-    dropout3: Dropout
+    _attentions = ("self_attn", "cross_attn")
 
-    @checked_with_words
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int,
-        dropout: float = 0.1,
-        activation: Activation = "relu",
-        attn_dropout: float | None = None,
-        act_dropout: float | None = None,
-        normalize_before: bool = False,
-        weight_attr: WeightAttr | Sequence[WeightAttr] = None,
-        bias_attr: BiasAttr | Sequence[BiasAttr] = None,
-        layer_norm_eps: float = 1e-05,
-    ) -> None:
-        super().__init__()
-        arguments = {
-            "d_model": d_model,
-            "nhead": nhead,
-            "dim_feedforward": dim_feedforward,
-            "dropout": dropout,
-            "activation": activation,
-            "attn_dropout": attn_dropout,
-            "act_dropout": act_dropout,
-            "normalize_before": normalize_before,
-            "weight_attr": weight_attr,
-            "bias_attr": bias_attr,
-            "layer_norm_eps": layer_norm_eps,
-        }
-        self._make(["self_attn", "cross_attn"], arguments)
+    cross_attn: MultiHeadAttention
+    norm3: LayerNorm
+    dropout3: Dropout
 
     @overload
     def forward(
@@ -460,18 +399,12 @@ class TransformerDecoderLayer(_Block):
         Returns:
             [batch, length, d_model]; with a cache, a tuple of this and the cache after these steps.
         """
-        own: Any
-        fixed: Any
-        own, fixed = (None, None) if cache is None else cache
-        tgt_mask, memory_mask = _added(tgt_mask, tgt.dtype), _added(memory_mask, memory.dtype)
-        tgt, more = self._residual(self.norm1, self.dropout1, tgt, lambda x: self.self_attn(x, x, x, tgt_mask, own))
-        attend = self.cross_attn
-        tgt, _ = self._residual(self.norm2, self.dropout2, tgt, lambda x: attend(x, memory, memory, memory_mask, fixed))
+        caches: Any = (None, None) if cache is None else cache
+        attend, listen = self.self_attn, self.cross_attn
+        tgt, more = self._residual(self.norm1, self.dropout1, tgt, lambda x: attend(x, x, x, tgt_mask, caches[0]))
+        tgt, _ = self._residual(self.norm2, self.dropout2, tgt, lambda x: listen(x, memory, memory, memory_mask, caches[1]))
         tgt, _ = self._residual(self.norm3, self.dropout3, tgt, self._feed_forward)
-        return tgt if cache is None else (tgt, (more[-1], fixed))
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
+        return tgt if cache is None else (tgt, (more[-1], caches[1]))
 
     def gen_cache(self, memory: Variable) -> tuple[MultiHeadAttention.Cache, MultiHeadAttention.StaticCache]:
         """Make an empty cache for self-attention, and project ``memory``: [batch, length of memory, d_model].
@@ -485,22 +418,17 @@ class TransformerDecoderLayer(_Block):
 class _Stack(Layer):
     """Base of encoders and decoders: layers one after another, then a norm."""
 
-    layers: LayerList[Any]
-
-    def _make(self, layer: Layer, num_layers: int, norm: Layer | None) -> None:
+    def __init__(self, layer: Layer, num_layers: int, norm: Layer | None) -> None:
+        super().__init__()
         first: Any = layer
-        self.layers = LayerList([first, *(first.again() for _ in range(num_layers - 1))])
-        self.num_layers = num_layers
-        self.norm = norm
+        self.layers: LayerList[Any] = LayerList([first, *(first.again() for _ in range(num_layers - 1))])
+        self.num_layers, self.norm = num_layers, norm
 
     def _through(self, x: Variable, cache: Sequence[Any] | None, *operands: Any) -> Any:
-        caches = []
-        for at, layer in enumerate(self.layers):
-            if cache is None:
-                x = layer(x, *operands)
-            else:
-                x, new = layer(x, *operands, cache=cache[at])
-                caches.append(new)
+        caches: list[Any] = []
+        for layer, own in zip(self.layers, [None] * len(self.layers) if cache is None else cache, strict=False):
+            x, *new = [layer(x, *operands)] if own is None else layer(x, *operands, cache=own)
+            caches += new
         x = x if self.norm is None else self.norm(x)
         return x if cache is None else (x, caches)
 
@@ -524,8 +452,7 @@ class TransformerEncoder(_Stack):
 
     @checked_with_words
     def __init__(self, encoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
-        super().__init__()
-        self._make(encoder_layer, num_layers, norm)
+        super().__init__(encoder_layer, num_layers, norm)
 
     @overload
     def forward(self, src: AnyTensor, src_mask: Variable | None = None, cache: None = None) -> AnyTensor: ...
@@ -549,9 +476,6 @@ class TransformerEncoder(_Stack):
             [batch, length, d_model]; with a cache, a tuple of this and the caches after these steps.
         """
         return self._through(src, cache, _added(src_mask, src.dtype))
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
     def gen_cache(self, src: Variable) -> list[MultiHeadAttention.Cache]:
         """Make an empty cache for each layer, for the batch of ``src``: [batch, length, d_model].
@@ -581,8 +505,7 @@ class TransformerDecoder(_Stack):
 
     @checked_with_words
     def __init__(self, decoder_layer: Layer, num_layers: int, norm: Layer | None = None) -> None:
-        super().__init__()
-        self._make(decoder_layer, num_layers, norm)
+        super().__init__(decoder_layer, num_layers, norm)
 
     @overload
     def forward(
@@ -626,9 +549,6 @@ class TransformerDecoder(_Stack):
             [batch, length, d_model]; with a cache, a tuple of this and the caches after these steps.
         """
         return self._through(tgt, cache, memory, _added(tgt_mask, tgt.dtype), _added(memory_mask, memory.dtype))
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
     def gen_cache(self, memory: Variable, do_zip: bool = False) -> list[DecoderCache] | list[tuple[AnyCache, ...]]:
         """Make a cache for each layer.
@@ -690,24 +610,15 @@ class Transformer(Layer):
         custom_decoder: Layer | None = None,
     ) -> None:
         super().__init__()
-        common: dict[str, Any] = {
-            "d_model": d_model,
-            "nhead": nhead,
-            "dim_feedforward": dim_feedforward,
-            "dropout": dropout,
-            "activation": activation,
-            "attn_dropout": attn_dropout,
-            "act_dropout": act_dropout,
-            "normalize_before": normalize_before,
-        }
+        common = d_model, nhead, dim_feedforward, dropout, activation, attn_dropout, act_dropout, normalize_before
         weights, biases = _each(weight_attr, 3), _each(bias_attr, 3)
         weights, biases = ([each[0], *each] if len(each) == 2 else each for each in (weights, biases))
         if custom_encoder is None:
-            first = TransformerEncoderLayer(**common, weight_attr=[weights[0], weights[-1]], bias_attr=[biases[0], biases[-1]])
+            first = TransformerEncoderLayer(*common, [weights[0], weights[-1]], [biases[0], biases[-1]])
             custom_encoder = TransformerEncoder(first, num_encoder_layers, LayerNorm(d_model))
         self.encoder = custom_encoder
         if custom_decoder is None:
-            first_decoder = TransformerDecoderLayer(**common, weight_attr=weights, bias_attr=biases)
+            first_decoder = TransformerDecoderLayer(*common, weights, biases)
             custom_decoder = TransformerDecoder(first_decoder, num_decoder_layers, LayerNorm(d_model))
         self.decoder = custom_decoder
         self.d_model, self.nhead = d_model, nhead
@@ -734,9 +645,6 @@ class Transformer(Layer):
         """
         decoded: AnyTensor = self.decoder(tgt, self.encoder(src, src_mask), tgt_mask, memory_mask)
         return decoded
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
     def generate_square_subsequent_mask(self, length: int) -> Tensor:
         """Make the causal mask [length, length], added to scores so that no position sees a later one.

@@ -34,7 +34,10 @@ SumOrMean = Literal["mean", "batchmean", "sum", "none"]
 DropoutMode = Literal["upscale_in_train", "downscale_in_infer"]
 PadMode = Literal["constant", "reflect", "replicate", "circular"]
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
-ResizeMode = Literal["nearest", "linear", "bilinear", "trilinear", "bicubic", "area"]
+ResizeMode = Literal[
+    "nearest", "linear", "bilinear", "trilinear", "bicubic", "area",
+    "NEAREST", "LINEAR", "BILINEAR", "TRILINEAR", "BICUBIC", "AREA",
+]  # fmt: skip
 Direction = Literal["forward", "bidirect", "bidirectional"]
 
 Layout1D = Literal["NCL", "NLC", "NCW", "NWC"]

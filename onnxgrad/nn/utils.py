@@ -22,10 +22,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 AnyLayer = TypeVar("AnyLayer", bound=Layer)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
@@ -16,6 +16,7 @@ from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.internal.arguments import checked_with_words
 from onnxgrad.nn import functional as F
+from onnxgrad.nn.functional.conv import conv, conv_transpose
 from onnxgrad.nn.functional.norm import divided_by_spectral_norm
 from onnxgrad.nn.functional.windows import numbers
 from onnxgrad.nn.layer import Layer
@@ -90,9 +91,6 @@ class Linear(Layer):
         """
         return F.linear(input, self.weight, self.bias)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}, dtype={self._dtype}"
 
@@ -101,66 +99,105 @@ class Linear(Layer):
 
 
 class _Conv(Layer):
-    """Base of convolutions: their filters and their bias."""
+    """Base of convolutions and their transposes: options, filters and bias.
+
+    Args:
+        in_channels: channels of the input.
+        out_channels: channels of the result.
+        window: sizes of the filters, stride, padding, dilation and groups.
+        attrs: attributes of the filters, which start normal (He et al. 2015) unless transposed, and of the bias, which starts at 0.
+        data_format: the layout; its length says how many spatial axes there are.
+    """
 
     weight: EagerParameter
     bias: EagerParameter | None
 
-    def _make_filters(
+    def __init__(
         self,
-        axes: int,
         in_channels: int,
         out_channels: int,
-        kernel_size: Numbers,
-        groups: int,
-        weight_attr: WeightAttr,
-        bias_attr: BiasAttr,
+        window: tuple[Numbers, Numbers, Padding, Numbers, int],
+        attrs: tuple[WeightAttr, BiasAttr],
+        data_format: Layout,
         transposed: bool = False,
+        padding_mode: PaddingMode = "zeros",
+        output_padding: Numbers = 0,
+        device: Device = None,
+        dtype: FloatName | DType | None = None,
     ) -> None:
-        """Make filters, which start normal (He et al. 2015) unless transposed, and a bias, which starts at 0."""
-        name = type(self).__name__
-        if groups < 1 or in_channels % groups or out_channels % groups:
-            raise ArgumentError(f"{name}: {in_channels} and {out_channels} channels cannot be cut into {groups} groups.")
-        kernel = numbers(kernel_size, axes, f"{name}: kernel_size")
-        normal = None if transposed else Normal(0.0, math.sqrt(2.0 / (math.prod(kernel) * in_channels)))
-        channels = [in_channels, out_channels // groups] if transposed else [out_channels, in_channels // groups]
-        self.weight = self.create_parameter([*channels, *kernel], weight_attr, default_initializer=normal)
-        self.bias = self.create_parameter([out_channels], bias_attr, is_bias=True)
-        self._channels, self._kernel_size = (in_channels, out_channels), kernel
+        super().__init__()
+        self._make_in(device, dtype)
+        kernel_size, stride, self._padding, dilation, self._groups = window
+        self._data_format, self._padding_mode, self._output_padding = data_format, padding_mode, output_padding
+        name, self._axes, self._channels = type(self).__name__, len(data_format) - 2, (in_channels, out_channels)
+        if self._groups < 1 or in_channels % self._groups or out_channels % self._groups:
+            raise ArgumentError(f"{name}: {in_channels} and {out_channels} channels cannot be cut into {self._groups} groups.")
+        sizes = {"kernel_size": kernel_size, "stride": stride, "dilation": dilation}
+        listed = [numbers(size, self._axes, f"{name}: {what}") for what, size in sizes.items()]
+        self._kernel_size, self._stride, self._dilation = listed
+        normal = None if transposed else Normal(0.0, math.sqrt(2.0 / (math.prod(self._kernel_size) * in_channels)))
+        first, second = (in_channels, out_channels) if transposed else (out_channels, in_channels)
+        shape = [first, second // self._groups, *self._kernel_size]
+        self.weight = self.create_parameter(shape, attrs[0], default_initializer=normal)
+        self.bias = self.create_parameter([out_channels], attrs[1], is_bias=True)
 
     def extra_repr(self) -> str:
-        own: Any = self  # the options are those of the kinds
-        axes = len(self._kernel_size)
-        stride, dilation = (numbers(size, axes, type(self).__name__) for size in (own._stride, own._dilation))
-        options = {
-            "stride": (stride, [1] * axes),
-            "padding": (own._padding, 0),
-            "padding_mode": (getattr(self, "_padding_mode", "zeros"), "zeros"),
-            "output_padding": (getattr(self, "_output_padding", 0), 0),
-            "dilation": (dilation, [1] * axes),
-            "groups": (own._groups, 1),
-        }
-        shown = [f"{name}={value}" for name, (value, usual) in options.items() if value != usual]
+        ones = [1] * self._axes
+        usual = {"stride": ones, "padding": 0, "padding_mode": "zeros", "output_padding": 0, "dilation": ones, "groups": 1}
+        shown = [f"{name}={value}" for name in usual if (value := getattr(self, f"_{name}")) != usual[name]]
         kernel = f"{self._channels[0]}, {self._channels[1]}, kernel_size={self._kernel_size}"
-        return ", ".join([kernel, *shown, f"data_format={own._data_format}"])
+        return ", ".join([kernel, *shown, f"data_format={self._data_format}"])
 
 
-def _bordered(
-    x: AnyTensor, axes: int, padding: Padding, padding_mode: PaddingMode, data_format: Layout
-) -> tuple[AnyTensor, Padding]:
-    """``x`` and the padding that a convolution puts around it, or ``x`` with a border that is no zeros and no padding."""
-    if padding_mode == "zeros":
-        return x, padding
-    if isinstance(padding, str):
-        raise ArgumentError(f"padding_mode {padding_mode!r} takes padding as numbers, not {padding!r}.")
-    sizes: list[Any] = [padding] * axes if isinstance(padding, int) else list(padding)
-    pairs = [n for size in reversed(sizes) for n in ((size, size) if isinstance(size, int) else size)]
-    if len(sizes) == 2 * axes:
-        pairs = [int(n) for at in range(len(sizes) - 2, -1, -2) for n in sizes[at : at + 2]]
-    return F.pad(x, pairs, mode=padding_mode, data_format=data_format), 0
+class _Forwards(_Conv):
+    """Base of convolutions."""
+
+    def forward(self, x: AnyTensor) -> AnyTensor:
+        """Convolve ``x`` with the filters and add the bias.
+
+        Args:
+            x: floats [N, in_channels, *sizes], or [N, *sizes, in_channels] where the layout has channels last.
+
+        Returns:
+            Floats [N, out_channels, *sizes], in the same layout.
+        """
+        x, padding = self._bordered(x)
+        window = self._stride, padding, self._dilation, self._groups
+        return cast(AnyTensor, conv(self._axes, x, self.weight, self.bias, *window, self._data_format))
+
+    def _bordered(self, x: AnyTensor) -> tuple[AnyTensor, Padding]:
+        """``x`` and the padding that a convolution puts around it, or ``x`` with a border that is no zeros and no padding."""
+        padding, axes = self._padding, self._axes
+        if self._padding_mode == "zeros":
+            return x, padding
+        if isinstance(padding, str):
+            raise ArgumentError(f"padding_mode {self._padding_mode!r} takes padding as numbers, not {padding!r}.")
+        sizes: list[Any] = [padding] * axes if isinstance(padding, int) else list(padding)
+        pairs = [n for size in reversed(sizes) for n in ((size, size) if isinstance(size, int) else size)]
+        if len(sizes) == 2 * axes:
+            pairs = [int(n) for at in range(len(sizes) - 2, -1, -2) for n in sizes[at : at + 2]]
+        return F.pad(x, pairs, mode=self._padding_mode, data_format=self._data_format), 0
 
 
-class Conv1D(_Conv):
+class _Transposed(_Conv):
+    """Base of transposed convolutions."""
+
+    def forward(self, x: AnyTensor, output_size: Numbers | None = None) -> AnyTensor:
+        """Add a weighted filter for each element of ``x``, and the bias.
+
+        Args:
+            x: floats [N, in_channels, *sizes], or [N, *sizes, in_channels] where the layout has channels last.
+            output_size: the sizes of the result, in place of ``output_padding``.
+
+        Returns:
+            Floats [N, out_channels, *sizes], in the same layout.
+        """
+        added = self._output_padding if output_size is None else 0
+        window = self._stride, self._padding, added, self._dilation, self._groups, output_size
+        return cast(AnyTensor, conv_transpose(self._axes, x, self.weight, self.bias, *window, self._data_format))
+
+
+class Conv1D(_Forwards):
     """Convolve [N, C, L] with filters of shape [out_channels, in_channels / groups, length].
 
     Args:
@@ -208,29 +245,12 @@ class Conv1D(_Conv):
         bias_attr: BiasAttr = None,
         data_format: Layout1D = "NCL",
     ) -> None:
-        super().__init__()
-        self._make_in(device, dtype)
-        self._stride, self._padding, self._dilation, self._groups = stride, padding, dilation, groups
-        self._padding_mode, self._data_format = padding_mode, data_format
-        self._make_filters(1, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr if bias else False)
-
-    def forward(self, x: AnyTensor) -> AnyTensor:
-        """Convolve ``x`` with the filters and add the bias.
-
-        Args:
-            x: floats [N, in_channels, L], or [N, L, in_channels] for 'NLC'.
-
-        Returns:
-            Floats [N, out_channels, length], in the same layout.
-        """
-        x, padding = _bordered(x, 1, self._padding, self._padding_mode, self._data_format)
-        return F.conv1d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
+        window = kernel_size, stride, padding, dilation, groups
+        attrs = weight_attr, bias_attr if bias else False
+        super().__init__(in_channels, out_channels, window, attrs, data_format, False, padding_mode, 0, device, dtype)
 
 
-class Conv2D(_Conv):
+class Conv2D(_Forwards):
     """Convolve [N, C, H, W] with filters of shape [out_channels, in_channels / groups, height, width].
 
     Args:
@@ -279,29 +299,12 @@ class Conv2D(_Conv):
         bias_attr: BiasAttr = None,
         data_format: Layout2D = "NCHW",
     ) -> None:
-        super().__init__()
-        self._make_in(device, dtype)
-        self._stride, self._padding, self._dilation, self._groups = stride, padding, dilation, groups
-        self._padding_mode, self._data_format = padding_mode, data_format
-        self._make_filters(2, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr if bias else False)
-
-    def forward(self, x: AnyTensor) -> AnyTensor:
-        """Convolve ``x`` with the filters and add the bias.
-
-        Args:
-            x: floats [N, in_channels, H, W], or [N, H, W, in_channels] for 'NHWC'.
-
-        Returns:
-            Floats [N, out_channels, height, width], in the same layout.
-        """
-        x, padding = _bordered(x, 2, self._padding, self._padding_mode, self._data_format)
-        return F.conv2d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
+        window = kernel_size, stride, padding, dilation, groups
+        attrs = weight_attr, bias_attr if bias else False
+        super().__init__(in_channels, out_channels, window, attrs, data_format, False, padding_mode, 0, device, dtype)
 
 
-class Conv3D(_Conv):
+class Conv3D(_Forwards):
     """Convolve [N, C, D, H, W] with filters of shape [out_channels, in_channels / groups, depth, height, width].
 
     Args:
@@ -350,29 +353,12 @@ class Conv3D(_Conv):
         bias_attr: BiasAttr = None,
         data_format: Layout3D = "NCDHW",
     ) -> None:
-        super().__init__()
-        self._make_in(device, dtype)
-        self._stride, self._padding, self._dilation, self._groups = stride, padding, dilation, groups
-        self._padding_mode, self._data_format = padding_mode, data_format
-        self._make_filters(3, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr if bias else False)
-
-    def forward(self, x: AnyTensor) -> AnyTensor:
-        """Convolve ``x`` with the filters and add the bias.
-
-        Args:
-            x: floats [N, in_channels, D, H, W], or [N, D, H, W, in_channels] for 'NDHWC'.
-
-        Returns:
-            Floats [N, out_channels, depth, height, width], in the same layout.
-        """
-        x, padding = _bordered(x, 3, self._padding, self._padding_mode, self._data_format)
-        return F.conv3d(x, self.weight, self.bias, self._stride, padding, self._dilation, self._groups, self._data_format)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
+        window = kernel_size, stride, padding, dilation, groups
+        attrs = weight_attr, bias_attr if bias else False
+        super().__init__(in_channels, out_channels, window, attrs, data_format, False, padding_mode, 0, device, dtype)
 
 
-class Conv1DTranspose(_Conv):
+class Conv1DTranspose(_Transposed):
     """Transpose a convolution of [N, C, L], with filters of shape [in_channels, out_channels / groups, length].
 
     Args:
@@ -412,39 +398,12 @@ class Conv1DTranspose(_Conv):
         bias_attr: BiasAttr = None,
         data_format: Layout1D = "NCL",
     ) -> None:
-        super().__init__()
-        self._stride, self._padding, self._output_padding = stride, padding, output_padding
-        self._groups, self._dilation, self._data_format = groups, dilation, data_format
-        self._make_filters(1, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr, transposed=True)
-
-    def forward(self, x: AnyTensor, output_size: Numbers | None = None) -> AnyTensor:
-        """Add a weighted filter for each element of ``x``, and the bias.
-
-        Args:
-            x: floats [N, in_channels, L], or [N, L, in_channels] for 'NLC'.
-            output_size: the length of the result, in place of ``output_padding``.
-
-        Returns:
-            Floats [N, out_channels, length], in the same layout.
-        """
-        return F.conv1d_transpose(
-            x,
-            self.weight,
-            self.bias,
-            self._stride,
-            self._padding,
-            self._output_padding if output_size is None else 0,
-            self._groups,
-            self._dilation,
-            output_size,
-            self._data_format,
-        )
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
+        window = kernel_size, stride, padding, dilation, groups
+        attrs = weight_attr, bias_attr
+        super().__init__(in_channels, out_channels, window, attrs, data_format, True, output_padding=output_padding)
 
 
-class Conv2DTranspose(_Conv):
+class Conv2DTranspose(_Transposed):
     """Transpose a convolution of [N, C, H, W], with filters of shape [in_channels, out_channels / groups, height, width].
 
     Args:
@@ -484,39 +443,12 @@ class Conv2DTranspose(_Conv):
         bias_attr: BiasAttr = None,
         data_format: Layout2D = "NCHW",
     ) -> None:
-        super().__init__()
-        self._stride, self._padding, self._output_padding = stride, padding, output_padding
-        self._groups, self._dilation, self._data_format = groups, dilation, data_format
-        self._make_filters(2, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr, transposed=True)
-
-    def forward(self, x: AnyTensor, output_size: Numbers | None = None) -> AnyTensor:
-        """Add a weighted filter for each element of ``x``, and the bias.
-
-        Args:
-            x: floats [N, in_channels, H, W], or [N, H, W, in_channels] for 'NHWC'.
-            output_size: height and width of the result, in place of ``output_padding``.
-
-        Returns:
-            Floats [N, out_channels, height, width], in the same layout.
-        """
-        return F.conv2d_transpose(
-            x,
-            self.weight,
-            self.bias,
-            self._stride,
-            self._padding,
-            self._output_padding if output_size is None else 0,
-            self._dilation,
-            self._groups,
-            output_size,
-            self._data_format,
-        )
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
+        window = kernel_size, stride, padding, dilation, groups
+        attrs = weight_attr, bias_attr
+        super().__init__(in_channels, out_channels, window, attrs, data_format, True, output_padding=output_padding)
 
 
-class Conv3DTranspose(_Conv):
+class Conv3DTranspose(_Transposed):
     """Transpose a convolution of [N, C, D, H, W], with filters of shape [in_channels, out_channels / groups, depth, height, width].
 
     Args:
@@ -557,36 +489,9 @@ class Conv3DTranspose(_Conv):
         bias_attr: BiasAttr = None,
         data_format: Layout3D = "NCDHW",
     ) -> None:
-        super().__init__()
-        self._stride, self._padding, self._output_padding = stride, padding, output_padding
-        self._groups, self._dilation, self._data_format = groups, dilation, data_format
-        self._make_filters(3, in_channels, out_channels, kernel_size, groups, weight_attr, bias_attr, transposed=True)
-
-    def forward(self, x: AnyTensor, output_size: Numbers | None = None) -> AnyTensor:
-        """Add a weighted filter for each element of ``x``, and the bias.
-
-        Args:
-            x: floats [N, in_channels, D, H, W], or [N, D, H, W, in_channels] for 'NDHWC'.
-            output_size: depth, height and width of the result, in place of ``output_padding``.
-
-        Returns:
-            Floats [N, out_channels, depth, height, width], in the same layout.
-        """
-        return F.conv3d_transpose(
-            x,
-            self.weight,
-            self.bias,
-            self._stride,
-            self._padding,
-            self._output_padding if output_size is None else 0,
-            self._groups,
-            self._dilation,
-            output_size,
-            self._data_format,
-        )
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
+        window = kernel_size, stride, padding, dilation, groups
+        attrs = weight_attr, bias_attr
+        super().__init__(in_channels, out_channels, window, attrs, data_format, True, output_padding=output_padding)
 
 
 # Tables and products -------------------------------------------------------------------------------------------------
@@ -670,9 +575,6 @@ class Embedding(Layer):
         """
         return F.embedding(x, self.weight, self._padding_idx, self._max_norm, self._norm_type, self._sparse)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
     def extra_repr(self) -> str:
         padded = "" if self._padding_idx is None else f", padding_idx={self._padding_idx}"
         return f"{self._num_embeddings}, {self._embedding_dim}{padded}, sparse={self._sparse}, scale_grad_by_freq=False"
@@ -729,9 +631,6 @@ class Bilinear(Layer):
         """
         return F.bilinear(x1, x2, self.weight, self.bias)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
 
 class PReLU(Layer):
     """Compute max(x, 0) + weight * min(x, 0). He et al. 2015.
@@ -774,9 +673,6 @@ class PReLU(Layer):
             Floats of that shape.
         """
         return F.prelu(x, self._weight, data_format=self._data_format)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
 
     def extra_repr(self) -> str:
         named = "" if self._user_name is None else f", name={self._user_name}"
@@ -842,9 +738,6 @@ class LayerNorm(Layer):
         """
         return F.layer_norm(input, self._normalized_shape, self.weight, self.bias, self._epsilon)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
     def extra_repr(self) -> str:
         return f"normalized_shape={self._normalized_shape}, epsilon={self._epsilon}"
 
@@ -908,28 +801,28 @@ class GroupNorm(Layer):
         """
         return F.group_norm(input, self._num_groups, self._epsilon, self.weight, self.bias, self._data_format)
 
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
-
     def extra_repr(self) -> str:
         return f"num_groups={self._num_groups}, num_channels={self._num_channels}, epsilon={self._epsilon}"
 
 
-def _check_rank(layer: Layer, ranks: tuple[int, ...], input: Variable) -> None:
-    if ranks and input.ndim not in ranks:
-        raise ArgumentError(f"{type(layer).__name__} takes {' or '.join(map(str, ranks))} axes, not {input.ndim}.")
-
-
-class _BatchNorm(Layer):
-    """Base of batch normalisations: by the batch in training, which also moves the running statistics, else by these."""
+class _OfChannels(Layer):
+    """Base of normalisations of each channel."""
 
     ranks: tuple[int, ...] = ()
     """How many axes an input has; empty for any number."""
 
+    def _check_rank(self, input: Variable) -> None:
+        if self.ranks and input.ndim not in self.ranks:
+            raise ArgumentError(f"{type(self).__name__} takes {' or '.join(map(str, self.ranks))} axes, not {input.ndim}.")
+
+
+class _BatchNorm(_OfChannels):
+    """Base of batch normalisations: by the batch in training, which also moves the running statistics, else by these."""
+
     _mean: Tensor
     _variance: Tensor
 
-    def _make(
+    def __init__(
         self,
         num_features: int,
         momentum: float,
@@ -940,13 +833,12 @@ class _BatchNorm(Layer):
         use_global_stats: bool | None,
         name: str | None,
     ) -> None:
-        """Make scale, shift and the running statistics, which start as mean 0 and variance 1."""
-        self._user_name = name
+        super().__init__()
         if self._dtype == "float16":
             self.__dict__["_dtype"] = "float32"  # as in Paddle: squares of float16 overflow
         dtype: FloatName = "float64" if self._dtype == "float64" else "float32"
         zeros, ones = (ParamAttr(initializer=Constant(value), trainable=False) for value in (0.0, 1.0))
-        self._num_features, self._momentum, self._epsilon = num_features, momentum, epsilon
+        self._num_features, self._momentum, self._epsilon, self._user_name = num_features, momentum, epsilon, name
         self._data_format, self._use_global_stats = data_format, use_global_stats
         self.weight = self.create_parameter([num_features], weight_attr, default_initializer=Constant(1.0))
         self.bias = self.create_parameter([num_features], bias_attr, is_bias=True)
@@ -963,22 +855,10 @@ class _BatchNorm(Layer):
         Returns:
             Floats of that shape.
         """
-        _check_rank(self, self.ranks, input)
-        return F.batch_norm(
-            input,
-            self._mean,
-            self._variance,
-            self.weight,
-            self.bias,
-            self.training,
-            self._momentum,
-            self._epsilon,
-            self._data_format,
-            self._use_global_stats,
-        )
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
+        self._check_rank(input)
+        tensors = self._mean, self._variance, self.weight, self.bias
+        options = self._momentum, self._epsilon, self._data_format, self._use_global_stats
+        return F.batch_norm(input, *tensors, self.training, *options)
 
     def extra_repr(self) -> str:
         layout = "" if self._data_format == "NCHW" else f", data_format={self._data_format}"
@@ -1021,8 +901,7 @@ class BatchNorm1D(_BatchNorm):
         use_global_stats: bool | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__()
-        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats, name)
+        super().__init__(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats, name)
 
 
 class BatchNorm2D(_BatchNorm):
@@ -1060,8 +939,7 @@ class BatchNorm2D(_BatchNorm):
         use_global_stats: bool | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__()
-        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats, name)
+        super().__init__(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats, name)
 
 
 class BatchNorm3D(_BatchNorm):
@@ -1099,8 +977,7 @@ class BatchNorm3D(_BatchNorm):
         use_global_stats: bool | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__()
-        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats, name)
+        super().__init__(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats, name)
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -1136,8 +1013,7 @@ class SyncBatchNorm(_BatchNorm):
         use_global_stats: bool | None = None,
         name: str | None = None,
     ) -> None:
-        super().__init__()
-        self._make(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats, name)
+        super().__init__(num_features, momentum, epsilon, weight_attr, bias_attr, data_format, use_global_stats, name)
 
     @classmethod
     def convert_sync_batchnorm(cls, layer: AnyLayer) -> AnyLayer:
@@ -1194,8 +1070,7 @@ class BatchNorm(_BatchNorm):
         use_global_stats: bool | None = False,
         trainable_statistics: bool = False,
     ) -> None:
-        super().__init__()
-        self._make(num_channels, momentum, epsilon, param_attr, bias_attr, data_layout, use_global_stats, None)
+        super().__init__(num_channels, momentum, epsilon, param_attr, bias_attr, data_layout, use_global_stats, None)
         self._act = act
         if is_test:
             self.eval()
@@ -1210,21 +1085,16 @@ class BatchNorm(_BatchNorm):
             Floats of that shape.
         """
         y = super().forward(input)
-        if self._act is None:
-            return y
-        activated: AnyTensor = getattr(F, self._act)(y)
-        return activated
+        return y if self._act is None else cast(AnyTensor, getattr(F, self._act)(y))
 
     def extra_repr(self) -> str:
         return ""
 
 
-class _InstanceNorm(Layer):
+class _InstanceNorm(_OfChannels):
     """Base of instance normalisations."""
 
-    ranks: tuple[int, ...] = ()
-
-    def _make(
+    def __init__(
         self,
         num_features: int,
         epsilon: float,
@@ -1233,6 +1103,7 @@ class _InstanceNorm(Layer):
         bias_attr: BiasAttr,
         data_format: Layout,
     ) -> None:
+        super().__init__()
         if (weight_attr is False) != (bias_attr is False):
             raise ArgumentError(f"{type(self).__name__}: weight_attr and bias_attr are both False, or neither is.")
         self._num_features, self._epsilon = num_features, epsilon
@@ -1249,18 +1120,9 @@ class _InstanceNorm(Layer):
         Returns:
             Floats of that shape.
         """
-        _check_rank(self, self.ranks, input)
-        return F.instance_norm(
-            input,
-            weight=self.scale,
-            bias=self.bias,
-            eps=self._epsilon,
-            momentum=self._momentum,
-            data_format=self._data_format,
-        )
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]
+        self._check_rank(input)
+        options = True, self._momentum, self._epsilon, self._data_format
+        return F.instance_norm(input, None, None, self.scale, self.bias, *options)
 
     def extra_repr(self) -> str:
         return f"num_features={self._num_features}, epsilon={self._epsilon}"
@@ -1300,8 +1162,7 @@ class InstanceNorm1D(_InstanceNorm):
         data_format: Layout = "NCL",
         name: str | None = None,
     ) -> None:
-        super().__init__()
-        self._make(num_features, epsilon, momentum, weight_attr, bias_attr, data_format)
+        super().__init__(num_features, epsilon, momentum, weight_attr, bias_attr, data_format)
 
 
 class InstanceNorm2D(_InstanceNorm):
@@ -1338,8 +1199,7 @@ class InstanceNorm2D(_InstanceNorm):
         data_format: Layout = "NCHW",
         name: str | None = None,
     ) -> None:
-        super().__init__()
-        self._make(num_features, epsilon, momentum, weight_attr, bias_attr, data_format)
+        super().__init__(num_features, epsilon, momentum, weight_attr, bias_attr, data_format)
 
 
 class InstanceNorm3D(_InstanceNorm):
@@ -1376,8 +1236,7 @@ class InstanceNorm3D(_InstanceNorm):
         data_format: Layout = "NCDHW",
         name: str | None = None,
     ) -> None:
-        super().__init__()
-        self._make(num_features, epsilon, momentum, weight_attr, bias_attr, data_format)
+        super().__init__(num_features, epsilon, momentum, weight_attr, bias_attr, data_format)
 
 
 class SpectralNorm(Layer):
@@ -1433,6 +1292,3 @@ class SpectralNorm(Layer):
             self.weight_u.set_value(cast(Tensor, u.detach()))
             self.weight_v.set_value(cast(Tensor, v.detach()))
         return cast(AnyTensor, y)
-
-    if TYPE_CHECKING:
-        __call__ = forward  # type: ignore[assignment]

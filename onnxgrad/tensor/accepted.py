@@ -73,9 +73,7 @@ def check_operands(layer_name: str, operands: Sequence[Variable]) -> None:
             raise Mismatch(f"{layer_name}: operand {at + 1} has {rank} axes, unlike {operand!r}. Reshape it first.")
     if layer_name in _FILLED and operands[0].dims is not None and 0 in operands[0].dims:
         raise ArgumentError(f"{layer_name}: {operands[0]!r} has no elements. Leave it out.")
-    taken = _TAKEN.get(layer_name)
-    if taken is None:
-        return
+    taken = _TAKEN.get(layer_name, (None, None))
     for at, operand in enumerate(operands):
         types = taken[min(at, 1)]
         if types is not None and operand.dtype.name not in _TYPES[types]:

@@ -15,10 +15,10 @@ import numpy as np
 
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.tensor.common import known_dim, normal_axis
+from onnxgrad.tensor.common import known_dim, normal_axis, shape_of
 from onnxgrad.tensor.layer import LayerHelper, is_variable
 
-__all__ = ["count", "dim", "flat_if_none", "moved_order", "neighbours", "prefix_scan", "sizes_from", "without_axes_too"]
+__all__ = ["count", "dim", "flat_if_none", "moved_order", "neighbours", "prefix_scan", "sizes_at", "sizes_from", "without_axes_too"]
 
 _Along = TypeVar("_Along", bound=Callable[..., Any])
 _FAR = np.iinfo(np.int64).max
@@ -39,6 +39,12 @@ def sizes_from(op: Builder, x: Variable, axis: int, lead: Sequence[int] = ()) ->
     if all(size >= 0 for size in tail):
         return np.array([*lead, *tail], np.int64)
     return op.Concat(op.constant(np.array(lead, np.int64)), op.Shape(x, start=axis), axis=0)
+
+
+def sizes_at(op: Builder, x: Variable, axes: Sequence[int]) -> Any:
+    """The sizes of ``x`` on ``axes``, and 1 on the others, as an operand; constant when they are known."""
+    size, wanted = shape_of(op, x), np.isin(np.arange(x.ndim), axes)
+    return np.where(wanted, size, 1) if isinstance(size, np.ndarray) else op.Where(wanted, size, np.array(1))
 
 
 def neighbours(op: Builder, x: Variable, axis: int) -> tuple[Variable, Variable]:

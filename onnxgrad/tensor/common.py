@@ -37,7 +37,9 @@ __all__ = [
     "known_value",
     "log_add_exp",
     "normal_axis",
+    "open_floats",
     "open_layer_for",
+    "open_promoted",
     "positive",
     "promote_operands",
     "scalar",
@@ -64,8 +66,8 @@ def unary(layer_name: str, op_type: str, x: Variable, name: str | None = None, *
 
 def binary(layer_name: str, op_type: str, x: Any, y: Any, name: str | None = None) -> Variable:
     """One operator of two operands, which are promoted to one element type and broadcast."""
-    layer, op = open_layer_for(layer_name, x, y, name=name)
-    return layer.result(op_type, *promote_operands(op, x, y))
+    layer, _, operands = open_promoted(layer_name, x, y, name=name)
+    return layer.result(op_type, *operands)
 
 
 def open_layer_for(layer_name: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
@@ -74,6 +76,18 @@ def open_layer_for(layer_name: str, *items: Any, name: str | None = None) -> tup
     if not variables:
         raise ArgumentTypeError(f"{layer_name} takes at least one Variable, not only {[type(item).__name__ for item in items]}.")
     return open_layer(layer_name, *variables, name=name)
+
+
+def open_floats(layer_name: str, x: Variable, name: str | None = None) -> tuple[LayerHelper, Builder, Variable]:
+    """``open_layer`` of a function of real numbers: also its operand, integers as float32."""
+    layer, op = open_layer(layer_name, x, name=name)
+    return layer, op, floating(op, x)
+
+
+def open_promoted(layer_name: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder, list[Variable]]:
+    """``open_layer_for``, and the operands in their common element type."""
+    layer, op = open_layer_for(layer_name, *items, name=name)
+    return layer, op, promote_operands(op, *items)
 
 
 def floating(op: Builder, x: Variable) -> Variable:
@@ -237,10 +251,7 @@ def shape_operand(op: Builder, shape: Any) -> Any:
     if not any(is_variable(item) for item in shape):
         return np.asarray([int(item) for item in shape], np.int64)
     one = np.array([1])
-    parts = [
-        op.Reshape(as_dtype(op, item, "int64"), one) if is_variable(item) else op.constant(np.array([item], np.int64))
-        for item in shape
-    ]
+    parts = [op.Reshape(as_dtype(op, item, "int64"), one) if is_variable(item) else np.array([item]) for item in shape]
     return op.Concat(*parts, axis=0)
 
 

@@ -298,8 +298,6 @@ def linspace(
         [5]
     """
     operands: list[Any] = [start, stop, num]
-    if any(isinstance(item, (list, tuple)) for item in operands) or isinstance(num, float):
-        raise ArgumentTypeError(f"linspace: start and stop are numbers and num an int, not {start!r}, {stop!r} and {num!r}.")
     layer, op = open_layer("linspace", *variables_in(*operands), name=name)
     element = float_dtype(dtype, "linspace", or_integers=True)
     if not variables_in(*operands):
@@ -419,18 +417,14 @@ def meshgrid(*args: Variable | Sequence[Variable], name: str | None = None) -> l
         >>> a.shape, b.shape
         ((2, 3), (2, 3))
     """
-    chosen: Any = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
-    vectors: list[Variable] = list(chosen)
-    layer = LayerHelper("meshgrid", *vectors, name=name)
-    op, rank = layer.op, len(vectors)
+    vectors: Any = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+    (layer, op), rank = open_layer("meshgrid", *vectors, name=name), len(vectors)
     if all(v.static_shape is not None for v in vectors):
         shape: Any = np.array([v.static_shape[0] if v.static_shape else 1 for v in vectors])
     else:
         shape = op.Concat(*(op.Reshape(op.Size(v), np.array([1])) for v in vectors), axis=0)
-    return [
-        layer.result("Expand", op.Reshape(v, np.array([-1 if j == i else 1 for j in range(rank)])), shape)
-        for i, v in enumerate(vectors)
-    ]
+    spread = [op.Reshape(v, np.array([-1 if j == i else 1 for j in range(rank)])) for i, v in enumerate(vectors)]
+    return [layer.result("Expand", v, shape) for v in spread]
 
 
 @checked
@@ -529,8 +523,6 @@ def _cut(layer_name: str, x: Variable, diagonal: Any, upper: int, name: str | No
     require_variables(layer_name, x)
     if x.dims is not None and x.ndim < 2:
         raise ArgumentError(f"{layer_name} takes two axes or more, not {x!r}.")
-    if not isinstance(diagonal, (int, np.integer)):
-        raise ArgumentTypeError(f"{layer_name}: diagonal is an int, not {type(diagonal).__name__}.")
     return LayerHelper(layer_name, x, name=name).result("Trilu", x, np.array(diagonal), upper=upper)
 
 
@@ -562,9 +554,7 @@ def triu_indices(row: int, col: int | None = None, offset: int = 0, dtype: DType
 
 def _triangle(layer_name: str, indices: Any, row: Any, col: Any, offset: Any, dtype: Any) -> Variable:
     if not all(isinstance(number, (int, np.integer)) for number in (row, col, offset)) or min(row, col) < 0:
-        raise ArgumentTypeError(
-            f"{layer_name}: row, col and offset are ints, the first two not negative, not {(row, col, offset)}."
-        )
+        raise ArgumentTypeError(f"{layer_name}: row, col and offset are ints, the first two from 0, not {(row, col, offset)}.")
     layer = LayerHelper(layer_name)
     return layer.result("Identity", layer.op.constant(np.array(indices(row, offset, col)), index_dtype(dtype, layer_name)))
 
@@ -583,8 +573,7 @@ def diagonal(x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name:
         >>> paddle.diagonal(static.data("x", [2, 3, 4]), offset=1).shape
         (4, 2)
     """
-    layer = LayerHelper("diagonal", x, name=name)
-    op, rank = layer.op, x.ndim
+    (layer, op), rank = open_layer("diagonal", x, name=name), x.ndim
     axis1, axis2 = (normal_axis(axis, rank, "diagonal") for axis in (axis1, axis2))
     others = [i for i in range(rank) if i not in (axis1, axis2)]
     rows, columns = x.shape[axis1], x.shape[axis2]
@@ -671,8 +660,6 @@ def diag(x: Variable, offset: int = 0, padding_value: float = 0, name: str | Non
         (4, 4)
     """
     require_variables("diag", x)
-    if not isinstance(offset, (int, np.integer)) or not isinstance(padding_value, (int, float, np.number)):
-        raise ArgumentTypeError(f"diag: offset is an int and padding_value a number, not {offset!r} and {padding_value!r}.")
     if x.ndim == 2:
         return diagonal(x, offset, name=name)
     if x.ndim != 1:

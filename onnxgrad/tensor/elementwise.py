@@ -15,7 +15,7 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.common import Number, as_dtype, binary, floating, log_add_exp, open_layer_for, promote_operands
+from onnxgrad.tensor.common import Number, as_dtype, binary, floating, log_add_exp, open_promoted
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables
 from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.remembered import remembers
@@ -77,13 +77,12 @@ def _times(y: Any, alpha: Any) -> Any:
     return multiply(y, LayerHelper("scale", y).op.constant(alpha, y.dtype))
 
 
-multiply = of_two(
-    "multiply",
-    lambda layer, a, b: layer.result("And" if a.dtype.name == "bool" else "Mul", a, b),
-    "``x * y``, element by element; of Booleans whether both are True.",
-    layer_name="elementwise_mul",
-)
-_quotient = of_two("divide", "Div", "``x / y``.", floats=True, layer_name="elementwise_div")
+def _product(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
+    return layer.result("And" if a.dtype.name == "bool" else "Mul", a, b)
+
+
+multiply = of_two("multiply", _product, "``x * y``, element by element; of Booleans whether both are True.", "elementwise_mul")
+_quotient = of_two("divide", "Div", "``x / y``.", "elementwise_div", floats=True)
 
 
 @remembers
@@ -112,8 +111,6 @@ def divide(
     """
     if rounding_mode is None:
         return _quotient(x, y, name)
-    if rounding_mode not in ("floor", "trunc"):
-        raise ArgumentError(f"divide: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}.")
     floor = floor_divide(x, y, name)
     if rounding_mode == "floor":
         return floor
@@ -124,12 +121,8 @@ def divide(
 
 
 pow = of_two("pow", "Pow", "``x`` to the power ``y``.")
-maximum = of_two(
-    "maximum", "Max", "The larger of two elements, NaN if one is; a tie shares the gradient.", layer_name="elementwise_max"
-)
-minimum = of_two(
-    "minimum", "Min", "The smaller of two elements, NaN if one is; a tie shares the gradient.", layer_name="elementwise_min"
-)
+maximum = of_two("maximum", "Max", "The larger of two elements, NaN if one is; a tie shares the gradient.", "elementwise_max")
+minimum = of_two("minimum", "Min", "The smaller of two elements, NaN if one is; a tie shares the gradient.", "elementwise_min")
 
 
 @remembers
@@ -143,8 +136,7 @@ def floor_divide(x: Variable, y: Variable | float, name: str | None = None, out:
         y: of a shape that broadcasts with ``x``, or a number.
         out: a Tensor that becomes the result, of any shape; None for a new one.
     """
-    layer, op = open_layer_for("elementwise_floordiv", x, y, name=name)
-    a, b = promote_operands(op, x, y)
+    layer, op, (a, b) = open_promoted("elementwise_floordiv", x, y, name=name)
     if a.dtype.is_float:
         return layer.result("Floor", op.Div(a, b))
     return layer.result("Div", op.Sub(a, op.Mod(a, b)), b)
@@ -161,8 +153,7 @@ def remainder(x: Variable, y: Variable | float, name: str | None = None, out: Va
         y: of a shape that broadcasts with ``x``, or a number.
         out: a Tensor that becomes the result, of any shape; None for a new one.
     """
-    layer, op = open_layer_for("elementwise_mod", x, y, name=name)
-    a, b = promote_operands(op, x, y)
+    layer, op, (a, b) = open_promoted("elementwise_mod", x, y, name=name)
     if a.dtype.is_float:
         return layer.result("Sub", a, op.Mul(b, op.Floor(op.Div(a, b))))
     return layer.result("Mod", a, b)
@@ -179,12 +170,8 @@ def _known_extreme(comparison: str) -> Any:
     return formula
 
 
-fmax = of_two(
-    "fmax", _known_extreme("GreaterOrEqual"), "The larger that is not NaN; ties go to ``x``.", layer_name="elementwise_fmax"
-)
-fmin = of_two(
-    "fmin", _known_extreme("LessOrEqual"), "The smaller that is not NaN; ties go to ``x``.", layer_name="elementwise_fmin"
-)
+fmax = of_two("fmax", _known_extreme("GreaterOrEqual"), "The larger that is not NaN; ties go to ``x``.", "elementwise_fmax")
+fmin = of_two("fmin", _known_extreme("LessOrEqual"), "The smaller that is not NaN; ties go to ``x``.", "elementwise_fmin")
 
 
 @checked
@@ -198,8 +185,7 @@ def heaviside(x: Variable, y: Variable | float, name: str | None = None) -> Vari
     require_variables("heaviside", x, y)
     if cast(Variable, y).dtype != x.dtype:
         raise ArgumentError(f"heaviside takes one element type, not {x!r} and {y!r}. Cast one.")
-    layer, op = open_layer_for("elementwise_heaviside", x, y, name=name)
-    a, b = promote_operands(op, x, y)
+    layer, op, (a, b) = open_promoted("elementwise_heaviside", x, y, name=name)
     zero = op.constant(0, a.dtype)
     step = op.Relu(op.Sign(a)) if a.dtype.is_float else op.Cast(op.Greater(a, zero), to=a.dtype.number)
     return layer.result("Where", op.Equal(a, zero), b, step)
@@ -234,16 +220,15 @@ def _atan2(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
     return layer.result("Where", steep, op.Sub(upwards, angle), op.Add(angle, half_turn))
 
 
+def _logaddexp(layer: LayerHelper, a: Variable, b: Variable) -> Variable:
+    return layer.result("Identity", log_add_exp(layer.op, a, b))
+
+
 atan2 = of_two("atan2", _atan2, "The angle of the point with height ``x`` and width ``y``, in (-pi, pi].", floats=True)
 copysign = of_two("copysign", _copysign, "The size of ``x`` with the sign of ``y``, in their element type.")
 hypot = of_two("hypot", _hypot, "sqrt(x^2 + y^2).", floats=True, numbers=False)
 ldexp = of_two("ldexp", _ldexp, "``x`` times 2 to the power ``y``.", floats=True, numbers=False)
-logaddexp = of_two(
-    "logaddexp",
-    lambda layer, a, b: layer.result("Identity", log_add_exp(layer.op, a, b)),
-    "log(exp(x) + exp(y)), computed stably.",
-    floats=True,
-)
+logaddexp = of_two("logaddexp", _logaddexp, "log(exp(x) + exp(y)), computed stably.", floats=True)
 
 
 @remembers
@@ -256,8 +241,7 @@ def lerp(x: Variable, y: Variable, weight: float | Variable, name: str | None = 
         y: of a shape that broadcasts with ``x``.
         weight: a number, or a variable of a shape that broadcasts.
     """
-    layer, op = open_layer_for("lerp", x, y, weight, name=name)
-    a, b, w = promote_operands(op, x, y, weight)
+    layer, op, (a, b, w) = open_promoted("lerp", x, y, weight, name=name)
     return layer.result("Add", a, op.Mul(w, op.Sub(b, a)))
 
 

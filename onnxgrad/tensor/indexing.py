@@ -16,6 +16,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, OutOfRange
 from onnxgrad.internal.arguments import checked
+from onnxgrad.tensor.axes import sizes_at
 from onnxgrad.tensor.common import (
     Number,
     Shape,
@@ -28,6 +29,7 @@ from onnxgrad.tensor.common import (
     shape_of,
     shape_operand,
 )
+from onnxgrad.tensor.creation import full_like
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.remembered import remembers
@@ -158,8 +160,7 @@ def _aligned(op: Builder, arr: Variable, indices: Variable, axis: int) -> tuple[
     def target(own: Variable, other: Variable) -> Any:
         if all(n >= 0 for v in (own, other) for i, n in enumerate(v.shape) if i != axis):
             return np.array([1 if i == axis else max(own.shape[i], other.shape[i]) for i in range(own.ndim)])
-        size = op.Shape(other)
-        return op.ScatterElements(size, np.array([axis]), np.array([1]))
+        return sizes_at(op, other, others)
 
     return op.Expand(arr, target(arr, indices)), op.Expand(indices, target(indices, arr))
 
@@ -195,14 +196,13 @@ def put_along_axis(
     """
     layer, op = open_layer_for("put_along_axis", arr, indices, values)
     axis = normal_axis(axis, arr.ndim, "put_along_axis")
-    if reduce not in (*_REDUCTIONS, "mean"):
-        raise ArgumentError(f"put_along_axis: reduce is one of {sorted([*_REDUCTIONS, 'mean'])}, not {reduce!r}.")
+    if reduce == "mean":
+        total = put_along_axis(arr, indices, values, axis, "add", include_self, broadcast)
+        many = put_along_axis(full_like(arr, 1), indices, 1, axis, "add", include_self, broadcast)
+        return layer.result("Div", total, many)
     positions = _position(op, indices)
     if broadcast:
-        size = shape_of(op, arr)
-        here, one = np.arange(arr.ndim) == axis, np.array(1)
-        size = np.where(here, one, size) if isinstance(size, np.ndarray) else op.Where(here, one, size)
-        positions = op.Expand(positions, size)
+        positions = op.Expand(positions, sizes_at(op, arr, [i for i in builtins.range(arr.ndim) if i != axis]))
     elif is_variable(values) and any(a > b >= 0 for a, b in zip(values.shape, positions.shape)):
         values = op.Slice(values, [0] * arr.ndim, shape_of(op, positions))
     updates = op.Expand(values if is_variable(values) else op.constant(values, arr.dtype), shape_of(op, positions))
@@ -211,14 +211,7 @@ def put_along_axis(
     if not include_self:
         first = op.Expand(op.constant(_neutral(reduce, arr.dtype), arr.dtype), shape_of(op, positions))
         arr = op.ScatterElements(arr, positions, first, axis=axis)
-    if reduce != "mean":
-        return layer.result("ScatterElements", arr, positions, updates, axis=axis, reduction=_REDUCTIONS[reduce])
-    ones = op.Expand(op.constant(1, arr.dtype), shape_of(op, positions))
-    start = op.Expand(op.constant(1, arr.dtype), shape_of(op, arr))
-    if not include_self:
-        start = op.ScatterElements(start, positions, op.Sub(ones, ones), axis=axis)
-    many = op.ScatterElements(start, positions, ones, axis=axis, reduction="add")
-    return layer.result("Div", op.ScatterElements(arr, positions, updates, axis=axis, reduction="add"), many)
+    return layer.result("ScatterElements", arr, positions, updates, axis=axis, reduction=_REDUCTIONS[reduce])
 
 
 def _neutral(reduce: str, dtype: DType) -> Any:
@@ -406,8 +399,6 @@ def take(x: Variable, index: Variable, mode: Literal["raise", "wrap", "clip"] = 
         mode: what is done with an index outside: 'raise' an error at run time, 'wrap' it around, or 'clip' it.
     """
     layer, op = open_layer("take", x, index, name=name)
-    if mode not in ("raise", "wrap", "clip"):
-        raise ArgumentError(f"take: mode is 'raise', 'wrap' or 'clip', not {mode!r}.")
     positions = as_dtype(op, index, "int64")
     if mode == "wrap":
         positions = op.Mod(positions, op.Size(x))
@@ -600,11 +591,8 @@ class _Index:
         )
 
     def _expand_masks_and_ellipsis(self, items: list[Any]) -> None:
-        covered = sum(
-            part.ndim if is_variable(part) and part.dtype == "bool" else 1
-            for part in items
-            if part is not None and part is not Ellipsis
-        )
+        taking = [part for part in items if part is not None and part is not Ellipsis]
+        covered = sum(part.ndim if is_variable(part) and part.dtype == "bool" else 1 for part in taking)
         rank = self.x.ndim
         if covered > rank:
             raise OutOfRange(f"indexing {self.x.name}: {covered} indices for {rank} axes.")
@@ -616,7 +604,7 @@ class _Index:
         self.items = _without_masks(self.op, items)
 
     def read(self) -> Variable:
-        x, rest = self._sliced()
+        x, rest = self._sliced(), self.items
         if any(is_variable(part) for part in rest):
             x, rest = self._gathered(x, rest)
         squeezed = [i for i, part in enumerate(p for p in rest if p is not None) if isinstance(part, int)]
@@ -628,35 +616,29 @@ class _Index:
             x = self.op.Unsqueeze(x, added)
         return self.layer.result("Identity", x) if x is self.x else x
 
-    def _sliced(self) -> tuple[Variable, list[Any]]:
-        """``x`` after its ints (kept as axes of size 1) and slices; and what is left to do per axis"""
+    def _sliced(self) -> Variable:
+        """``x`` after its ints (kept as axes of size 1) and slices"""
         cuts: list[tuple[Any, Any, int, int]] = []
         for axis, part in enumerate(part for part in self.items if part is not None):
             if isinstance(part, int):
-                self._check(part, axis)
+                size = self.x.shape[axis]
+                if size >= 0 and not -size <= part < size:
+                    raise OutOfRange(f"indexing {self.x.name}: {part} is outside axis {axis} of {size} elements.")
                 cuts.append((part, part + 1 if part != -1 else _END, 1, axis))
             elif isinstance(part, builtins.slice) and not (part.start is part.stop is part.step is None):
                 cuts.append((*_bounds(part), axis))
         if not cuts:
-            return self.x, self.items
+            return self.x
         starts, ends, steps, axes = (list(column) for column in zip(*cuts, strict=True))
-        op = self.op
-        lower, upper = shape_operand(op, starts), shape_operand(op, ends)
-        return op.Slice(self.x, lower, upper, axes, steps), self.items
-
-    def _check(self, index: int, axis: int) -> None:
-        size = self.x.shape[axis]
-        if size >= 0 and not -size <= index < size:
-            raise OutOfRange(f"indexing {self.x.name}: {index} is outside axis {axis} of {size} elements.")
+        return self.op.Slice(self.x, shape_operand(self.op, starts), shape_operand(self.op, ends), axes, steps)
 
     def _gathered(self, x: Variable, rest: list[Any]) -> tuple[Variable, list[Any]]:
         """Apply the index variables. Adjacent ones leave their axes in place, separated ones in front, as in numpy."""
         op = self.op
         axes_only = [part for part in rest if part is not None]
         # Beside an array, an int is an array of one index.
-        advanced, at_axes = (
-            [i for i, part in enumerate(parts) if is_variable(part) or isinstance(part, int)] for parts in (axes_only, rest)
-        )
+        advanced = [i for i, part in enumerate(axes_only) if is_variable(part) or isinstance(part, int)]
+        at_axes = [i for i, part in enumerate(rest) if is_variable(part) or isinstance(part, int)]
         if len(advanced) == 1:
             (at,) = at_axes
             y = op.Gather(x, _position(op, rest[at]), axis=advanced[0])

@@ -15,7 +15,7 @@ from typing import ParamSpec
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor import (
     creation,
@@ -124,8 +124,6 @@ def fill_(x: Variable, value: Number, name: str | None = None) -> Variable:
         x: variable of any shape.
         value: a number, or a variable of one element.
     """
-    if isinstance(value, (list, tuple)):
-        raise ArgumentTypeError(f"fill_ takes a number or a variable of one element, not {value!r}.")
     return in_place_result("fill_", x, creation.full_like(x, value))
 
 
@@ -257,9 +255,8 @@ def log_normal_(x: Variable, mean: float = 1.0, std: float = 2.0, name: str | No
         mean: of the logarithms.
         std: their deviation.
     """
-    return in_place_result(
-        "log_normal_", x, manipulation.cast(math.exp(random.gaussian(manipulation.shape(x), mean, std)), x.dtype)
-    )
+    numbers = math.exp(random.gaussian(manipulation.shape(x), mean, std))
+    return in_place_result("log_normal_", x, manipulation.cast(numbers, x.dtype))
 
 
 _MADE = {f"{name}_": in_place(getattr(module, name)) for module, names in _FORMS.items() for name in names.split()}

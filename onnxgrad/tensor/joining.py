@@ -320,9 +320,6 @@ def crop(x: Variable, shape: Shape | None = None, offsets: Shape | None = None, 
         (2, 3)
     """
     layer, op = open_layer("crop_tensor", x, name=name)
-    for what in (shape, offsets):
-        if isinstance(what, (int, float)) or (isinstance(what, (list, tuple)) and any(isinstance(n, float) for n in what)):
-            raise ArgumentTypeError(f"crop: shape and offsets are lists of ints, not {what!r}.")
     if isinstance(shape, (list, tuple)) and any(not is_variable(n) and (n < -1 or n == 0) for n in shape):
         raise ArgumentError(f"crop: the sizes {shape!r} are above 0, or -1.")
     if isinstance(offsets, (list, tuple, np.ndarray)) and any(not is_variable(n) and n < 0 for n in offsets):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from string import ascii_letters
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -75,9 +76,7 @@ def transposed(layer: LayerHelper, x: Variable) -> Variable:
     """The last two axes exchanged."""
     if x.ndim < 2:
         raise ArgumentError(f"{layer.name}: the vector {x!r} cannot be transposed.")
-    order = list(range(x.ndim))
-    order[-2:] = [order[-1], order[-2]]
-    return layer.op.Transpose(x, perm=order)
+    return layer.op.Transpose(x, perm=[*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
 
 
 @remembers
@@ -246,12 +245,10 @@ def tensordot(
     for a, b in zip(first, second, strict=True):
         if x.shape[a] != y.shape[b] and min(x.shape[a], y.shape[b]) > 1:
             raise Mismatch(f"tensordot: axis {a} of {x!r} and axis {b} of {y!r} meet, but have different sizes.")
-    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-    left, right = list(letters[: x.ndim]), list(letters[x.ndim : x.ndim + y.ndim])
-    for a, b in zip(first, second, strict=True):
-        right[b] = left[a]
-    kept = [c for i, c in enumerate(left) if i not in first] + [c for i, c in enumerate(right) if i not in second]
-    equation = f"{''.join(left)},{''.join(right)}->{''.join(kept)}"
+    left, others = ascii_letters[: x.ndim], ascii_letters[x.ndim :]
+    right = "".join(left[first[second.index(i)]] if i in second else others[i] for i in range(y.ndim))
+    kept = "".join(letter for letter in left + right if (left + right).count(letter) == 1)
+    equation = f"{left},{right}->{kept}"
     return layer.result("Einsum", *promote_operands(layer.op, x, y), equation=equation)
 
 
@@ -563,12 +560,6 @@ def dist(x: Variable, y: Variable, p: float = 2, name: str | None = None) -> Var
     return vector_norm(LayerHelper("dist", x, y, name=name).op.Sub(x, y), float(p))
 
 
-def _check_mode(function: str, mode: str) -> None:
-    """Refuse a word that Paddle has not; which one it is changes nothing here."""
-    if mode not in get_args(DistanceMode):
-        raise ArgumentError(f"{function}: compute_mode is one of {get_args(DistanceMode)}, not {mode!r}.")
-
-
 @checked
 def pdist(
     x: Variable, p: float = 2.0, name: str | None = None, compute_mode: DistanceMode = "use_mm_for_euclid_dist_if_necessary"
@@ -588,7 +579,6 @@ def pdist(
         >>> paddle.pdist(static.data("x", [4, 3])).shape
         (6,)
     """
-    _check_mode("pdist", compute_mode)
     if x.ndim != 2 or x.shape[0] < 0:
         raise Mismatch(f"pdist takes a matrix with a known number of rows, not {x!r}.")
     op = LayerHelper("pdist", x, name=name).op
@@ -618,7 +608,6 @@ def cdist(
         >>> paddle.cdist(static.data("x", [3, 4]), static.data("y", [2, 4])).shape
         (3, 2)
     """
-    _check_mode("cdist", compute_mode)
     op = LayerHelper("cdist", x, y, name=name).op
     return vector_norm(op.Sub(op.Unsqueeze(x, [-2]), op.Unsqueeze(y, [-3])), float(p), -1)
 

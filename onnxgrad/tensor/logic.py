@@ -13,11 +13,11 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentTypeError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.common import as_dtype, binary, open_layer_for, promote_operands, scalar
+from onnxgrad.tensor.common import as_dtype, binary, open_promoted, promote_operands, scalar
 from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, require_variables, variables_in
 from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.remembered import remembers
-from onnxgrad.tensor.tables import INTO_OUT, OfTwo, named_function, of_one, of_two
+from onnxgrad.tensor.tables import INTO_OUT, named_function, of_one, of_two
 
 __all__ = [
     "allclose", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
@@ -99,10 +99,8 @@ def isclose(
         equal_nan: whether NaN equals NaN.
     """
     layer, op = open_layer("isclose", x, y, *variables_in(rtol, atol), name=name)
-    number = (int, float, Variable)
-    for what, value, types in (("rtol", rtol, number), ("atol", atol, number), ("equal_nan", equal_nan, bool)):
-        if not isinstance(value, types) or (what != "equal_nan" and isinstance(value, bool)):
-            raise ArgumentTypeError(f"isclose: {what} cannot be {value!r}.")
+    if isinstance(rtol, bool) or isinstance(atol, bool):
+        raise ArgumentTypeError(f"isclose: rtol and atol are numbers, not {rtol} and {atol}.")
     a, b = promote_operands(op, x, y)
     if a.dtype.is_float:
         slope, least = (scalar(op, value, a.dtype) for value in (rtol, atol))
@@ -189,9 +187,6 @@ def isreal(x: Variable, name: str | None = None) -> Variable:
     return layer.result("Expand", np.array(True), layer.op.Shape(x))
 
 
-_BOTH = "x, y: {}; they broadcast to one shape, and one may be a number."
-
-
 class _OfBits(Protocol):
     __name__: str
 
@@ -204,17 +199,9 @@ class _OfOneBit(Protocol):
     def __call__(self, x: Variable, out: Variable | None = None, name: str | None = None) -> Variable: ...
 
 
-def _of_truths(layer_name: str, op_type: str, doc: str) -> OfTwo:
-    """A function of booleans; other elements are true where they are not 0."""
-
-    @remembers
-    @takes_options
-    def function(x: Variable | float, y: Variable | float, name: str | None = None, out: Variable | None = None) -> Variable:
-        layer, op = open_layer_for(layer_name, x, y, name=name)
-        operands: tuple[Any, Any] = x, y
-        return layer.result(op_type, *(as_dtype(op, item, "bool") for item in operands))
-
-    return named_function(function, layer_name, doc, _BOTH.format("of any element type"), INTO_OUT)
+def _of_truths(op_type: str) -> Any:
+    """Booleans; other elements are true where they are not 0"""
+    return lambda layer, a, b: layer.result(op_type, as_dtype(layer.op, a, "bool"), as_dtype(layer.op, b, "bool"))
 
 
 def _of_bits(layer_name: str, op_type: str, logical: str, doc: str) -> _OfBits:
@@ -223,13 +210,14 @@ def _of_bits(layer_name: str, op_type: str, logical: str, doc: str) -> _OfBits:
     @remembers
     @takes_options
     def function(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-        layer, op = open_layer_for(layer_name, x, y, name=name)
-        a, b = promote_operands(op, x, y)
+        layer, _, (a, b) = open_promoted(layer_name, x, y, name=name)
         if a.dtype.is_float:
             raise ArgumentTypeError(f"{layer_name} takes integers or booleans, not {a.dtype.name}.")
         return layer.result(logical if a.dtype == "bool" else op_type, a, b)
 
-    return named_function(function, layer_name, doc, _BOTH.format("integers or booleans"), INTO_OUT)
+    return named_function(
+        function, layer_name, doc, "x, y: integers or booleans; they broadcast to one shape, and one may be a number.", INTO_OUT
+    )
 
 
 def _complement(layer_name: str, doc: str) -> _OfOneBit:
@@ -242,15 +230,14 @@ def _complement(layer_name: str, doc: str) -> _OfOneBit:
     return named_function(function, layer_name, doc, "x: integers or booleans.", INTO_OUT)
 
 
-logical_and = _of_truths("logical_and", "And", "Whether both elements are true (not 0).")
-logical_or = _of_truths("logical_or", "Or", "Whether an element is true (not 0).")
-logical_xor = _of_truths("logical_xor", "Xor", "Whether exactly one element is true (not 0).")
-logical_not = of_one(
-    "logical_not",
-    lambda layer, x: layer.result("Not", as_dtype(layer.op, x, "bool")),
-    "Whether elements are false (0).",
-    floats=False,
-)
+def _negated(layer: LayerHelper, x: Variable) -> Variable:
+    return layer.result("Not", as_dtype(layer.op, x, "bool"))
+
+
+logical_and = of_two("logical_and", _of_truths("And"), "Whether both elements are true (not 0).")
+logical_or = of_two("logical_or", _of_truths("Or"), "Whether an element is true (not 0).")
+logical_xor = of_two("logical_xor", _of_truths("Xor"), "Whether exactly one element is true (not 0).")
+logical_not = of_one("logical_not", _negated, "Whether elements are false (0).", floats=False)
 bitwise_and = _of_bits("bitwise_and", "BitwiseAnd", "And", "The common bits of integers or booleans.")
 bitwise_or = _of_bits("bitwise_or", "BitwiseOr", "Or", "The bits of either integer or boolean.")
 bitwise_xor = _of_bits("bitwise_xor", "BitwiseXor", "Xor", "The bits of exactly one integer or boolean.")
@@ -287,8 +274,7 @@ def bitwise_right_shift(
 
 def _shifted(layer_name: str, direction: str, x: Any, y: Any, name: str | None, signed: bool = False) -> Variable:
     """Bits as uint64, where a shift by 63 is the widest that is defined; those of a negative number inverted before and after"""
-    layer, op = open_layer_for(layer_name, x, y, name=name)
-    a, b = promote_operands(op, x, y)
+    layer, op, (a, b) = open_promoted(layer_name, x, y, name=name)
     width, negatives = 8 * a.dtype.numpy.itemsize, not a.dtype.name.startswith("u")
     signed = signed and negatives
     wide = op.Cast(a, to=7)

@@ -312,10 +312,8 @@ def swapaxes(x: Variable, axis0: int, axis1: int, name: str | None = None) -> Va
         axis1: the other.
     """
     layer = LayerHelper("swapaxes", x, name=name)
-    order = list(range(x.ndim))
     a, b = (normal_axis(axis, x.ndim, "swapaxes") for axis in (axis0, axis1))
-    order[a], order[b] = order[b], order[a]
-    return layer.result("Transpose", x, perm=order)
+    return layer.result("Transpose", x, perm=moved_order(x, [a, b], [b, a]))
 
 
 @overload

@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.common import Number, floating, scalar, unary
+from onnxgrad.tensor.common import Number, floating, open_floats, scalar, unary
 from onnxgrad.tensor.layer import ActivationName, LayerHelper, is_variable, open_layer, variables_in
 from onnxgrad.tensor.options import takes_options, written
 from onnxgrad.tensor.remembered import remembers
@@ -64,8 +64,7 @@ def log1p(x: Variable, name: str | None = None, out: Variable | None = None) -> 
         x: floats of any shape; integers count as float32.
         out: a Tensor that becomes the result, of any shape; None for a new one.
     """
-    layer, op = open_layer("log1p", x, name=name)
-    x = floating(op, x)
+    layer, op, x = open_floats("log1p", x, name)
     plain = op.Log(op.Add(x, 1.0))
     if x.dtype == "float64":
         return layer.result("Identity", plain)
@@ -82,8 +81,7 @@ def expm1(x: Variable, name: str | None = None, out: Variable | None = None) -> 
         x: floats of any shape; integers count as float32.
         out: a Tensor that becomes the result, of any shape; None for a new one.
     """
-    layer, op = open_layer("expm1", x, name=name)
-    x = floating(op, x)
+    layer, op, x = open_floats("expm1", x, name)
     return layer.result("Mul", op.Add(op.Exp(x), 1.0), op.Tanh(op.Mul(x, 0.5)))
 
 
@@ -146,8 +144,7 @@ def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Var
         x: floats of any shape; integers count as float32.
         eps: the limit, below 0.5; None for no limit.
     """
-    layer, op = open_layer("logit", x, name=name)
-    x = floating(op, x)
+    layer, op, x = open_floats("logit", x, name)
     if eps is not None:
         x = op.Clip(x, eps, 1.0 - eps)
     return layer.result("Log", op.Div(x, op.Sub(1.0, x)))
@@ -215,10 +212,7 @@ def frac(x: Variable, name: str | None = None, out: Variable | None = None) -> V
         x: variable of any shape.
         out: a Tensor that becomes the result, of any shape; None for a new one.
     """
-    layer, op = open_layer("frac", x, name=name)
-    if not x.is_float:
-        return layer.result("Sub", x, x)
-    return layer.result("Sub", x, op.Mul(op.Sign(x), op.Floor(op.Abs(x))))
+    return LayerHelper("frac", x, name=name).result("Sub", x, trunc(x))
 
 
 def signbit(x: Variable, name: str | None = None) -> Variable:
@@ -227,8 +221,7 @@ def signbit(x: Variable, name: str | None = None) -> Variable:
     Args:
         x: floats of any shape; integers count as float32.
     """
-    layer, op = open_layer("signbit", x, name=name)
-    x = floating(op, x)
+    layer, op, x = open_floats("signbit", x, name)
     zero = op.constant(0.0, x.dtype)
     negative_zero = op.And(op.Equal(x, zero), op.Less(op.Reciprocal(x), zero))
     return layer.result("Or", op.Less(x, zero), negative_zero)
@@ -335,6 +328,5 @@ def angle(x: Variable, name: str | None = None) -> Variable:
     Args:
         x: floats of any shape; integers count as float32.
     """
-    layer, op = open_layer("angle", x, name=name)
-    x = floating(op, x)
+    layer, op, x = open_floats("angle", x, name)
     return layer.result("Mul", op.Relu(op.Neg(op.Sign(x))), math.pi)

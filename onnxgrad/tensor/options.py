@@ -98,11 +98,8 @@ def written(function: str, out: Any, result: Any) -> Any:
         outs = out if isinstance(out, (tuple, list)) else [out]
         if len(outs) != len(result):
             raise ArgumentError(f"{function}: out is a tuple of {len(result)} tensors, not {len(outs)}.")
-        return (
-            type(result)(*(written(function, *pair) for pair in zip(outs, result)))
-            if hasattr(result, "_fields")
-            else type(result)(written(function, *pair) for pair in zip(outs, result))
-        )
+        each = [written(function, *pair) for pair in zip(outs, result)]
+        return type(result)(*each) if hasattr(result, "_fields") else type(result)(each)
     if not isinstance(out, Variable):
         raise ArgumentTypeError(f"{function}: out is a Tensor, not {type(out).__name__}.")
     if out.is_eager and result.is_eager:

@@ -90,9 +90,7 @@ class ParamAttr:
             return ParamAttr(name=attr)
         if isinstance(attr, Initializer):
             return ParamAttr(initializer=attr)
-        raise ArgumentTypeError(
-            f"a parameter attribute is a ParamAttr, a name, an initializer or False, not {type(attr).__name__}."
-        )
+        raise ArgumentTypeError(f"an attr is a ParamAttr, a name, an initializer or False, not {type(attr).__name__}.")
 
     def name_in(self, layer: str, suffix: str, generate: Callable[[str], str] = state.generate_name) -> str:
         """The name given, or else the next of the layer, such as ``fc_0.w_0``.
@@ -111,15 +109,9 @@ class ParamAttr:
             name: the other name.
             initializer: the other initializer; the same unless given.
         """
-        return ParamAttr(
-            name,
-            initializer or self.initializer,
-            self.learning_rate,
-            self.regularizer,
-            self.trainable,
-            self.do_model_average,
-            self.need_clip,
-        )
+        attr = ParamAttr(name, initializer or self.initializer, self.learning_rate, self.regularizer, self.trainable)
+        attr.do_model_average, attr.need_clip = self.do_model_average, self.need_clip
+        return attr
 
     def describe(self, parameter: Parameter | EagerParameter) -> None:
         """Let a parameter know how it is to be trained.

@@ -52,8 +52,6 @@ def create_parameter(
         >>> paddle.create_parameter([2, 3], "float32").shape
         [2, 3]
     """
-    if not all(isinstance(size, (int, np.integer)) for size in shape):
-        raise ArgumentTypeError(f"create_parameter: the shape is a list of ints, not {list(shape)}.")
     chosen = ParamAttr.of(attr)
     if chosen is None:
         raise ArgumentTypeError("create_parameter: attr=False makes no sense here.")

@@ -14,7 +14,7 @@ from onnxgrad.dtypes import DTypeLike, DTypeName
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import flat_if_none, neighbours, prefix_scan, without_axes_too
-from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, floating, index_dtype, log_add_exp, normal_axis
+from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, index_dtype, log_add_exp, normal_axis, open_floats
 from onnxgrad.tensor.layer import LayerHelper, open_layer
 from onnxgrad.tensor.options import takes_options
 from onnxgrad.tensor.remembered import remembers
@@ -216,8 +216,7 @@ def nanmean(x: Variable, axis: Axes = None, keepdim: bool = False, name: str | N
         axis: an axis, several, or None for all.
         keepdim: keep the axes with size 1.
     """
-    layer, op = open_layer("nanmean", x, name=name)
-    x = floating(op, x)
+    layer, op, x = open_floats("nanmean", x, name)
     counted = sum(op.Cast(op.Not(op.IsNaN(x)), to=x.dtype.number), axis, keepdim=keepdim)
     return layer.result("Div", nansum(x, axis, keepdim=keepdim), counted)
 

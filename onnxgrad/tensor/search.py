@@ -11,7 +11,7 @@ import numpy as np
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
+from onnxgrad.errors import ArgumentError, IllTyped
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import dim, flat_if_none, neighbours, without_axes_too
 from onnxgrad.tensor.common import as_dtype, extreme_of, index_dtype, normal_axis, open_layer_for, promote_operands
@@ -65,27 +65,23 @@ def _extreme_index(
     layer_name: str, op_type: str, x: Variable, axis: int | None, keepdim: bool, dtype: Any, name: str | None
 ) -> Variable:
     layer, op = open_layer(layer_name, x, name=name)
-    if axis is None:
-        indices = op.emit(op_type, (op.Reshape(x, np.array([-1])),), {"axis": 0, "keepdims": 0})
-        indices = op.Reshape(indices, np.array([1] * x.ndim)) if keepdim else indices
-    else:
-        axis = normal_axis(axis, x.ndim, layer_name)
-        indices = op.emit(
-            op_type, (x if x.ndim else op.Reshape(x, np.array([1])),), {"axis": axis, "keepdims": int(keepdim and x.ndim > 0)}
-        )
+    whole = axis is None or not x.ndim
+    at = 0 if axis is None else normal_axis(axis, x.ndim, layer_name)
+    operand = op.Reshape(x, np.array([-1])) if whole else x
+    indices = op.emit(op_type, (operand,), {"axis": at, "keepdims": int(keepdim and not whole)})
+    if keepdim and whole and x.ndim:
+        indices = op.Reshape(indices, np.array([1] * x.ndim))
     return layer.result("Identity", as_dtype(op, indices, index_dtype(dtype, layer.name)))
 
 
 def _sorted(layer: LayerHelper, x: Variable, axis: int, descending: bool) -> tuple[Variable, Variable]:
-    op = layer.op
-    if not x.ndim:
-        return layer.result("Identity", x), layer.result("Identity", op.constant(np.array(0)))
     axis = normal_axis(axis, x.ndim, layer.name)
-    values, indices = layer.results(2, "TopK", x, dim(op, x, axis), axis=axis, largest=int(descending))
+    values, indices = layer.results(2, "TopK", x, dim(layer.op, x, axis), axis=axis, largest=int(descending))
     return values, indices
 
 
 @checked
+@without_axes_too
 def sort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
     """The elements along ``axis`` in order; always stable.
 
@@ -103,6 +99,7 @@ def sort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = F
 
 
 @checked
+@without_axes_too
 def argsort(x: Variable, axis: int = -1, descending: bool = False, stable: bool = False, name: str | None = None) -> Variable:
     """The indices that put the elements along ``axis`` in order; always stable.
 
@@ -187,8 +184,11 @@ def kthvalue(
     layer, op = open_layer("kthvalue", x, name=name)
     axis = normal_axis(-1 if axis is None else axis, x.ndim, "kthvalue")
     values, indices = op.emit("TopK", (x, np.array([k])), {"axis": axis, "largest": 0}, outputs=2)
-    slices = [op.Slice(v, [k - 1], [k], [axis]) for v in (values, indices)]
-    first, second = (layer.result("Identity" if keepdim else "Squeeze", v, *([] if keepdim else [[axis]])) for v in slices)
+    return _kept_or_not(layer, [op.Slice(v, [k - 1], [k], [axis]) for v in (values, indices)], axis, keepdim)
+
+
+def _kept_or_not(layer: LayerHelper, pair: list[Variable], axis: int, keepdim: bool) -> tuple[Variable, Variable]:
+    first, second = (layer.result("Identity", v) if keepdim else layer.result("Squeeze", v, [axis]) for v in pair)
     return first, second
 
 
@@ -212,10 +212,7 @@ def mode(x: Variable, axis: int = -1, keepdim: bool = False, name: str | None = 
     best = op.ReduceMin(op.Where(frequent, x, op.constant(extreme_of(x.dtype, True), x.dtype)), [axis], keepdims=1)
     chosen = op.Cast(op.Equal(x, best), to=6)
     index = op.ArgMax(chosen, axis=axis, keepdims=1, select_last_index=1)
-    values = op.GatherElements(x, index, axis=axis)
-    if keepdim:
-        return layer.result("Identity", values), layer.result("Identity", index)
-    return layer.result("Squeeze", values, [axis]), layer.result("Squeeze", index, [axis])
+    return _kept_or_not(layer, [op.GatherElements(x, index, axis=axis), index], axis, keepdim)
 
 
 @overload
@@ -442,9 +439,6 @@ def unique(
         (-1,)
     """
     layer = LayerHelper("unique", x, name=name)
-    for flag in (return_index, return_inverse, return_counts):
-        if not isinstance(flag, bool):
-            raise ArgumentTypeError(f"unique: return_index, return_inverse and return_counts are True or False, not {flag!r}.")
     dtype = index_dtype(dtype, "unique")
     attrs: dict[str, Any] = {"sorted": 1}
     if axis is not None:
@@ -507,9 +501,8 @@ def unique_consecutive(
     others = [i for i in range(x.ndim) if i != axis]
     if others:
         differs = op.ReduceMax(differs, others, keepdims=0)
-    begins = op.Concat(
-        op.Expand(np.array(1, np.int32), op.Min(op.Shape(x, start=axis, end=axis + 1), np.array([1]))), differs, axis=0
-    )
+    one_or_none = op.Min(op.Shape(x, start=axis, end=axis + 1), np.array([1]))
+    begins = op.Concat(op.Expand(np.array(1, np.int32), one_or_none), differs, axis=0)
     starts = op.Squeeze(op.NonZero(begins), [0])
     outputs = [layer.result("Gather", x, starts, axis=axis)]
     if return_inverse:

@@ -249,8 +249,6 @@ def qr(
         ((4, 3), (3, 3))
     """
     layer, op = open_layer("qr", x, name=name)
-    if mode not in ("reduced", "complete", "r"):
-        raise ArgumentError(f"qr: mode is 'reduced', 'complete' or 'r', not {mode!r}.")
     rank, rows, columns = x.ndim, known_dim(x, -2, "qr"), known_dim(x, -1, "qr")
     least = min(rows, columns)
     q: Any = op.constant(np.eye(rows), x.dtype)

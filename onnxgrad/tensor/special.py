@@ -8,6 +8,7 @@ series of the polygamma functions.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -17,8 +18,8 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.common import as_dtype, floating
-from onnxgrad.tensor.layer import LayerHelper, open_layer
+from onnxgrad.tensor.common import as_dtype, open_floats
+from onnxgrad.tensor.layer import LayerHelper
 
 __all__ = ["digamma", "erfinv", "gammaln", "lgamma", "multigammaln", "polygamma"]
 
@@ -40,8 +41,7 @@ def lgamma(x: Variable, name: str | None = None) -> Variable:
         >>> paddle.lgamma(static.data("x", [None, 3])).shape
         (-1, 3)
     """
-    layer, op = open_layer("lgamma", x, name=name)
-    narrow = floating(op, x)
+    layer, op, narrow = open_floats("lgamma", x, name)
     x = as_dtype(op, narrow, "float64")
     low = op.Less(x, op.constant(0.5, x.dtype))
     above = _log_gamma_above_half(op, op.Where(low, op.Sub(1.0, x), x))
@@ -92,8 +92,7 @@ def digamma(x: Variable, name: str | None = None) -> Variable:
     Args:
         x: floats of any shape.
     """
-    layer, op = open_layer("digamma", x, name=name)
-    x = floating(op, x)
+    layer, op, x = open_floats("digamma", x, name)
     low = op.Less(x, op.constant(0.5, x.dtype))
     z = op.Where(low, op.Sub(1.0, x), x)
     total: Any = op.Div(op.constant(-1.0, x.dtype), z)
@@ -123,12 +122,9 @@ def polygamma(x: Variable, n: int, name: str | None = None) -> Variable:
         raise ArgumentError(f"polygamma: n must be 0 or more, not {n}.")
     if n == 0:
         return digamma(x, name)
-    layer, op = open_layer("polygamma", x, name=name)
-    z = floating(op, x)
-    total: Any = None
-    for k in range(_SHIFT):
-        term = op.Pow(op.Add(z, float(k)), op.constant(-(n + 1.0), z.dtype))
-        total = term if total is None else op.Add(total, term)
+    layer, op, z = open_floats("polygamma", x, name)
+    terms = [op.Pow(op.Add(z, float(k)), op.constant(-(n + 1.0), z.dtype)) for k in range(_SHIFT)]
+    total = functools.reduce(op.Add, terms)
     # Euler and Maclaurin's formula for what is left of the sum.
     far = op.Add(z, float(_SHIFT))
     tail = op.Div(op.Pow(far, op.constant(-float(n), z.dtype)), float(n))
@@ -157,8 +153,7 @@ def erfinv(x: Variable, name: str | None = None) -> Variable:
     Args:
         x: floats of any shape, between -1 and 1.
     """
-    layer, op = open_layer("erfinv", x, name=name)
-    x = floating(op, x)
+    layer, op, x = open_floats("erfinv", x, name)
     one = op.constant(1.0, x.dtype)
     inside = op.Less(op.Abs(x), one)
     safe = op.Where(inside, x, op.constant(0.0, x.dtype))

@@ -13,9 +13,23 @@ from onnxgrad.dtypes import DTypeLike
 from onnxgrad.errors import ArgumentError, WrongKind
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor import creation, elementwise, indexing, joining, linalg, logic, manipulation, math, random, search
+from onnxgrad.tensor import creation, elementwise, indexing, joining, manipulation, random, search
 from onnxgrad.tensor.common import Number, Shape, normal_axis
+from onnxgrad.tensor.elementwise import divide as div, multiply as mul, subtract as sub
+from onnxgrad.tensor.indexing import take_along_axis as take_along_dim
+from onnxgrad.tensor.joining import concat as cat, concat as concatenate
 from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.linalg import outer as ger
+from onnxgrad.tensor.logic import (
+    equal as eq,
+    greater_equal as ge,
+    greater_than as greater,
+    greater_than as gt,
+    less_equal as le,
+    less_than as lt,
+    not_equal as ne,
+)
+from onnxgrad.tensor.math import clip as clamp
 from onnxgrad.tensor.options import Device, takes_options
 
 __all__ = [
@@ -24,16 +38,6 @@ __all__ = [
     "repeat", "scatter_add", "scatter_reduce", "softmax", "split_with_sizes", "sub", "swapdims", "take_along_dim",
     "true_divide", "type_as",
 ]  # fmt: skip
-
-cat = concatenate = joining.concat
-clamp = math.clip
-ger = linalg.outer
-mul, sub, div = elementwise.multiply, elementwise.subtract, elementwise.divide
-take_along_dim = indexing.take_along_axis
-eq, ne = logic.equal, logic.not_equal
-lt, le = logic.less_than, logic.less_equal
-gt, ge = logic.greater_than, logic.greater_equal
-greater = logic.greater_than
 
 
 @checked
@@ -152,8 +156,6 @@ def scatter_reduce(
         reduce: the sum, product, mean, largest or smallest.
         include_self: False to leave the elements of ``input`` out of it.
     """
-    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
-        raise ArgumentError(f"scatter_reduce: reduce is 'sum', 'prod', 'mean', 'amax' or 'amin', not {reduce!r}.")
     how = "add" if reduce == "sum" else "mul" if reduce == "prod" else reduce
     return indexing.put_along_axis(input, index, src, dim, how, include_self, broadcast=False)
 

@@ -56,9 +56,9 @@ def of_two(
     name: str,
     formula: str | Callable[[LayerHelper, Variable, Variable], Variable],
     doc: str,
+    layer_name: str = "",
     floats: bool = False,
     numbers: bool = True,
-    layer_name: str = "",
 ) -> OfTwo:
     """The same of two operands, which are promoted to one element type; one of them may be a number if ``numbers``."""
 

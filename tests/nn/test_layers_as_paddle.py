@@ -153,3 +153,11 @@ def test_a_group_may_use_another_momentum_than_the_others():
         momentum.step()
         moved.append(w.item())
     assert moved == pytest.approx([-0.2, -0.3])
+
+
+@pytest.mark.parametrize("kind", ["SimpleRNN", "LSTM", "GRU"])
+def test_a_recurrent_layer_without_a_bias_is_its_cell_over_the_steps(kind):
+    model = getattr(nn, kind)(3, 4, bias_ih_attr=False)
+    x = tensor(2, 5, 3)
+    wanted, _ = nn.RNN(model.sublayers()[1])(x)
+    np.testing.assert_allclose(model(x)[0].numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)

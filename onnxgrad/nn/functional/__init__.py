@@ -6,7 +6,7 @@ Tests: tests/nn/test_functional.py.
 # Editors follow these imports from the stub to a function's source; each family lists its own.
 # ruff: noqa: F405
 
-from onnxgrad.internal.refusals import REFUSED, absence_hooks, refusals
+from onnxgrad.internal.refusals import absence_hooks
 from onnxgrad.nn.functional.activation import *  # noqa: F403
 from onnxgrad.nn.functional.attention import *  # noqa: F403
 from onnxgrad.nn.functional.classification import *  # noqa: F403
@@ -39,11 +39,5 @@ __all__ = [
     "triplet_margin_with_distance_loss", "unfold", "upsample", "zeropad2d",
 ]  # fmt: skip
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
-globals().update(refusals("paddle.nn.functional", REFUSED["paddle.nn.functional"]))
 
 globals().update(absence_hooks(__name__))

@@ -569,9 +569,7 @@ def _normalised(layer_name: str, op_type: str, x: Variable, axis: int, dtype: An
     layer = LayerHelper(layer_name, x, name=name)
     x = as_dtype(layer.op, x, dtype)
     if not x.is_float:
-        raise IllTyped(
-            f"{layer_name} computes in a floating-point type, not {x.dtype.name}. Give dtype='float32', or cast it first."
-        )
+        raise IllTyped(f"{layer_name} computes in a floating-point type, not {x.dtype.name}. Give dtype='float32', or cast it.")
     if x.rank == 0:
         whole = getattr(layer.op, op_type)(layer.op.Reshape(x, np.array([1])), axis=0)
         return layer.result("Reshape", whole, np.empty(0, np.int64))

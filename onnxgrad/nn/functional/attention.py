@@ -59,9 +59,7 @@ def scaled_dot_product_attention(
     if any(v.ndim != 4 for v in (query, key, value)):
         raise ArgumentError("scaled_dot_product_attention takes [batch, length, heads, size] operands.")
     if backend is not None:
-        raise NotOffered(
-            f"scaled_dot_product_attention: backend {backend!r} is not offered: the runtime chooses kernels. Leave it out."
-        )
+        raise NotOffered(f"scaled_dot_product_attention: the runtime chooses kernels, not backend={backend!r}. Leave it out.")
     heads, shared = query.shape[2], key.shape[2]
     if min(heads, shared) > 0 and heads != shared:
         if not enable_gqa or heads % shared:
@@ -76,10 +74,7 @@ def scaled_dot_product_attention(
         ones = op.Expand(op.constant(1.0, query.dtype), op.Shape(scores, start=2))
         scores = op.Where(op.Cast(op.Trilu(ones, upper=0), to=9), scores, lowest)
     if attn_mask is not None:
-        if attn_mask.dtype == "bool":
-            scores = op.Where(attn_mask, scores, lowest)
-        else:
-            scores = op.Add(scores, attn_mask)
+        scores = op.Where(attn_mask, scores, lowest) if attn_mask.dtype == "bool" else op.Add(scores, attn_mask)
     weights = op.Softmax(scores, axis=-1)
     if dropout_p > 0.0:
         weights = common.dropout(weights, dropout_p, training=training)

@@ -13,10 +13,10 @@ from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.nn.functional.loss import guarded_classes, open_loss
+from onnxgrad.nn.functional.loss import guarded_classes, reduced
 from onnxgrad.nn.types import Reduction
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import LayerHelper, open_layer, present_operands
 
 __all__ = ["cross_entropy", "nll_loss", "softmax_with_cross_entropy"]
 
@@ -62,7 +62,7 @@ def cross_entropy(
         >>> F.cross_entropy(logits, label).shape
         ()
     """
-    layer, op = open_loss("cross_entropy", reduction, input, label, weight, name=name)
+    layer, op = open_layer("cross_entropy", input, label, *present_operands(weight), name=name)
     rank = input.ndim
     axis = normal_axis(axis, rank, "cross_entropy")
     _check_weight("cross_entropy", weight, input.shape[axis])
@@ -145,7 +145,7 @@ def _soft(
     label: Variable,
     weight: Variable | None,
     ignore_index: int,
-    reduction: str,
+    reduction: Reduction,
     soft: bool,
     axis: int,
     use_softmax: bool,
@@ -178,10 +178,8 @@ def _soft(
         losses = op.Mul(losses, counted)
     if reduction == "none":
         return layer.result("Unsqueeze", losses, [axis])
-    if reduction == "sum":
-        return layer.result("ReduceSum", losses, keepdims=0)
-    if counted is None:
-        return layer.result("ReduceMean", losses, keepdims=0)
+    if reduction == "sum" or counted is None:
+        return reduced(layer, losses, reduction)
     return layer.result("Div", op.ReduceSum(losses, keepdims=0), _or_one(op, op.ReduceSum(counted, keepdims=0)))
 
 
@@ -290,6 +288,6 @@ def nll_loss(
         >>> F.nll_loss(static.data("x", [None, 3]), static.data("label", [None], "int64")).shape
         ()
     """
-    layer, op = open_loss("nll_loss", reduction, input, label, weight, name=name)
+    layer, op = open_layer("nll_loss", input, label, *present_operands(weight), name=name)
     label = _as_classes(op, label)
     return _reduced(layer, "NegativeLogLikelihoodLoss", input, label, weight, ignore_index, reduction, 1)

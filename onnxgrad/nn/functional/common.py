@@ -21,6 +21,7 @@ from onnxgrad.nn.functional.windows import numbers, pads_of
 from onnxgrad.nn.types import DropoutMode, Layout, Layout2D, Layout3D, Numbers, PadMode, Sizes
 from onnxgrad.optimizer.rows import with_sparse_gradient
 from onnxgrad.tensor import linalg
+from onnxgrad.tensor.axes import sizes_at
 from onnxgrad.tensor.common import as_dtype, known_dim, normal_axis, shape_of
 from onnxgrad.tensor.layer import LayerHelper, in_place_result, is_variable, open_layer, present_operands, variables_in
 from onnxgrad.tensor.random import sampled
@@ -115,8 +116,6 @@ def _dropout(
     layer, op = open_layer("dropout", x, name=name)
     if not is_variable(p) and not 0 <= p <= 1:
         raise ArgumentError(f"dropout: p must lie in [0, 1], not {p}.")
-    if mode not in ("upscale_in_train", "downscale_in_infer"):
-        raise ArgumentError(f"dropout: mode is 'upscale_in_train' or 'downscale_in_infer', not {mode!r}.")
     # Dropout takes no ratio in bfloat16.
     dtype = np.float32 if x.dtype.name == "bfloat16" else x.dtype.numpy
     ratio: Any = as_dtype(op, p, x.dtype) if is_variable(p) else np.asarray(p, dtype)
@@ -127,12 +126,7 @@ def _dropout(
     if axis is None:
         return _dropped(layer, x, ratio, training)
     kept = [normal_axis(a, x.ndim, "dropout") for a in ([axis] if isinstance(axis, int) else axis)]
-    size = shape_of(op, x)
-    if isinstance(size, np.ndarray):
-        target: Any = np.array([n if i in kept else 1 for i, n in enumerate(size)])
-    else:
-        target = op.Where(np.array([i in kept for i in range(x.ndim)]), size, np.array(1))
-    ones = op.Expand(op.constant(1.0, x.dtype), target)
+    ones = op.Expand(op.constant(1.0, x.dtype), sizes_at(op, x, kept))
     return layer.result("Mul", x, _dropped(layer, ones, ratio, training))
 
 
@@ -268,9 +262,7 @@ def _alpha_dropout(layer_name: str, x: Variable, p: float, training: bool, lead:
         return layer.result("Identity", x)
     if p == 1:
         return layer.result("Mul", x, 0.0)
-    shape: Any = op.Shape(x)
-    if lead is not None:
-        shape = op.Where(np.arange(x.ndim) < lead, shape, np.array(1))
+    shape = sizes_at(op, x, list(range(x.ndim))[:lead])
     kept = op.GreaterOrEqual(sampled(op, "RandomUniform", shape, low=0.0, high=1.0), np.float32(p))
     a = ((1 - p) * (1 + p * _SELU_LIMIT**2)) ** -0.5
     y = op.Where(kept, x, op.constant(_SELU_LIMIT, x.dtype))
@@ -314,8 +306,6 @@ def pad(
     layer = LayerHelper("pad3d", x, *variables_in(pad), name=name)
     later: Variable | None = None
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-    if mode not in modes:
-        raise Mismatch(f"pad: mode is one of {list(modes)}, not {mode!r}.")
     border: Any = pad
     if is_variable(pad):
         later = pad if pad.value is None and not pad.is_eager else None
@@ -328,8 +318,7 @@ def pad(
         axes = list(range(x.ndim)) if pad_from_left_axis else list(range(x.ndim))[::-1]
     else:
         last = data_format is not None and data_format[1] != "C"
-        spatial = list(range(1, x.ndim - 1)) if last else list(range(2, x.ndim))
-        axes = spatial[::-1][: len(pairs)]
+        axes = list(range(2 - last, x.ndim - last))[::-1][: len(pairs)]
         if data_format is not None and len(data_format) != x.ndim:
             raise Mismatch(f"pad: the layout {data_format!r} has {len(data_format)} axes, {x!r} has {x.ndim}.")
     if len(axes) != len(pairs):

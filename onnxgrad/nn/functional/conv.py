@@ -17,7 +17,7 @@ from onnxgrad.tensor.common import positive
 __all__ = ["conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose"]
 
 
-def _conv(
+def conv(
     axes: int,
     x: Variable,
     weight: Variable,
@@ -27,17 +27,16 @@ def _conv(
     dilation: Numbers,
     groups: int,
     data_format: str,
-    name: str | None,
+    name: str | None = None,
 ) -> Variable:
+    """Convolve over so many axes"""
     layer_name = f"conv{axes}d"
     window = PoolWindow(layer_name, axes, x, data_format, weight, bias, name=name)
     strides, dilations = numbers(stride, axes, f"{layer_name}: stride"), numbers(dilation, axes, f"{layer_name}: dilation")
     attrs: dict[str, Any] = {"strides": strides, "group": _groups(layer_name, weight.shape[0], groups)}
-    if x.is_eager and window.x.shape[1] != weight.shape[1] * groups:
-        raise Mismatch(
-            f"{layer_name}: {x!r} has {window.x.shape[1]} channels, and filters of shape {list(weight.shape)} in {groups} group(s) "
-            f"take {weight.shape[1] * groups}."
-        )
+    channels, taken = window.x.shape[1], weight.shape[1] * groups
+    if x.is_eager and channels != taken:
+        raise Mismatch(f"{layer_name}: {x!r} has {channels} channels; filters of shape {weight.shape} take {taken}. Pass as many.")
     pads = window.pads(padding)
     if isinstance(pads, str):
         attrs["kernel_shape"] = _kernel(layer_name, weight)
@@ -81,7 +80,7 @@ def conv1d(
         >>> F.conv1d(x, w, padding=1, stride=2).shape
         (-1, 4, 4)
     """
-    return _conv(1, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+    return conv(1, x, weight, bias, stride, padding, dilation, groups, data_format, name)
 
 
 @checked
@@ -119,7 +118,7 @@ def conv2d(
         >>> F.conv2d(x, w, padding=1, stride=2).shape
         (-1, 4, 4, 4)
     """
-    return _conv(2, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+    return conv(2, x, weight, bias, stride, padding, dilation, groups, data_format, name)
 
 
 @checked
@@ -157,7 +156,7 @@ def conv3d(
         >>> F.conv3d(x, w, padding=1, stride=2).shape
         (-1, 4, 4, 4, 4)
     """
-    return _conv(3, x, weight, bias, stride, padding, dilation, groups, data_format, name)
+    return conv(3, x, weight, bias, stride, padding, dilation, groups, data_format, name)
 
 
 def _groups(layer_name: str, filters: int, groups: int) -> int:
@@ -177,7 +176,7 @@ def _kernel(layer_name: str, weight: Variable) -> list[int]:
 # Transposed convolutions ---------------------------------------------------------------------------------------------
 
 
-def _conv_transpose(
+def conv_transpose(
     axes: int,
     x: Variable,
     weight: Variable,
@@ -189,8 +188,9 @@ def _conv_transpose(
     groups: int,
     output_size: Numbers | None,
     data_format: str,
-    name: str | None,
+    name: str | None = None,
 ) -> Variable:
+    """Transpose a convolution over so many axes"""
     layer_name = f"conv{axes}d_transpose"
     window = PoolWindow(layer_name, axes, x, data_format, weight, bias, name=name)
     x = window.x
@@ -207,10 +207,9 @@ def _conv_transpose(
         if any(extra):
             raise ArgumentError(f"{layer_name}: give output_size or output_padding, not both.")
         extra = _missing(layer_name, x, kernel, strides, dilations, pads, numbers(output_size, axes))
-    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "kernel_shape": kernel}
-    return window.result(
-        "ConvTranspose", x, *window.operands, group=_groups(layer_name, weight.shape[0], groups), output_padding=extra, **attrs
-    )
+    attrs: dict[str, Any] = {"strides": strides, "dilations": dilations, "pads": pads, "output_padding": extra}
+    attrs.update(kernel_shape=kernel, group=_groups(layer_name, weight.shape[0], groups))
+    return window.result("ConvTranspose", x, *window.operands, **attrs)
 
 
 @checked
@@ -251,7 +250,7 @@ def conv1d_transpose(
         >>> F.conv1d_transpose(x, w, stride=2, padding=1, output_size=[8]).shape
         (-1, 2, 8)
     """
-    return _conv_transpose(1, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
+    return conv_transpose(1, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
 
 
 @checked
@@ -292,7 +291,7 @@ def conv2d_transpose(
         >>> F.conv2d_transpose(x, w, stride=2, padding=1, output_size=[8, 8]).shape
         (-1, 2, 8, 8)
     """
-    return _conv_transpose(2, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
+    return conv_transpose(2, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
 
 
 @checked
@@ -333,7 +332,7 @@ def conv3d_transpose(
         >>> F.conv3d_transpose(x, w, stride=2, padding=1, output_size=[8, 8, 8]).shape
         (-1, 2, 8, 8, 8)
     """
-    return _conv_transpose(3, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
+    return conv_transpose(3, x, weight, bias, stride, padding, output_padding, dilation, groups, output_size, data_format, name)
 
 
 def _missing(

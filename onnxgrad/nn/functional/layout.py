@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.tensor.layer import LayerHelper, present_operands
 
-__all__ = ["channels_last", "in_layout", "is_last", "to_channels_first"]
+__all__ = ["ImageLayer", "channels_last", "is_last"]
 
 
 def channels_last(data_format: str, axes: int) -> bool:
@@ -26,16 +26,32 @@ def is_last(data_format: str, x: Variable) -> bool:
     return x.ndim > 2 and data_format[1] != "C"
 
 
-def to_channels_first(layer: LayerHelper, x: Variable, last: bool) -> Variable:
-    """``x`` with its channels, which are the last axis if ``last`` says so, on axis 1."""
-    if not last:
-        return x
-    return layer.op.Transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])
+class ImageLayer(LayerHelper):
+    """One use of a function on images: its input ``x`` with channels first, and its results in the layout that was asked for.
 
+    Args:
+        layer_name: name of the layer.
+        x: the images.
+        data_format: their layout.
+        operands: further variables, or None where one is not given.
+        axes: number of spatial axes, which the layout has to fit; None for functions that take any rank.
+        name: as of LayerHelper.
+    """
 
-def in_layout(layer: LayerHelper, y: Variable, last: bool, named: bool = True) -> Variable:
-    """A result computed with channels first, in the layout asked for; ``named`` counts it among the results of the layer."""
-    if not last:
-        return y
-    perm = [0, *range(2, y.ndim), 1]
-    return layer.result("Transpose", y, perm=perm) if named else layer.op.Transpose(y, perm=perm)
+    def __init__(
+        self,
+        layer_name: str,
+        x: Variable,
+        data_format: str,
+        *operands: Variable | None,
+        axes: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.operands = present_operands(*operands)
+        super().__init__(layer_name, x, *self.operands, name=name)
+        self.last = is_last(data_format, x) if axes is None else channels_last(data_format, axes)
+        self.x = self.op.Transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)]) if self.last else x
+
+    def in_layout(self, y: Variable) -> Variable:
+        """A result that was computed with channels first, as it was asked for."""
+        return LayerHelper.result(self, "Transpose", y, perm=[0, *range(2, y.ndim), 1]) if self.last else y

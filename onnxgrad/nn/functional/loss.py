@@ -61,17 +61,6 @@ def guarded_classes(op: Builder, label: Variable, classes: int, dtype: DType) ->
     return op.Where(inside, label, zero), op.Where(inside, one, np.full((), np.nan, dtype.numpy))
 
 
-def open_loss(layer_name: str, reduction: str, *items: Any, name: str | None = None) -> tuple[LayerHelper, Builder]:
-    """Open the layer of a loss on two operands and the optional ones that are not None; return it, its builder and the operands.
-
-    Raises:
-        ArgumentError: for another reduction than 'mean', 'sum' or 'none', before anything is appended.
-    """
-    if reduction not in ("mean", "sum", "none"):
-        raise ArgumentError(f"{layer_name}: reduction is 'mean', 'sum' or 'none', not {reduction!r}.")
-    return open_layer(layer_name, *items[:2], *present_operands(*items[2:]), name=name)
-
-
 def _check_equal_shapes(layer_name: str, first: Variable, *others: Variable) -> None:
     """Refuse tensors of other shapes than the first, as far as these are known."""
     for other in others:
@@ -118,7 +107,7 @@ def mse_loss(input: Variable, label: Variable, reduction: Reduction = "mean", na
         >>> F.mse_loss(static.data("x", [None, 3]), static.data("y", [None, 3])).shape
         ()
     """
-    layer, op = open_loss("mse_loss", reduction, input, label, name=name)
+    layer, op = open_layer("mse_loss", input, label, name=name)
     return reduced(layer, squared_error(op, input, label), reduction)
 
 
@@ -140,7 +129,7 @@ def l1_loss(input: Variable, label: Variable, reduction: Reduction = "mean", nam
         >>> F.l1_loss(static.data("x", [None, 3]), static.data("y", [None, 3]), reduction="none").shape
         (-1, 3)
     """
-    layer, op = open_loss("l1_loss", reduction, input, label, name=name)
+    layer, op = open_layer("l1_loss", input, label, name=name)
     return reduced(layer, absolute_error(op, input, label), reduction)
 
 
@@ -171,7 +160,7 @@ def smooth_l1_loss(
         >>> F.smooth_l1_loss(static.data("x", [None, 3]), static.data("y", [None, 3])).shape
         ()
     """
-    layer, op = open_loss("smooth_l1_loss", reduction, input, label, name=name)
+    layer, op = open_layer("smooth_l1_loss", input, label, name=name)
     loss = huber(op, op.Sub(input, label), delta)
     return reduced(layer, loss if is_huber else op.Div(loss, float(delta)), reduction)
 
@@ -199,7 +188,7 @@ def binary_cross_entropy(
         >>> F.binary_cross_entropy(static.data("p", [None, 3]), static.data("t", [None, 3])).shape
         ()
     """
-    layer, op = open_loss("bce_loss", reduction, input, label, weight, name=name)
+    layer, op = open_layer("bce_loss", input, label, *present_operands(weight), name=name)
     hit = op.Mul(label, _bounded_log(op, input))
     miss = op.Mul(op.Sub(1.0, label), _bounded_log(op, op.Sub(1.0, input)))
     loss = op.Neg(op.Add(hit, miss))
@@ -239,8 +228,8 @@ def binary_cross_entropy_with_logits(
         >>> F.binary_cross_entropy_with_logits(static.data("x", [None, 3]), static.data("t", [None, 3])).shape
         ()
     """
-    optional = (weight, pos_weight)
-    layer, op = open_loss("sigmoid_cross_entropy_with_logits", reduction, logit, label, *optional, name=name)
+    optional = present_operands(weight, pos_weight)
+    layer, op = open_layer("sigmoid_cross_entropy_with_logits", logit, label, *optional, name=name)
     loss = logistic(op, logit, label, pos_weight)
     return reduced(layer, loss if weight is None else op.Mul(loss, weight), reduction)
 
@@ -273,7 +262,7 @@ def sigmoid_focal_loss(
         >>> F.sigmoid_focal_loss(static.data("x", [None, 3]), static.data("t", [None, 3])).shape
         ()
     """
-    layer, op = open_loss("sigmoid_focal_loss", reduction, logit, label, normalizer, name=name)
+    layer, op = open_layer("sigmoid_focal_loss", logit, label, *present_operands(normalizer), name=name)
     loss = focal(op, logistic(op, logit, label), logit, label, alpha, gamma)
     return reduced(layer, loss if normalizer is None else op.Div(loss, normalizer), reduction)
 
@@ -315,7 +304,7 @@ def soft_margin_loss(input: Variable, label: Variable, reduction: Reduction = "m
         >>> F.soft_margin_loss(static.data("x", [None, 3]), static.data("t", [None, 3])).shape
         ()
     """
-    layer, op = open_loss("soft_margin_loss", reduction, input, label, name=name)
+    layer, op = open_layer("soft_margin_loss", input, label, name=name)
     return reduced(layer, op.Softplus(op.Neg(op.Mul(as_dtype(op, label, input.dtype), input))), reduction)
 
 
@@ -339,11 +328,15 @@ def hinge_embedding_loss(
         >>> F.hinge_embedding_loss(static.data("x", [None, 3]), static.data("t", [None, 3])).shape
         ()
     """
-    layer, op = open_loss("hinge_embedding_loss", reduction, input, label, name=name)
-    zero = op.constant(0.0, input.dtype)
-    near = op.Where(op.Equal(label, op.constant(1, label.dtype)), input, zero)
-    far = op.Where(op.Equal(label, op.constant(-1, label.dtype)), op.Relu(op.Sub(float(margin), input)), zero)
-    return reduced(layer, op.Add(near, far), reduction)
+    layer, op = open_layer("hinge_embedding_loss", input, label, name=name)
+    return reduced(layer, _by_sign(op, label, input, op.Relu(op.Sub(float(margin), input))), reduction)
+
+
+def _by_sign(op: Builder, label: Variable, near: Variable, far: Variable) -> Variable:
+    """One loss where the label is 1, another where it is -1"""
+    zero = op.constant(0.0, near.dtype)
+    first = op.Where(op.Equal(label, op.constant(1, label.dtype)), near, zero)
+    return op.Add(first, op.Where(op.Equal(label, op.constant(-1, label.dtype)), far, zero))
 
 
 # Distributions -------------------------------------------------------------------------------------------------------
@@ -369,7 +362,7 @@ def kl_div(
         >>> F.kl_div(static.data("x", [None, 3]), static.data("t", [None, 3]), "batchmean").shape
         ()
     """
-    layer, op = open_loss("kldiv_loss", "sum" if reduction == "batchmean" else reduction, input, label, name=name)
+    layer, op = open_layer("kldiv_loss", input, label, name=name)
     wide = "float64" if "float64" in (input.dtype.name, label.dtype.name) else input.dtype.name
     input, label = as_dtype(op, input, wide), as_dtype(op, label, wide)
     if log_target:
@@ -410,7 +403,7 @@ def poisson_nll_loss(
         >>> F.poisson_nll_loss(static.data("x", [None, 3]), static.data("t", [None, 3])).shape
         ()
     """
-    layer, op = open_loss("poisson_nll_loss", reduction, input, label, name=name)
+    layer, op = open_layer("poisson_nll_loss", input, label, name=name)
     if epsilon <= 0:
         raise ArgumentError(f"poisson_nll_loss: epsilon is positive, not {epsilon}.")
     label = as_dtype(op, label, input.dtype)
@@ -455,7 +448,7 @@ def gaussian_nll_loss(
         >>> F.gaussian_nll_loss(x, static.data("t", [None, 3]), v).shape
         ()
     """
-    layer, op = open_loss("gaussian_nll_loss", reduction, input, label, variance, name=name)
+    layer, op = open_layer("gaussian_nll_loss", input, label, variance, name=name)
     if variance.is_eager and 0 not in variance.shape and known_value(op.ReduceMin(variance, keepdims=0)) < 0:
         raise ArgumentError("gaussian_nll_loss: a variance is negative.")
     if variance.ndim == input.ndim - 1:
@@ -495,7 +488,7 @@ def margin_ranking_loss(
         >>> F.margin_ranking_loss(x, y, static.data("t", [None, 3])).shape
         ()
     """
-    layer, op = open_loss("margin_ranking_loss", reduction, input, other, label, name=name)
+    layer, op = open_layer("margin_ranking_loss", input, other, label, name=name)
     ahead = op.Mul(as_dtype(op, label, input.dtype), op.Sub(other, input))
     return reduced(layer, op.Relu(op.Add(ahead, float(margin)) if margin else ahead), reduction)
 
@@ -527,7 +520,7 @@ def cosine_embedding_loss(
         >>> F.cosine_embedding_loss(x, y, static.data("t", [None])).shape
         ()
     """
-    layer, op = open_loss("cosine_embedding_loss", reduction, input1, input2, label, name=name)
+    layer, op = open_layer("cosine_embedding_loss", input1, input2, label, name=name)
     _check_equal_shapes("cosine_embedding_loss", input1, input2)
     if label.ndim != input1.ndim - 1 and (input1.ndim, tuple(label.shape)) != (1, (1,)):
         raise ArgumentError(f"cosine_embedding_loss: the label has {label.ndim} axes; it needs {input1.ndim - 1}.")
@@ -535,10 +528,7 @@ def cosine_embedding_loss(
         raise ArgumentError(f"cosine_embedding_loss: a label is int32, int64, float32 or float64, not {label.dtype.name}. Cast it.")
     product, first, second = cosine_parts(op, input1, input2, -1)
     cosine = op.Div(product, op.Sqrt(op.Mul(op.Add(first, 1e-12), op.Add(second, 1e-12))))
-    zero = op.constant(0.0, input1.dtype)
-    near = op.Where(op.Equal(label, op.constant(1, label.dtype)), op.Sub(1.0, cosine), zero)
-    far = op.Where(op.Equal(label, op.constant(-1, label.dtype)), op.Relu(op.Sub(cosine, float(margin))), zero)
-    return reduced(layer, op.Add(near, far), reduction)
+    return reduced(layer, _by_sign(op, label, op.Sub(1.0, cosine), op.Relu(op.Sub(cosine, float(margin)))), reduction)
 
 
 @checked
@@ -574,7 +564,7 @@ def triplet_margin_loss(
         >>> F.triplet_margin_loss(x, near, far).shape
         ()
     """
-    layer, op = open_loss("triplet_margin_loss", reduction, input, positive, negative, name=name)
+    layer, op = open_layer("triplet_margin_loss", input, positive, negative, name=name)
     distance = partial(pairwise_distance, p=p, epsilon=epsilon)
     return reduced(layer, _triplet(op, input, positive, negative, distance, margin, swap), reduction)
 
@@ -610,7 +600,7 @@ def triplet_margin_with_distance_loss(
         >>> F.triplet_margin_with_distance_loss(x, near, far, lambda a, b: (a - b).abs().sum(-1)).shape
         ()
     """
-    layer, op = open_loss("triplet_margin_loss", reduction, input, positive, negative, name=name)
+    layer, op = open_layer("triplet_margin_loss", input, positive, negative, name=name)
     distance = distance_function or partial(pairwise_distance, epsilon=0.0)
     return reduced(layer, _triplet(op, input, positive, negative, distance, margin, swap), reduction)
 
@@ -645,7 +635,7 @@ def multi_label_soft_margin_loss(
         >>> F.multi_label_soft_margin_loss(static.data("x", [None, 3]), static.data("t", [None, 3])).shape
         ()
     """
-    layer, op = open_loss("multi_label_soft_margin_loss", reduction, input, label, weight, name=name)
+    layer, op = open_layer("multi_label_soft_margin_loss", input, label, *present_operands(weight), name=name)
     _check_equal_shapes("multi_label_soft_margin_loss", input, label)
     loss = logistic(op, input, as_dtype(op, label, input.dtype))
     loss = loss if weight is None else op.Mul(loss, weight)
@@ -680,7 +670,7 @@ def multi_margin_loss(
         >>> F.multi_margin_loss(static.data("x", [None, 3]), static.data("t", [None], "int64")).shape
         ()
     """
-    layer, op = open_loss("multi_margin_loss", reduction, input, label, weight, name=name)
+    layer, op = open_layer("multi_margin_loss", input, label, *present_operands(weight), name=name)
     classes = known_dim(input, 1, "multi_margin_loss")
     column = op.Reshape(as_dtype(op, label, "int64"), np.array([-1, 1]))
     column, factor = guarded_classes(op, column, classes, input.dtype)
@@ -710,7 +700,7 @@ def multi_label_margin_loss(input: Variable, label: Variable, reduction: Reducti
         >>> F.multi_label_margin_loss(static.data("x", [None, 3]), static.data("t", [None, 3], "int64")).shape
         ()
     """
-    layer, op = open_loss("multi_label_margin_loss", reduction, input, label, name=name)
+    layer, op = open_layer("multi_label_margin_loss", input, label, name=name)
     classes = known_dim(input, 1, "multi_label_margin_loss")
     label = as_dtype(op, label, "int64")
     # A label counts if no -1 stands at it or in front.
@@ -718,12 +708,9 @@ def multi_label_margin_loss(input: Variable, label: Variable, reduction: Reducti
     counts = op.Equal(ended, 0)
     column, factor = guarded_classes(op, op.Where(counts, label, 0), classes, input.dtype)
     right = op.GatherElements(input, column, axis=1)
-    is_right = op.ReduceMax(
-        op.Cast(op.And(op.Unsqueeze(counts, [2]), op.Equal(op.Unsqueeze(column, [2]), op.constant(np.arange(classes)))), to=6),
-        [1],
-        keepdims=0,
-    )
-    is_wrong = op.Equal(is_right, 0)
+    of_label = op.Equal(op.Unsqueeze(column, [2]), op.constant(np.arange(classes)))
+    is_right = op.Cast(op.And(op.Unsqueeze(counts, [2]), of_label), to=6)
+    is_wrong = op.Equal(op.ReduceMax(is_right, [1], keepdims=0), 0)
     excess = op.Relu(op.Add(op.Sub(op.Unsqueeze(input, [1]), op.Unsqueeze(right, [2])), 1.0))
     pairs = op.And(op.Unsqueeze(counts, [2]), op.Unsqueeze(is_wrong, [1]))
     counted = op.Where(pairs, excess, op.constant(0.0, input.dtype))
@@ -825,7 +812,7 @@ def ctc_loss(
     """
     if input_lengths is None or label_lengths is None:
         raise ArgumentError("ctc_loss: give input_lengths and label_lengths, one integer for each row.")
-    layer, op = open_loss("ctc_loss", reduction, log_probs, labels, input_lengths, label_lengths)
+    layer, op = open_layer("ctc_loss", log_probs, labels, input_lengths, label_lengths)
     classes = known_dim(log_probs, 2, "ctc_loss")
     if not 0 <= blank < classes:
         raise ArgumentError(f"ctc_loss: the blank {blank} is not one of the {classes} classes.")

@@ -14,9 +14,9 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.passes.modes import attach_training
 from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.internal.arguments import checked
-from onnxgrad.nn.functional.layout import in_layout, is_last, to_channels_first
+from onnxgrad.nn.functional.layout import ImageLayer
 from onnxgrad.nn.types import Layout
-from onnxgrad.tensor.common import as_dtype, positive, shape_of
+from onnxgrad.tensor.common import as_dtype, positive
 from onnxgrad.tensor.layer import LayerHelper, in_place_result, open_layer, present_operands
 from onnxgrad.tensor.linalg import vector_norm
 from onnxgrad.tensor.options import takes_options
@@ -60,12 +60,9 @@ def batch_norm(
         >>> F.batch_norm(x, mean, var).shape
         (-1, 3, 4, 4)
     """
-    layer, op = open_layer("batch_norm", x, running_mean, running_var, *present_operands(weight, bias), name=name)
-    last = is_last(data_format, x)
-    x = to_channels_first(layer, x, last)
-    size = shape_of(op, running_mean)
-    scale = op.Expand(op.constant(1.0, x.dtype), size) if weight is None else weight
-    shift = op.Expand(op.constant(0.0, x.dtype), size) if bias is None else bias
+    layer = ImageLayer("batch_norm", x, data_format, running_mean, running_var, weight, bias, name=name)
+    op, x = layer.op, layer.x
+    scale, shift = _per_channel(layer, x, weight, 1.0), _per_channel(layer, x, bias, 0.0)
     operands: tuple[Variable, ...] = (x, scale, shift, running_mean, running_var)
     if x.is_eager:
         operands = tuple(as_dtype(op, v, x.dtype.name) for v in operands)
@@ -81,7 +78,7 @@ def batch_norm(
         if x.is_eager:
             in_place_result("batch_norm", running_mean, mean.detach())
             in_place_result("batch_norm", running_var, variance.detach())
-    return in_layout(layer, y, last)
+    return layer.in_layout(y)
 
 
 @remembers
@@ -221,14 +218,13 @@ def group_norm(
         >>> F.group_norm(static.data("x", [None, 4, 3, 3]), num_groups=2).shape
         (-1, 4, 3, 3)
     """
-    layer = LayerHelper("group_norm", x, *present_operands(weight, bias), name=name)
-    last = data_format[1] != "C"
-    x = to_channels_first(layer, x, last)
+    layer = ImageLayer("group_norm", x, data_format, weight, bias, name=name)
+    x = layer.x
     scale, shift = _per_channel(layer, x, weight, 1.0), _per_channel(layer, x, bias, 0.0)
     if positive(num_groups, "group_norm", "num_groups") and x.shape[1] > 0 and x.shape[1] % num_groups:
         raise ArgumentError(f"group_norm: {num_groups} groups do not divide {x.shape[1]} channels.")
     y = layer.result("GroupNormalization", x, scale, shift, num_groups=num_groups, epsilon=float(epsilon))
-    return in_layout(layer, y, last)
+    return layer.in_layout(y)
 
 
 @checked
@@ -256,14 +252,13 @@ def local_response_norm(
         >>> F.local_response_norm(static.data("x", [None, 4, 3, 3]), size=3).shape
         (-1, 4, 3, 3)
     """
-    layer = LayerHelper("lrn", x, name=name)
-    last = is_last(data_format, x)
-    x = to_channels_first(layer, x, last)
+    layer = ImageLayer("lrn", x, data_format, name=name)
+    x = layer.x
     if size % 2 and x.ndim == 4:
         y = layer.result("LRN", x, size=size, alpha=float(alpha), beta=float(beta), bias=float(k))
     else:
         y = layer.result("Div", x, _divisor(layer, x, size, alpha, beta, k))
-    return in_layout(layer, y, last)
+    return layer.in_layout(y)
 
 
 def _divisor(layer: LayerHelper, x: Variable, size: int, alpha: float, beta: float, k: float) -> Any:

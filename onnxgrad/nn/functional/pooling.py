@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 
+from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, NotOffered
 from onnxgrad.internal.arguments import checked
@@ -45,7 +46,7 @@ def _max_pool(
     attrs = window.pool(kernel_size, stride, padding, ceil_mode)
     if not return_mask:
         return window.result("MaxPool", window.x, **attrs)
-    return _with_indices(window.layer, x, axes, attrs)
+    return _with_indices(window, x, attrs)
 
 
 @overload
@@ -274,7 +275,7 @@ def max_pool3d(
     return _max_pool(3, x, kernel_size, stride, padding, return_mask, ceil_mode, data_format, name)
 
 
-def _with_indices(layer: LayerHelper, x: Variable, axes: int, attrs: dict[str, Any]) -> tuple[Variable, Variable]:
+def _with_indices(layer: LayerHelper, x: Variable, attrs: dict[str, Any]) -> tuple[Variable, Variable]:
     """The largest elements, and their positions: ONNX counts them through the whole tensor, Paddle through their planes"""
     op = layer.op
     y, indices = op.emit("MaxPool", (x,), attrs, outputs=2)
@@ -441,7 +442,7 @@ def _avg_pool(
         return window.result("AveragePool", window.x, count_include_pad=int(not exclusive), **attrs)
     if ceil_mode:
         raise NotOffered(f"avg_pool{axes}d: divisor_override with ceil_mode is not offered. Pad the input instead.")
-    mean = window.layer.op.AveragePool(window.x, count_include_pad=1, **attrs)
+    mean = window.op.AveragePool(window.x, count_include_pad=1, **attrs)
     return window.result("Mul", mean, math.prod(attrs["kernel_shape"]) / divisor_override)
 
 
@@ -564,12 +565,11 @@ def _lp_pool(
 ) -> Variable:
     p = norm_type
     if math.isinf(p):
-        planes = PoolWindow(f"pool{axes}d", axes, x, data_format, name=name)
-        return planes.result("MaxPool", planes.x, **planes.pool(kernel_size, stride, padding, ceil_mode))
+        return cast(Variable, _max_pool(axes, x, kernel_size, stride, padding, False, ceil_mode, data_format, name))
     if ceil_mode:
         raise NotOffered(f"lp_pool{axes}d with ceil_mode is not offered. Pad the input instead.")
     window = PoolWindow(f"lp_pool{axes}d", axes, x, data_format, name=name)
-    op, attrs = window.layer.op, window.pool(kernel_size, stride, padding, ceil_mode)
+    op, attrs = window.op, window.pool(kernel_size, stride, padding, ceil_mode)
     power = op.Pow(window.x, op.constant(float(p), x.dtype))
     total = op.Mul(op.AveragePool(power, count_include_pad=1, **attrs), float(math.prod(attrs["kernel_shape"])))
     return window.result("Pow", total, op.constant(1.0 / p, x.dtype))
@@ -665,7 +665,7 @@ def _adaptive_avg_pool(axes: int, x: Variable, output_size: Any, data_format: st
         return window.result("AveragePool", y, kernel_shape=each, strides=each)
     for i, size in enumerate(wanted):
         if size is not None:
-            y = _means_along(window.layer, y, 2 + i, size)
+            y = _means_along(window.op, y, 2 + i, size)
     return window.result("Identity", y)
 
 
@@ -747,9 +747,8 @@ def _bounds(n: int, m: int) -> list[tuple[int, int]]:
     return [(i * n // m, -(-(i + 1) * n // m)) for i in range(m)]
 
 
-def _means_along(layer: LayerHelper, x: Variable, axis: int, size: int) -> Any:
+def _means_along(op: Builder, x: Variable, axis: int, size: int) -> Any:
     """Means of the windows along one axis: a product with a matrix of weights"""
-    op = layer.op
     n = known_dim(x, axis, "adaptive_avg_pool")
     weights = np.zeros((n, size))
     for i, (start, end) in enumerate(_bounds(n, size)):
@@ -773,7 +772,7 @@ def _adaptive_max_pool(
         window["strides"] = window["kernel_shape"]
         if not return_mask:
             return layer.result("MaxPool", x, **window)
-        return _with_indices(layer, x, axes, window)
+        return _with_indices(layer, x, window)
     indices = _window_indices(image, sizes)
     candidates = op.Gather(op.Reshape(x, np.array([0, 0, -1])), indices, axis=2)
     if not return_mask:

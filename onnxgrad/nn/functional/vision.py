@@ -13,11 +13,11 @@ import numpy as np
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
+from onnxgrad.nn.functional.layout import ImageLayer
 from onnxgrad.nn.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from onnxgrad.nn.types import Layout, Layout2D, ResizeMode, Sizes
 from onnxgrad.tensor.common import as_dtype, integers, known_dim, positive, shape_operand
-from onnxgrad.tensor.layer import LayerHelper, is_variable, open_layer, variables_in
+from onnxgrad.tensor.layer import LayerHelper, is_variable, variables_in
 
 __all__ = [
     "affine_grid", "channel_shuffle", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle", "temporal_shift",
@@ -62,26 +62,26 @@ def interpolate(
         >>> F.interpolate(static.data("x", [None, 3, 4, 4]), scale_factor=2).shape
         (-1, 3, 8, 8)
     """
-    if x.ndim not in _RANKS.get(mode.lower(), ()):
+    kind = mode.lower()
+    if x.ndim not in _RANKS.get(kind, ()):
         raise ArgumentError(f"interpolate: mode {mode!r} does not fit the {x.ndim} axes of {x!r}. Modes: {sorted(_RANKS)}.")
     if (size is None) == (scale_factor is None):
         raise ArgumentError("interpolate: give either size or scale_factor.")
-    if align_corners and mode in ("nearest", "area"):
+    if align_corners and kind in ("nearest", "area"):
         raise ArgumentError(f"interpolate: align_corners does not go with mode {mode!r}.")
     if recompute_scale_factor and size is not None:
         raise ArgumentError("interpolate: recompute_scale_factor has no effect where size is given. Leave it out.")
-    if antialias and mode.lower() not in ("bilinear", "bicubic"):
+    if antialias and kind not in ("bilinear", "bicubic"):
         raise ArgumentError(f"interpolate: antialias goes with 'bilinear' and 'bicubic', not {mode!r}.")
-    layer = LayerHelper(f"{mode.lower()}_interp_v2", x, name=name)
-    last = data_format is not None and channels_last(data_format, x.ndim - 2)
-    x = to_channels_first(layer, x, last)
+    layer = ImageLayer(f"{kind}_interp_v2", x, data_format or "NC", axes=None if data_format is None else x.ndim - 2, name=name)
+    x = layer.x
     if recompute_scale_factor and scale_factor is not None:
         size, scale_factor = _scaled_sizes(layer, x, scale_factor), None
     if antialias:
-        y = _weighed(layer, x, size, scale_factor, mode.lower(), align_corners)
+        y = _weighed(layer, x, size, scale_factor, kind, align_corners)
     else:
-        y = _resized(layer, x, size, scale_factor, mode.lower(), align_corners, align_mode, all_axes=last)
-    return in_layout(layer, y, last)
+        y = _resized(layer, x, size, scale_factor, kind, align_corners, align_mode, all_axes=layer.last)
+    return layer.in_layout(y)
 
 
 def _weighed(layer: LayerHelper, x: Variable, size: Any, scale: Any, mode: str, align_corners: bool) -> Variable:
@@ -105,17 +105,12 @@ def _weights(many: int, few: int, mode: str, align_corners: bool) -> np.ndarray[
     """Weights of ``many`` elements for each of ``few``, by a triangle or by a cubic of support 2 (Keys 1981)"""
     step = (many - 1) / (few - 1) if align_corners and few > 1 else 0.0 if align_corners else many / few
     centres, width = (np.arange(few) + 0.5) * step, max(step, 1.0)
-    support = (1.0 if mode == "bilinear" else 2.0) * width
-    places = np.arange(many)
-    first = np.maximum((centres - support + 0.5).astype(int), 0)
-    behind = np.minimum((centres + support + 0.5).astype(int), many)
-    far = np.abs((places + 0.5 - centres[:, None]) / width)
+    far = np.abs((np.arange(many) + 0.5 - centres[:, None]) / width)
     if mode == "bilinear":
         weights = np.maximum(1 - far, 0)
     else:
         near, further = (1.5 * far - 2.5) * far * far + 1, ((-0.5 * far + 2.5) * far - 4) * far + 2
         weights = np.where(far < 1, near, np.where(far < 2, further, 0))
-    weights = np.where((places >= first[:, None]) & (places < behind[:, None]), weights, 0)
     shares: np.ndarray[Any, Any] = weights / weights.sum(1, keepdims=True)
     return shares
 
@@ -256,10 +251,6 @@ def grid_sample(
         >>> F.grid_sample(static.data("x", [None, 3, 4, 4]), static.data("grid", [None, 5, 6, 2])).shape
         (-1, 3, 5, 6)
     """
-    if mode not in ("bilinear", "nearest"):
-        raise ArgumentError(f"grid_sample: mode is 'bilinear' or 'nearest', not {mode!r}.")
-    if padding_mode not in ("zeros", "border", "reflection"):
-        raise ArgumentError(f"grid_sample: padding_mode is 'zeros', 'border' or 'reflection', not {padding_mode!r}.")
     layer = LayerHelper("grid_sample", x, grid, name=name)
     attrs = {"mode": "linear" if mode == "bilinear" else "nearest", "align_corners": int(align_corners)}
     return layer.result("GridSample", x, grid, padding_mode=padding_mode, **attrs)
@@ -304,11 +295,9 @@ def pixel_shuffle(x: Variable, upscale_factor: int, data_format: Layout2D = "NCH
         >>> F.pixel_shuffle(static.data("x", [None, 8, 2, 3]), 2).shape
         (-1, 2, 4, 6)
     """
-    layer = LayerHelper("pixel_shuffle", x, name=name)
-    last = channels_last(data_format, 2)
+    layer = ImageLayer("pixel_shuffle", x, data_format, axes=2, name=name)
     positive(upscale_factor, "pixel_shuffle", "upscale_factor")
-    y = layer.result("DepthToSpace", to_channels_first(layer, x, last), blocksize=upscale_factor, mode="CRD")
-    return in_layout(layer, y, last)
+    return layer.in_layout(layer.result("DepthToSpace", layer.x, blocksize=upscale_factor, mode="CRD"))
 
 
 @checked
@@ -329,14 +318,12 @@ def pixel_unshuffle(x: Variable, downscale_factor: int, data_format: Layout2D = 
         >>> F.pixel_unshuffle(static.data("x", [None, 2, 4, 6]), 2).shape
         (-1, 8, 2, 3)
     """
-    layer = LayerHelper("pixel_unshuffle", x, name=name)
-    last = channels_last(data_format, 2)
-    x = to_channels_first(layer, x, last)
+    layer = ImageLayer("pixel_unshuffle", x, data_format, axes=2, name=name)
+    x = layer.x
     channels, cells = known_dim(x, 1, "pixel_unshuffle"), positive(downscale_factor, "pixel_unshuffle", "downscale_factor") ** 2
     # ONNX puts the position in the square before the channel, Paddle behind it.
     order = np.arange(channels * cells).reshape(cells, channels).T.reshape(-1)
-    y = layer.result("Gather", layer.op.SpaceToDepth(x, blocksize=downscale_factor), order, axis=1)
-    return in_layout(layer, y, last)
+    return layer.in_layout(layer.result("Gather", layer.op.SpaceToDepth(x, blocksize=downscale_factor), order, axis=1))
 
 
 @checked
@@ -382,17 +369,13 @@ def temporal_shift(
         >>> F.temporal_shift(static.data("x", [None, 8, 4, 4]), 2).shape
         (-1, 8, 4, 4)
     """
-    layer, op = open_layer("temporal_shift", x, name=name)
-    last = channels_last(data_format, 2)
-    x = to_channels_first(layer, x, last)
+    layer = ImageLayer("temporal_shift", x, data_format, axes=2, name=name)
+    op, x = layer.op, layer.x
     channels, (height, width) = known_dim(x, 1, "temporal_shift"), (known_dim(x, a, "temporal_shift") for a in (2, 3))
     first, second = int(channels * shift_ratio), int(channels * 2 * shift_ratio)
     clips = op.Reshape(x, np.array([-1, seg_num, channels, height, width]))
     padded = op.Pad(clips, np.array([1, 1]), None, np.array([1]))
-    parts = [
-        op.Slice(padded, [start, low], [start + seg_num, high], [1, 2])
-        for start, low, high in ((0, 0, first), (2, first, second), (1, second, channels))
-        if high > low
-    ]
+    moves = (0, 0, first), (2, first, second), (1, second, channels)
+    parts = [op.Slice(padded, [start, low], [start + seg_num, high], [1, 2]) for start, low, high in moves if high > low]
     joined = op.Concat(*parts, axis=2) if len(parts) > 1 else parts[0]
-    return in_layout(layer, layer.result("Reshape", joined, np.array([-1, channels, height, width])), last)
+    return layer.in_layout(layer.result("Reshape", joined, np.array([-1, channels, height, width])))

@@ -12,8 +12,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import ArgumentError, Mismatch
-from onnxgrad.nn.functional.layout import channels_last, in_layout, to_channels_first
-from onnxgrad.tensor.layer import LayerHelper
+from onnxgrad.nn.functional.layout import ImageLayer
 
 __all__ = ["PoolWindow", "numbers", "pads_of", "window_pads"]
 
@@ -25,9 +24,7 @@ def numbers(value: Any, axes: int, what: str = "a window argument") -> list[int]
         Mismatch: if there are neither one nor as many as axes.
         TypeError: if they are no ints.
     """
-    if isinstance(value, int):
-        return [value] * axes
-    values = [operator.index(n) for n in value]
+    values = [operator.index(n) for n in ([value] if isinstance(value, int) else value)]
     if len(values) == 1:
         return values * axes
     if len(values) != axes:
@@ -44,9 +41,7 @@ def pads_of(padding: Any, axes: int, channels_last: bool = False, what: str = "p
         if padding.upper() not in ("SAME", "VALID"):
             raise ArgumentError(f"{what} is numbers, 'SAME' or 'VALID', not {padding!r}.")
         return padding.upper()
-    if isinstance(padding, int):
-        return [padding] * (2 * axes)
-    items = list(padding)
+    items: list[Any] = [padding] if isinstance(padding, int) else list(padding)
     if items and not isinstance(items[0], (int, np.integer)):
         pairs = [[int(n) for n in pair] for pair in items]
         if len(pairs) == axes + 2:
@@ -57,13 +52,10 @@ def pads_of(padding: Any, axes: int, channels_last: bool = False, what: str = "p
             raise ArgumentError(f"{what} takes {axes} pairs, or {axes + 2} with batch and channels, not {padding}.")
         return [start for start, _ in pairs] + [end for _, end in pairs]
     pads = [int(n) for n in items]
-    if len(pads) == 1:
-        return pads * (2 * axes)
-    if len(pads) == axes:
-        return pads * 2
-    if len(pads) == 2 * axes:
-        return pads[::2] + pads[1::2]
-    raise ArgumentError(f"{what} takes 1, {axes} or {2 * axes} numbers, not {padding}.")
+    by_count = {1: pads * (2 * axes), axes: pads * 2, 2 * axes: pads[::2] + pads[1::2]}
+    if len(pads) not in by_count:
+        raise ArgumentError(f"{what} takes 1, {axes} or {2 * axes} numbers, not {padding}.")
+    return by_count[len(pads)]
 
 
 def window_pads(x: Variable, pads: list[int] | str, kernel: list[int], strides: list[int]) -> dict[str, Any]:
@@ -79,23 +71,23 @@ def window_pads(x: Variable, pads: list[int] | str, kernel: list[int], strides: 
     return {"pads": [t // 2 for t in total] + [t - t // 2 for t in total]}
 
 
-class PoolWindow:
-    """One use of a convolution or a pool: its input with channels first, and its results in the layout that was asked for.
+class PoolWindow(ImageLayer):
+    """One use of a convolution or a pool.
 
     Args:
         layer_name: name of the layer.
         axes: number of spatial axes.
+        x: the images.
+        data_format: their layout.
         operands: further variables, or None where one is not given.
+        name: as of LayerHelper.
     """
 
     def __init__(
         self, layer_name: str, axes: int, x: Variable, data_format: str, *operands: Variable | None, name: str | None
     ) -> None:
+        super().__init__(layer_name, x, data_format, *operands, axes=axes, name=name)
         self.kind, self.axes = layer_name, axes
-        self.operands = [v for v in operands if v is not None]
-        self.layer = LayerHelper(layer_name, x, *self.operands, name=name)
-        self.last = channels_last(data_format, axes)
-        self.x = to_channels_first(self.layer, x, self.last)
 
     def pads(self, padding: Any) -> list[int] | str:
         return pads_of(padding, self.axes, self.last, f"{self.kind}: padding")
@@ -110,4 +102,4 @@ class PoolWindow:
         return {**attrs, **window_pads(self.x, self.pads(padding), sizes, strides)}
 
     def result(self, op_type: str, *operands: Any, **attrs: Any) -> Variable:
-        return in_layout(self.layer, self.layer.result(op_type, *operands, **attrs), self.last)
+        return self.in_layout(super().result(op_type, *operands, **attrs))
