@@ -48,6 +48,7 @@ from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.training.accumulation import add_up
+from onnxgrad.training.data.by_rank import reading_together
 from onnxgrad.training.data.feed import doubted_logits
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.data.kinds.groups import OF_PAIRS
@@ -783,7 +784,8 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        source, held_out, notes = open_both(data, validation, self._spec, class_column(self.terms), self.seed)
+        with reading_together(self.ranks.readers):
+            source, held_out, notes = open_both(data, validation, self._spec, class_column(self.terms), self.seed)
         self.remarks += notes
         if source.record is not None:
             self.take_record(self.record.merged(source.record))
@@ -967,7 +969,8 @@ class Trainer(TrainingSteps):
             derived = None if self._awaits_data else self.model.derived
             targets = target_columns(self.terms) if self._awaits_data else [v.name for v in self.targets]
             return opened_inputs(self.inference, data, derived, targets)
-        opened = open_data(for_validation(data), self._spec)
+        with reading_together(self.ranks.readers):
+            opened = open_data(for_validation(data), self._spec)
         if self._awaits_data:
             self._attach_for(opened.first(self.seed, self.epoch), isinstance(opened, Stream))
         return opened
