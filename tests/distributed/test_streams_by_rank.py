@@ -91,7 +91,8 @@ def test_texts_are_tokenised_once(folder, name, pack, texts, count):
 
 
 def test_a_column_of_texts_is_tokenised_once(folder):
-    wanted = DataSpec.of(text_inputs(), ("label",))
+    variables = {v.name: v for v in text_inputs()}
+    wanted = DataSpec([*variables, "label"], variables, ["label"])
 
     def work(transport=None):
         texts = Texts(folder / "data.csv", folder / "tokenizer.json")
