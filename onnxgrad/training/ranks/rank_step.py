@@ -98,6 +98,16 @@ class RankStep:
             if one is not None:
                 one.overlaps = overlaps
 
+    def rehearse(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> None:
+        """Compute the gradients of a step on this rank alone, as far as no other is asked.
+
+        Raises:
+            OnnxGradError: if the executor's place does not take the step.
+        """
+        if self.exchange is not None:
+            self.exchange.part = part
+            executor.rehearse(self.program, dict(feed), list(fetches))
+
     @contextmanager
     def trial(self) -> Iterator[None]:
         """Put back afterwards what the scope does not have, and steps that are undone have changed."""

@@ -360,6 +360,10 @@ class Ranks:
         if self.are_many:
             self.step.begin(executor, feed, fetches, self.part)
 
+    def rehearse(self, executor: Executor, feed: Batch, fetches: list[Variable]) -> None:
+        """Compute the gradients of a step on this rank alone, as far as no other is asked; nothing is kept."""
+        self.step.rehearse(executor, feed, fetches, self.part)
+
     def run(self, executor: Executor, feed: Batch, fetches: list[Variable], number: int) -> list[Any]:
         """A step, or the gradients of one that ``step.apply`` ends; all ranks have taken the same ``number`` of steps before."""
         return self.step.compute(executor, feed, fetches, self.part, number)
@@ -413,6 +417,20 @@ class Ranks:
             self.transport.all_reduce_(table, "max")
         largest: list[float] = table.tolist()
         return largest
+
+    def first_reason(self, reason: str) -> str:
+        """The reason of the first rank that has one, with that rank named; empty where none has."""
+        if not self.are_many:
+            return reason
+        own = np.frombuffer(reason.encode(), np.uint8).copy()
+        sizes = gathered_sizes(self.transport, len(own))
+        ranks = np.flatnonzero(sizes)
+        if not len(ranks):
+            return ""
+        first = int(ranks[0])
+        buffer = own if first == self.transport.rank else np.empty(int(sizes[first]), np.uint8)
+        self.transport.broadcast_(buffer, first)
+        return f"on rank {first} of {self.transport.world_size} {buffer.tobytes().decode()}"
 
     def any(self, answer: bool) -> bool:
         """Return whether any rank answers True."""
