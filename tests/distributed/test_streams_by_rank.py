@@ -3,6 +3,7 @@
 import json
 import threading
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.distributed import run_local
 from onnxgrad.distributed.environment import current, using
 from onnxgrad.errors import DataError, TrainingError
-from onnxgrad.training import Shuffled, Table, Text, Texts, Trainer
+from onnxgrad.training import Preferences, Shuffled, Table, Text, Texts, Trainer, add_lora
+from onnxgrad.training.data import preferences
 from onnxgrad.training.data.by_rank import gathered, own_share, reading_together
 from onnxgrad.training.data.opening import open_data
 from onnxgrad.training.data.spec import DataSpec
@@ -46,17 +48,23 @@ class Counting:
         return getattr(self.tokenizer, name)
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """With a tokenizer of bytes, and lines of texts of many lengths, chats and a completion."""
+def save_tokenizer(path, marks=()):
+    """Write a tokenizer of the 256 bytes, and of these marks."""
     tokenizers = pytest.importorskip("tokenizers")
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    trainer = tokenizers.trainers.BpeTrainer(vocab_size=259, special_tokens=marks, initial_alphabet=alphabet, show_progress=False)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=256 + len(marks), special_tokens=list(marks), initial_alphabet=alphabet, show_progress=False
+    )
     tokenizer.train_from_iterator([], trainer)
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    tokenizer.save(str(path))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """With a tokenizer of bytes, and lines of texts of many lengths, chats and a completion."""
+    save_tokenizer(tmp_path / "tokenizer.json", ["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
     lines = [{"text": "ab" * (number % 7 + 1)} for number in range(17)]
     lines += [{"messages": [{"role": "user", "content": "a", "name": "b"}, {"role": "assistant", "content": "yes"}]}] * 4
     lines += [{"prompt": "1 + 1 =", "completion": " 2"}, {"text": "x" * 60}]
@@ -112,6 +120,41 @@ def text_inputs():
     model = """<ir_version: 8, opset_import: ["": 17]> f (int64[N, S] input_ids, int64[N, S] attention_mask) => (int64[N, S] y)
                { y = Add(input_ids, attention_mask) }"""
     return from_onnx(parse_model(model)).inputs
+
+
+def test_each_rank_computes_the_reference_of_its_share_of_pairs(tmp_path, monkeypatch):
+    """And DPO gives the losses of one process"""
+    save_tokenizer(tmp_path / "tokenizer.json")
+    file = Path(__file__).parents[1] / "data" / "llm_models" / "llama-fp32.onnx"
+    pairs = [{"prompt": "is it? ", "chosen": "yes" * n, "rejected": "no", "margin": n / 8} for n in range(1, 6)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    computed = Counter()
+
+    class Executor(preferences.Executor):
+        def run(self, program, feed, *arguments):
+            computed[current().rank] += len(next(iter(feed.values())))
+            return super().run(program, feed, *arguments)
+
+    monkeypatch.setattr(preferences, "Executor", Executor)
+
+    def work(transport=None):
+        with _BUILDING:
+            program = from_onnx(file)
+            names = add_lora(program, "all", rank=2)
+            trainer = Trainer(
+                program, loss="dpo", trainable=names, learning_rate=0.05, threads=1, distributed=transport is not None
+            )
+        data = Preferences(tmp_path / "pairs.jsonl", tmp_path / "tokenizer.json", reference=file, batch_size=4)
+        history = trainer.fit(data, 2, batch_size=4, verbose=False)
+        return data._measured, [row["loss"] for row in history]
+
+    measured, losses = work()
+    assert computed == {0: 10} and losses[1] < losses[0]
+    computed.clear()
+    for of_rank, losses_of_rank in on_ranks(2, work):
+        np.testing.assert_allclose(of_rank, measured, rtol=1e-5)
+        np.testing.assert_allclose(losses_of_rank, losses, rtol=1e-4)
+    assert sum(computed.values()) == 10 and min(computed.values()) >= 2
 
 
 def test_an_error_of_one_share_is_that_of_one_process_on_all_ranks(folder):

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from onnxgrad.cli import settings as cli_settings
 from onnxgrad.cli.main import main
 from onnxgrad.core.runtime.openvino import place_by_name
 from onnxgrad.core.runtime.places import CPUPlace
@@ -371,6 +372,19 @@ def test_the_command_writes_the_choice_into_the_settings(tmp_path, trial, capsys
     code, said = resumed("openvino", False)
     assert code != 0 and "--resume FOLDER --device cpu" in said
     assert resumed("openvino", False, "--device", "cpu")[0] == 0
+
+
+def test_ranks_of_a_resumed_run_choose_again_together(monkeypatch):
+    """Where the provider that the run was on is lacking on one of them"""
+    local = threading.local()
+    monkeypatch.setattr(cli_settings, "place_by_name", lambda *asked: without_openvino(*asked) if local.rank else CPUPlace())
+
+    def place(transport):
+        local.rank = transport.rank
+        with using(transport):
+            return cli_settings._place_of("openvino", "f32", {"device_is_chosen": True}, True)
+
+    assert run_local(2, place, timeout=20) == ["auto", "auto"]
 
 
 def test_openvino_is_tried_where_it_is_installed():
