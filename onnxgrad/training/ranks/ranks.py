@@ -391,10 +391,10 @@ class Ranks:
         interrupt.agreed = (bool(table[-1, 0]), bool(table[-1, 1]))
         weights = {name: float(count) for name, (_, count) in zip(arrays, table, strict=False)}
         row = {name: float(total / count) if count else 0.0 for name, (total, count) in zip(arrays, table, strict=False)}
-        exchange = self.step.exchange
-        if loss_weight is None or exchange is None:
+        weight = self.step.weight
+        if weight is None or (loss_weight is None and self.strategy.pipeline == 1):  # a pipeline knows the weight by itself
             return row, weights
-        return row, {**weights, "loss": loss_weight if weighs_whole else exchange.weight}
+        return row, {**weights, "loss": weight if loss_weight is None or not weighs_whole else loss_weight}
 
     def total(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The sums over all ranks of some numbers of each, in float64."""
