@@ -32,7 +32,7 @@ __all__ = ["SEPARATORS", "Table", "is_text", "read_folder", "read_npy"]
 SEPARATORS = (".csv", ".tsv", ".parquet", ".pq", ".jsonl")
 _LARGE = 1_000_000_000
 _SAMPLED = 1_000_000
-_AT_ONCE = 256
+_AT_ONCE = 2048
 """Rows of a file that are decoded at once, where it is read piece by piece."""
 _ROW = "number of the row"
 
