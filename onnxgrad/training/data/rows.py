@@ -387,9 +387,15 @@ class Stream:
     def undecoded(
         self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
     ) -> Iterator[Batch]:
-        """The batches of one epoch as ``decoded`` takes them, of which ranks decode their parts alone; see ``batches``.
+        """The batches of one epoch as ``decoded`` takes them, of which ranks decode their parts alone; ready-made ones as they are.
 
-        Of batches that come ready made these are the batches.
+        Args:
+            batch_size: examples in a batch.
+            shuffle: whether their order is random.
+            drop_last: whether a last batch of fewer is left out.
+            seed: of the order.
+            epoch: its number, from 0, of which the order depends too.
+            skip: how many batches at the front are left out.
         """
         return self.batches(batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed, epoch=epoch, skip=skip)
 
