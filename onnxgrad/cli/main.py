@@ -75,7 +75,7 @@ class _Parser(argparse.ArgumentParser):
         return options
 
 
-def parser(chosen: str | None, words: Sequence[str] = ()) -> argparse.ArgumentParser:
+def parser(chosen: str | None, words: Sequence[str] = ()) -> _Parser:
     """Build the parser of all commands; only the chosen one gets its arguments.
 
     Args:
@@ -128,7 +128,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        options: Any = parser(next((word for word in words if not word.startswith("-")), None), words).parse_args(words)
+        chosen = next((word for word in words if not word.startswith("-")), None)
+        main_parser = parser(chosen, words)
+        options: Any = main_parser.parse_args(words)
+        options.named = _named(main_parser.command, words[words.index(options.command) + 1 :])
     except ArgumentError as error:
         return _say(error, 2)
     # Late: --help and wrong usage compute nothing.
@@ -137,6 +140,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shown: Any = _Shown(sys.stdout), _Shown(sys.stderr)
     with redirect_stdout(shown[0]), redirect_stderr(shown[1]):
         return _run(command.run, options)
+
+
+def _named(command: argparse.ArgumentParser | None, words: Sequence[str]) -> dict[str, str]:
+    """The options that the words name, also with the values that they have anyway, by the names they are stored under"""
+    if command is None:
+        return {}
+    before = [(action, action.default) for action in command._actions], command._defaults
+    command._defaults = {}
+    for action in command._actions:
+        action.default = argparse.SUPPRESS
+    try:
+        stored = vars(command.parse_known_args(words)[0])
+        return {action.dest: [*action.option_strings, action.dest][0] for action in command._actions if action.dest in stored}
+    finally:
+        command._defaults = before[1]
+        for action, default in before[0]:
+            action.default = default
 
 
 class _Shown:

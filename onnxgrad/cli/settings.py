@@ -23,6 +23,7 @@ from onnxgrad.core.ir.sizes import BATCH
 from onnxgrad.core.passes.mixed_precision import to_mixed_precision
 from onnxgrad.core.runtime.openvino import place_by_name
 from onnxgrad.core.runtime.places import Place
+from onnxgrad.distributed.environment import current
 from onnxgrad.distributed.job import device_number, job_of
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.errors import ArgumentError, ModelError, ProviderError, TrainingError
@@ -325,15 +326,23 @@ def _place_of(device: str, precision: Literal["f32", "bf16"], settings: dict[str
     """The place of a device; where the first steps of a run chose it and it is not here, they choose again"""
     if device == "auto":
         return "auto"
+    place: Place | None = None
+    failure: ProviderError | None = None
     try:
         # Ranks of one machine have a GPU each.
-        return place_by_name(f"cuda:{device_number(job_of())}" if device == "cuda" else device, precision)
+        place = place_by_name(f"cuda:{device_number(job_of())}" if device == "cuda" else device, precision)
     except ProviderError as error:
-        if settings.get("device_is_chosen"):
+        failure = error
+    if settings.get("device_is_chosen"):
+        lacking = np.array([place is None], np.uint8)
+        current().all_reduce_(lacking, "max")  # ranks choose again together, or none does
+        if lacking[0]:
             return "auto"
-        if is_run:
-            raise ProviderError(f"{error} Continue the run without it by train --resume FOLDER --device cpu.") from error
-        raise
+    if failure is not None and is_run:
+        raise ProviderError(f"{failure} Continue the run without it by train --resume FOLDER --device cpu.") from failure
+    if place is None:
+        raise failure or AssertionError
+    return place
 
 
 def model_of(settings: dict[str, Any], folder: str | None) -> Program:

@@ -22,7 +22,6 @@ from onnxgrad.cli.data import check_skipped, resolve_paths
 from onnxgrad.cli.detector_run import choose_classes
 from onnxgrad.cli.earlier_run import check_folder, take_run
 from onnxgrad.cli.generate import compared, print_answers
-from onnxgrad.cli.options.train import add_arguments
 from onnxgrad.cli.settings import choose_task, data_of, make_trainer, model_path, read_settings, write_settings
 from onnxgrad.core.interop.onnx_import import from_onnx
 from onnxgrad.distributed.environment import init, is_launched, rank
@@ -47,8 +46,12 @@ _STAGES = {"pipeline", "micro_batches", "cuts"}
 
 _NOT_SETTINGS = (
     "command", "compare", "config", "explain", "find_lr", "preview", "resume", "json", "log", "more_epochs", "accept_changed_data",
-    "rank_timeout", "skipped",
+    "named", "rank_timeout", "skipped",
 )  # fmt: skip
+_WITH_RESUME = {
+    "resume", "epochs", "more_epochs", "accept_changed_data", "explain", "json", "log", "rank_timeout", "device", "debug",
+}  # fmt: skip
+"""What may be said with --resume."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -182,18 +185,9 @@ def _find_rate(trainer: Trainer, data: Any, settings: dict[str, Any], options: a
 def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """Return folder and settings, from the command line or from the run to resume"""
     if options.resume is not None:
-        stages = _changed_options(options) & _STAGES
-        others = (
-            _changed_options(options)
-            - {"resume", "epochs", "more_epochs", "accept_changed_data", "explain", "json", "log", "rank_timeout", "device"}
-            - stages
-        )
-        if others:
-            what = "the model" if "model" in others else f"--{min(others).replace('_', '-')}"
-            raise ArgumentError(f"--resume FOLDER continues that run with its settings; leave out {what}.")
         settings = read_settings(options.resume)
-        if stages:
-            settings.update((name, getattr(options, name)) for name in _STAGES)
+        _check_named(options, settings)
+        settings.update((name, getattr(options, name)) for name in _STAGES if _STAGES & options.named.keys())
         if options.device is not None:
             _check_device(settings.get("precision"), options.device)
             settings["device"] = options.device
@@ -218,7 +212,8 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
         if getattr(options, name) is None and not spared:
             raise ArgumentError(f"train needs {'a model' if name == 'model' else '--' + name}. See onnxgrad train --help.")
     contrasts = options.loss == "info_nce" or any(loss == "info_nce" for loss, *_ in options.term or ())
-    if options.temperature not in (None, 2.0) and options.teacher is None and not contrasts:  # 2 is in settings of older runs
+    is_old = options.temperature == 2.0 and "temperature" not in options.named  # as in settings of older runs
+    if options.temperature is not None and not is_old and options.teacher is None and not contrasts:
         raise ArgumentError("--temperature is for a teacher (--teacher), and for the loss info_nce. Leave it out.")
     _check_device(options.precision, options.device or "cpu")
     if options.dropout and not options.dropout_after:
@@ -227,12 +222,32 @@ def _settings(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     for option in ("alpha", "rslora", "dora", "lora_dropout", "adapter"):
         if getattr(options, option) and options.lora is None and not (has_own and option == "adapter"):
             raise ArgumentError(f"--{option.replace('_', '-')} is for adapters. Give --lora RANK too, or leave it out.")
+    settings = _as_settings(options)
+    settings["epochs"] = 5 if options.epochs is None else options.epochs
+    return options.out, settings
+
+
+def _as_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The options as the settings of a run hold them"""
     settings = {name: value for name, value in vars(options).items() if name not in (*_NOT_SETTINGS, "out")}
     settings["device"] = options.device or "cpu"
-    settings["epochs"] = 5 if options.epochs is None else options.epochs
     settings["lora_layers"] = [name for text in options.lora_layers for name in text.split(",") if name]
     resolve_paths(settings)
-    return options.out, settings
+    return settings
+
+
+def _check_named(options: argparse.Namespace, settings: dict[str, Any]) -> None:
+    """Refuse options that a resumed run cannot have, or has otherwise"""
+    said = json.loads(json.dumps(_as_settings(options)))
+    named = [name for name in options.named if name not in _WITH_RESUME | _STAGES]
+    others = [name for name in named if name == "model" or name not in said or said[name] != settings.get(name)]
+    if not others:
+        return
+    name = "model" if "model" in others else min(others)
+    what = "the model" if name == "model" else options.named[name]
+    was = settings.get(name)
+    has = "" if name == "model" or name not in said else f", which has {'none' if was in (None, []) else was}"
+    raise ArgumentError(f"--resume FOLDER continues that run with its settings; leave out {what}{has}.")
 
 
 def _check_device(precision: str | None, device: str) -> None:
@@ -240,13 +255,6 @@ def _check_device(precision: str | None, device: str) -> None:
     needed = {"bf16": "openvino", "fast": "cpu"}.get(precision or "f32", device)
     if device != needed:
         raise ArgumentError(f"--precision {precision} is for --device {needed}. Leave it out.")
-
-
-def _changed_options(options: argparse.Namespace) -> set[str]:
-    """Names of the options that differ from their defaults"""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return {name for name, default in vars(parser.parse_args([])).items() if getattr(options, name) != default}
 
 
 class _Rows(Callback):

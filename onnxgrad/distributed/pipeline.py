@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onnxgrad.core.graph.contract import Lowering
+from onnxgrad.core.ir.examples import batch_axes, examples_of
+from onnxgrad.core.ir.named import as_variables
 from onnxgrad.core.ir.plan import Turn
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
@@ -59,15 +61,19 @@ class PipelineStep:
     Masks of Dropout are those of the whole batch if ``core.passes.modes.take_parts`` was called before ``minimize``; else they are
     drawn anew for each micro-batch.
 
+    An optimizer with ``lazy_mode`` updates the rows of a table that any micro-batch looks up, if
+    ``core.step.lookups.share_lookups`` was called after ``minimize``.
+
     Args:
         program: that ``minimize`` was called on; it is not changed. The loss may be scaled.
         loss: what was minimized, without a scale.
         cuts: a variable, or several, for each stage but the last: what it hands on. What else later stages read goes along. Or how
             many stages there are; then cuts are chosen that need few values and balance bytes of weights and activations.
         transport: between the ranks: one for each stage, or a multiple. Rank r has stage ``r % K``.
-        micro_batches: into how many parts the batch of a row is cut along the first axis, or fewer, if it has fewer examples.
+        micro_batches: into how many parts the batch of a row is cut along the axis that counts examples, the first one unless
+            ``program.plan.example_axes`` says otherwise, or fewer, if it has fewer examples.
         scope: where the first values are; None for the program's.
-        fetch: what ``compute`` gives on the last stage, of which each has the batch as its first axis.
+        fetch: what ``compute`` gives on the last stage, of which each has the examples along one axis.
         loss_weight, batch_norm: as for ``to_split_training_step``; not ``"sync"``.
         lowering, threads: of the graphs and their sessions. A place that is named decides of the first.
         place: where sessions run; None for the CPU. Ranks exchange in main memory, where the state lies, too.
@@ -134,6 +140,8 @@ class PipelineStep:
         self.check = StepCheck()
         self._is_last = self.grid.stage == count - 1
         lowering, place = (lowering, CPUPlace()) if place is None else (place.lowering, place)
+        self._axes = {v.name: axis for v, axis in batch_axes(program).items() if axis}
+        self._fetch_axes = _axes_of(program, fetch) if self._axes else [0] * len(fetch)
         self._plan = plan = plan_pipeline(program, loss, cuts, fetch, loss_weight, lowering)
         self.stage = plan.stages[self.grid.stage]
         self._forward, *backward = [OpenPhase(phase, place, threads) for phase in self.stage.phases(self.grid.stage)]
@@ -162,7 +170,7 @@ class PipelineStep:
         self._owned = shards.gradients
         weights = set() if self._accumulation is None else set(self._accumulation.weights)
         self._weights = [v for v in shards.cut.gradients if v in weights]
-        left_out = {*plan.constant, *self._weights}
+        left_out = {*plan.constant, *self._weights, *plan.flags.values()}
         self._gradients = {v: _parameter(v, self._rank_of) for v in shards.cut.gradients if v not in left_out}
         self._variables = {v.name: v for v in program.list_vars() if v.persistable}
         self._state = ScopeState(self._scope, self._variables.values())
@@ -199,10 +207,10 @@ class PipelineStep:
             feed: the whole batch, by input name, of which a rank reads what its stage needs.
         """
         arrays = {name: np.asarray(array) for name, array in feed.items()}
-        rows = np.array_split(np.arange(_length(arrays)), self.grid.replicas)
+        rows = np.array_split(np.arange(_length(arrays, self._axes)), self.grid.replicas)
         first = sum(map(len, rows[: self.grid.replica]))
         count = len(rows[self.grid.replica])
-        results = self.compute({name: array[first : first + count] for name, array in arrays.items()}, Part(first, count))
+        results = self.compute(self._examples(arrays, slice(first, first + count)), Part(first, count))
         self._done += 1
         if self._accumulation is None or self._done % self._accumulation.runs == 0:
             self.apply()
@@ -222,11 +230,12 @@ class PipelineStep:
             TrainingError: on all ranks, if they take another step.
         """
         arrays = {name: np.asarray(array, order="C") for name, array in feed.items()}
-        part = part or Part(0, _length(arrays))
+        part = part or Part(0, _length(arrays, self._axes))
         self.check.begin(self.program, self.program.active_scope(), part.rows)
         check_step(self.transport, self.check)
-        length = _length(arrays) if part.counts else 0
+        length = _length(arrays, self._axes) if part.counts else 0
         self._sums: dict[str, Array] = {}
+        self._looked_up = {flag: np.zeros(flag.static_shape or (), np.uint8) for flag in self._plan.flags.values()}
         self._head, self._unit = np.zeros(4), 0.0
         self._fetched: list[list[Array]] = []
         self._scale = 1.0
@@ -238,7 +247,7 @@ class PipelineStep:
         for phase, number in self.step.order(len(rows)):
             if phase == "forward":
                 own = slice(rows[number][0], rows[number][-1] + 1)
-                part_feed = {name: array[own] for name, array in arrays.items()}
+                part_feed = self._examples(arrays, own)
                 part_feed[PART] = np.array([part.first + own.start, own.stop - own.start], np.int64)
                 alive.append(self._go_forward(part_feed))
                 self.most_alive = max(self.most_alive, len(alive))
@@ -259,17 +268,26 @@ class PipelineStep:
         self.check.number += 1
         return {self._plan.names[0]: np.asarray(loss), **self._results(length)}
 
+    def _examples(self, arrays: Mapping[str, Array], own: slice) -> dict[str, Array]:
+        """Some examples of a feed"""
+        return {name: array[(*[slice(None)] * self._axes.get(name, 0), own)] for name, array in arrays.items()}
+
+    @property
+    def weight(self) -> float | None:
+        """What the loss of the last batch counts in all; None where losses of parts are added up."""
+        return None if self._plan.weight is None else float(self._total)
+
     def _results(self, length: int) -> dict[str, Array]:
         """Concatenate the fetched values of all micro-batches"""
         if not self._is_last:
             return {}
         results = {}
-        for name, arrays in zip(self._plan.names[1:], zip(*self._fetched, strict=True), strict=False):
-            if any(array.ndim == 0 for array in arrays) or sum(map(len, arrays)) != length:
+        for name, axis, arrays in zip(self._plan.names[1:], self._fetch_axes, zip(*self._fetched, strict=True), strict=False):
+            if any(array.ndim <= axis for array in arrays) or sum(array.shape[axis] for array in arrays) != length:
                 raise ArgumentError(
-                    f"{name} has not the examples along its first axis, by which micro-batches are put together. Do not fetch it."
+                    f"{name} has not the examples along axis {axis}, by which micro-batches are put together. Do not fetch it."
                 )
-            results[name] = np.concatenate(arrays)
+            results[name] = np.concatenate(arrays, axis)
         return results
 
     def _average(self, length: int) -> None:
@@ -301,6 +319,9 @@ class PipelineStep:
             self._send(self.grid.stage + 1, results[name] if name in results else values[name])
         new = {self._plan.updates[v]: results[name] for v, name in stage.results.items() if v in self._plan.updates}
         self._state.update(new)
+        for v, flag in self._plan.flags.items():
+            if v in stage.results:  # also of examples that weigh nothing
+                self._looked_up[flag] |= view_of(results[stage.results[v]]).view(np.uint8)
         kept = {name: values[name] for name in (self._backward.inputs if self._backward else ()) if name in values}
         kept.update({entering: results[name] for name, entering in stage.kept.items()})
         if self._plan.loss in stage.results:
@@ -369,6 +390,9 @@ class PipelineStep:
         factor = 1.0 if self._plan.term.reduction == "sum" else float(unit[0]) / self._total if self._total else 0.0
         grads = {v: self._steady[name] for v, name in self._plan.constant.items()}
         grads.update({v: value_of(np.full(v.static_shape or (), self._total, v.dtype.numpy)) for v in self._weights})
+        for flag, looked_up in self._looked_up.items():
+            self.transport.all_reduce_(looked_up, "max")
+            grads[flag] = value_of(looked_up.astype(bool))
         for v, parameter in self._gradients.items():
             grad = self._summed(v, parameter, factor)
             if v not in self._owned:
@@ -510,13 +534,22 @@ class _BetweenStages:
         """Other stages read nothing of what one updates, but for parameters of several, which ``PipelineStep`` hands out."""
 
 
-def _length(arrays: Mapping[str, Array]) -> int:
-    """The number of examples"""
-    lengths = {array.shape[:1] for array in arrays.values()}
+def _length(arrays: Mapping[str, Array], axes: Mapping[str, int]) -> int:
+    """The number of examples, which lie along the first axis or another one by name"""
+    lengths = {array.shape[axes.get(name, 0) :][:1] for name, array in arrays.items()}
     if len(lengths) != 1 or () in lengths:
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-        raise ArgumentError(f"a batch is cut along its first axis, which is not one number of examples: {shapes}.")
+        raise ArgumentError(
+            f"a batch is cut along its first axis, or the one that program.plan.example_axes names, and that is not one number of "
+            f"examples: {shapes}."
+        )
     return int(lengths.pop()[0])
+
+
+def _axes_of(program: Program, fetch: Sequence[Variable | str]) -> list[int]:
+    """The axis along which the examples of each fetch lie"""
+    examples = examples_of(program)
+    return [examples.axis(v) or 0 for one in fetch for v in as_variables(program, one)]
 
 
 def _number(value: Any) -> float:
@@ -530,6 +563,7 @@ def _parameter(gradient: Variable, stages: Mapping[str, int]) -> str:
     if not names or names[0] not in stages:
         raise ArgumentError(
             f"the optimizer reads {gradient.name}, which is not the gradient of a parameter of one stage. A pipeline is written "
-            "for plain gradients: leave scales of the loss, further losses, and lazy_mode of the optimizer, out."
+            "for plain gradients: leave scales of the loss and further losses out, and of an optimizer with lazy_mode call "
+            "core.step.lookups.share_lookups(program) before."
         )
     return names[0]

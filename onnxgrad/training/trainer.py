@@ -48,6 +48,7 @@ from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.optimizer.lr import LRScheduler, ReduceOnPlateau
 from onnxgrad.optimizer.optimizer import Optimizer, Pairs
 from onnxgrad.training.accumulation import add_up
+from onnxgrad.training.data.by_rank import reading_together
 from onnxgrad.training.data.feed import doubted_logits
 from onnxgrad.training.data.fingerprints import Fingerprints, check_unchanged, fingerprints_of
 from onnxgrad.training.data.kinds.groups import OF_PAIRS
@@ -94,6 +95,7 @@ from onnxgrad.training.run.place_choice import (
     installed_places,
     keeps_overlap,
     measured,
+    rehearsed,
     timed,
 )
 from onnxgrad.training.run.plan import FitPlan, Interrupt, Row, check_fit_options
@@ -653,19 +655,30 @@ class Trainer(TrainingSteps):
 
     def _try_places(self, feed: dict[str, Any], fetches: list[Variable]) -> None:
         """Keep the provider on which a step takes the least time"""
-        places = self._places()
+        places, lacking = self._places()
         scope = self.program.active_scope()
         executors = {name: self.executor if name == "cpu" else self._executor_on(place) for name, place in places.items()}
         timings = {name: Timing(name) for name in places}
         if len(places) > 1:
             with self.ranks.step.trial():
                 for name, executor in executors.items():
-                    timings[name] = timed(name, partial(self._update, executor, feed, fetches), scope)
+                    timings[name] = self._timed(name, executor, feed, fetches, scope)
         chosen, timings = choice(timings)
         names = list(places)
         chosen = names[self.ranks.of_first(names.index(chosen))]
-        self.remarks.append(described(chosen, timings))
+        self.remarks.append(described(chosen, {**timings, **lacking}))
         self.executor, self._chosen_place = executors[chosen], chosen
+
+    def _timed(self, name: str, executor: Executor, feed: dict[str, Any], fetches: list[Variable], scope: Scope) -> Timing:
+        """Time the steps of a provider. Of ranks each first computes alone, and a provider that fails on one is left out on all;
+        what fails later, while they wait for each other, fails on all."""
+        update = partial(self._update, executor, feed, fetches)
+        if not self.ranks.are_many:
+            return timed(name, update, scope)
+        reason = self.ranks.first_reason(rehearsed(partial(self.ranks.rehearse, executor, feed, fetches)))
+        if reason:
+            return Timing(name, reason=reason)
+        return timed(name, update, scope, is_alone=False)
 
     def _try_overlap(self, feed: dict[str, Any], fetches: list[Variable]) -> None:
         """Keep overlap where a step takes less time with it, on the slowest rank"""
@@ -698,14 +711,20 @@ class Trainer(TrainingSteps):
         self.ranks.step.apply(executor)
         return float(loss)
 
-    def _places(self) -> dict[str, Place]:
-        """The providers that are installed on all ranks, and that take what was asked for"""
+    def _places(self) -> tuple[dict[str, Place], dict[str, Timing]]:
+        """The providers that are installed on all ranks, and that take what was asked for; and those that only some ranks have"""
         needs_cpu = self._engine.memory == "low" or self._options[-1] is not None or self.ranks.strategy.pipeline > 1
         places = {} if needs_cpu else installed_places()
+        lacking: dict[str, Timing] = {}
         if self.ranks.are_many:
             places = {name: place for name, place in places.items() if not place.leaves}
-            places = {name: place for name in NAMES if not self.ranks.any(name not in places) and (place := places[name])}
-        return places or {"cpu": CPUPlace()}
+            for name in NAMES:
+                if self.ranks.any(name in places):
+                    reason = self.ranks.first_reason("" if name in places else "is not installed, or does not start")
+                    if reason:
+                        places.pop(name, None)
+                        lacking[name] = Timing(name, reason=reason)
+        return places or {"cpu": CPUPlace()}, lacking
 
     def _executor_on(self, place: Place) -> Executor:
         return self._engine.make_executor(self.ranks.threads(self._engine.threads), place)
@@ -783,7 +802,8 @@ class Trainer(TrainingSteps):
         Raises:
             DataError: if the data does not fit the model.
         """
-        source, held_out, notes = open_both(data, validation, self._spec, class_column(self.terms), self.seed)
+        with reading_together(self.ranks.readers):
+            source, held_out, notes = open_both(data, validation, self._spec, class_column(self.terms), self.seed)
         self.remarks += notes
         if source.record is not None:
             self.take_record(self.record.merged(source.record))
@@ -967,7 +987,8 @@ class Trainer(TrainingSteps):
             derived = None if self._awaits_data else self.model.derived
             targets = target_columns(self.terms) if self._awaits_data else [v.name for v in self.targets]
             return opened_inputs(self.inference, data, derived, targets)
-        opened = open_data(for_validation(data), self._spec)
+        with reading_together(self.ranks.readers):
+            opened = open_data(for_validation(data), self._spec)
         if self._awaits_data:
             self._attach_for(opened.first(self.seed, self.epoch), isinstance(opened, Stream))
         return opened
@@ -1149,7 +1170,7 @@ class Trainer(TrainingSteps):
         """Take the provider that the run was on, where none is chosen yet"""
         if name is None or not self._engine.is_open or self._chosen_place is not None:
             return
-        place = self._places().get(name)
+        place = self._places()[0].get(name)
         if place is None:
             self.remarks.append(f"the run was on {name!r}, which is not installed here: place 'auto' tries again.")
         else:

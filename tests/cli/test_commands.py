@@ -367,6 +367,21 @@ class TestTrain:
         given = ("--data", files / "train.npz", "--target", "y", "--loss", "cross_entropy", "--out", files / "none")
         assert reason in command("train", files / "m.onnx", *given, *options, code=2)
 
+    def test_options_beside_resume_are_those_of_the_run(self, files):
+        """Also the values that options have where nobody names them"""
+        train(files, "--epochs", "1", "--batch-size", "16", "--lora", "2", "--on", "*", "--out", files / "run")
+        for more, message in (
+            (["--batch-size", "32"], "leave out --batch-size, which has 16."),
+            (["--accumulate", "2"], "leave out --accumulate, which has 1."),
+            (["--on", "w"], "leave out --on, which has ['*']."),
+            (["--precision", "fast"], "leave out --precision, which has f32."),
+            (["--keep", "2"], "leave out --keep, which has 3."),
+            (["--compare", "2"], "leave out --compare."),
+        ):
+            assert message in command("train", "--resume", files / "run", *more, code=2)
+        same = ["--batch-size", "16", "--accumulate", "1", "--target", "y", "--data", files / "train.npz", "--on", "*"]
+        assert "epoch 2/2" in command("train", "--resume", files / "run", "--more-epochs", "1", *same)
+
     @pytest.mark.process
     def test_resume_is_the_same_run(self, files):
         train(files, "--epochs", "4", "--out", files / "whole", "--ema", "0.9", "--schedule", "cosine")
@@ -627,7 +642,7 @@ class TestTrain:
         assert "holds a run already" in train(files, "--epochs", "1", "--out", files / "run", code=1)
         assert "there is no settings.json" in command("train", "--resume", files / "none", code=2)
         assert "leave out the model" in command("train", files / "m.onnx", "--resume", files / "run", code=2)
-        assert "leave out --lr" in command("train", "--resume", files / "run", "--lr", "0.1", code=2)
+        assert "leave out --lr, which has 0.02." in command("train", "--resume", files / "run", "--lr", "0.1", code=2)
         nowhere = command("export", files / "run", "--inference", files / "no" / "x.onnx", code=1)
         assert nowhere == f"error: cannot use '{files}/no/x.onnx': No such file or directory.\n"
         (files / "text.npz").write_text("hello")

@@ -1,6 +1,7 @@
 """Files with a fixed batch, and files with steps first, on ranks: the run of one process."""
 
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from onnx import numpy_helper
 from onnx.parser import parse_model
 
 from onnxgrad.core.ir.examples import batch_axes
-from onnxgrad.distributed import run_local
+from onnxgrad.distributed import Strategy, run_local
 from onnxgrad.distributed.environment import using
 from onnxgrad.errors import DataError
 from onnxgrad.training import Trainer
@@ -25,6 +26,12 @@ STEPS = """<ir_version: 10, opset_import: ["": 21]> f (float[T, N, 3] x) => (flo
            h = MatMul(x, v)  t = Tanh(h)  m = ReduceMean<keepdims = 0> (t, steps)  y = MatMul(m, z) }"""
 
 
+SEQUENCES = """<ir_version: 10, opset_import: ["": 21]> f (float[T, N, 3] x) => (float[T, N, 3] y)
+               <float[3, 3] v = {0.1, 0.2, 0.3, -0.1, 0.2, 0.4, 0.3, -0.2, 0.1},
+                float[3, 3] z = {0.3, 0.1, 0.2, 0.2, -0.1, 0.2, 0.1, 0.4, -0.2}> {
+               h = MatMul(x, v)  t = Tanh(h)  y = MatMul(t, z) }"""
+
+
 def fixed(batch, body=PLAIN):
     """A file that takes so many examples at a time"""
     text = f'<ir_version: 8, opset_import: ["": 17]> f (float[BATCH, 4] x) => (float[BATCH, 3] y) {{ {body} }}'
@@ -35,12 +42,19 @@ def fixed(batch, body=PLAIN):
     return file
 
 
-def fitted(source, rows, held_out=None, transport=None, **options):
+def fitted(source, rows, held_out=None, transport=None, strategy=True, **options):
     with _BUILDING:
         trainer = Trainer(
-            source, loss="cross_entropy", metrics=["accuracy"], learning_rate=0.05, threads=1, distributed=transport is not None
+            source,
+            loss="cross_entropy",
+            metrics=["accuracy"],
+            learning_rate=0.05,
+            threads=1,
+            distributed=strategy if transport is not None else False,
         )
     history = trainer.fit(rows, 2, held_out, verbose=False, **options)
+    if strategy is not True and transport is not None:
+        trainer.ranks.step.gather(everywhere=True)
     return history, weights(trainer)
 
 
@@ -85,6 +99,21 @@ def test_a_file_with_steps_first(count):
     batches = [(rng.normal(size=(4, n, 3)).astype(np.float32), rng.integers(0, 3, n)) for n in (6, 4, 5, 2)]
     alone = fitted(parse_model(STEPS), batches, batches)
     assert_same_run(on_ranks(count, lambda transport: fitted(parse_model(STEPS), batches, batches, transport)), alone)
+
+
+def test_a_file_with_steps_first_in_a_pipeline():
+    """On 2 stages and on 2 rows of them, also batches of fewer examples than micro-batches; and losses of many elements each, which
+    count by those in the mean of an epoch"""
+    rng = np.random.default_rng(2)
+    batches = [(rng.normal(size=(4, n, 3)).astype(np.float32), rng.integers(0, 3, n)) for n in (6, 4, 5, 2)]
+    strategy = Strategy(pipeline=2, micro_batches=3)
+    for text, pairs in ((STEPS, batches), (SEQUENCES, [(x, rng.integers(0, 3, x.shape[:2])) for x, _ in batches])):
+        fit = partial(fitted, rows=pairs, held_out=pairs, strategy=strategy)
+        alone = fit(parse_model(text))
+        for count in (2, 4):
+            assert_same_run(
+                on_ranks(count, lambda transport, fit=fit, text=text: fit(parse_model(text), transport=transport)), alone
+            )
 
 
 def test_columns_of_other_lengths_are_refused():

@@ -6,8 +6,11 @@ import pytest
 
 import onnxgrad as paddle
 from onnxgrad import static
+from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.step import cut
-from onnxgrad.distributed import Strategy, distribute, run_local
+from onnxgrad.core.step.lookups import share_lookups
+from onnxgrad.distributed import PipelineStep, Strategy, distribute, run_local
+from onnxgrad.errors import ArgumentError
 
 ROWS = np.random.default_rng(0).integers(-20, 12, (6, 5))
 """Of a table of 20; rows 12 to 19 are looked up by negative numbers alone, some rows by one rank alone, and some never."""
@@ -73,6 +76,28 @@ def test_rows_that_any_rank_looks_up_are_updated_as_in_one_process(count, option
     never = sorted(set(range(20)) - set((ROWS % 20).reshape(-1)))
     np.testing.assert_array_equal(alone[1][table][never], main.find("table").get_value()[never])
     assert_close(run_local(count, lambda transport: trained(main, loss, transport, strategy)), alone)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 4])
+@pytest.mark.parametrize("optimizer", [paddle.optimizer.Adam, paddle.optimizer.AdamW], ids=["Adam", "AdamW"])
+def test_stages_of_a_pipeline_update_the_rows_that_any_micro_batch_looks_up(optimizer, micro_batches):
+    """On 2 stages, and on 2 rows of 2 stages; rows of which only examples count that weigh nothing are updated too"""
+    main, loss = network(optimizer=optimizer)
+    with pytest.raises(ArgumentError, match=r"call core.step.lookups.share_lookups\(program\) before"):
+        run_local(2, lambda transport: PipelineStep(main, loss, 2, transport, micro_batches=1))
+    alone = trained(main, loss)
+    share_lookups(main)
+    hidden = next(op.outputs[0] for op in main.global_block().ops if op.type == "Tanh")
+
+    def work(transport):
+        step = PipelineStep(main, loss, [hidden], transport, micro_batches=micro_batches, threads=1)
+        losses = [step.run({"ids": np.roll(ROWS, at, 1)[:, :5], "label": np.roll(LABELS, at)}) for at in range(3)]
+        scope = Scope()
+        step.gather(scope)
+        return losses, {v.name: np.array(v.get_value(scope)) for v in main.list_vars() if v.persistable}
+
+    for count in (2, 4):
+        assert_close(run_local(count, work), alone)
 
 
 def test_batches_of_a_size_that_the_program_fixes_are_not_mixed_up():

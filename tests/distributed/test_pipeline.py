@@ -365,3 +365,34 @@ def test_micro_batches_go_one_forward_one_backward():
     assert shown == ["f0f1f2b0f3b1b2b3", "f0f1b0f2b1f3b2b3", "f0b0f1b1f2b2f3b3"]
     # What runs once comes before and after, for the first.
     assert [name for name, _ in steps[0].order(1)] == [phase.name for phase in steps[0].phases]
+
+
+def test_examples_may_lie_along_another_axis():
+    """Of the input, and of what is fetched"""
+    x, label = static.data("x", [3, "N", 4], "float64"), static.data("label", ["N"], "int64")
+    hidden = static.nn.fc(x, 6, num_flatten_dims=2, activation="tanh")
+    behind = static.nn.fc(hidden, 9, num_flatten_dims=2)
+    loss = F.cross_entropy(paddle.mean(behind, 0), label)
+    paddle.optimizer.Momentum(0.1, 0.9).minimize(loss)
+    executor = static.Executor()
+    executor.run(static.default_startup_program())
+    loss.block.program.plan.example_axes["x"] = 1
+    feeds = {"x": RANDOM.normal(size=(3, 7, 4)), "label": Y[:7]}
+
+    def run(transport):
+        step = PipelineStep(loss.block.program, loss, [hidden], transport, micro_batches=3, fetch=[behind], threads=1)
+        values = step.compute(feeds)
+        step.apply()
+        return values, step.run(feeds)
+
+    values, second = run_local(2, run)[1]
+    expected = [executor.run(loss.block.program, feeds, [loss, behind]) for _ in range(2)]
+    np.testing.assert_allclose(values[behind.name], expected[0][1], rtol=1e-9)
+    np.testing.assert_allclose([values[loss.name], second], [losses for losses, _ in expected], rtol=1e-9)
+    with pytest.raises(ArgumentError, match=r"the one that program.plan.example_axes names.*x \[3, 7, 4\], label \[3\]"):
+        run_local(
+            2,
+            lambda transport: PipelineStep(loss.block.program, loss, [hidden], transport, micro_batches=3).compute(
+                {"x": feeds["x"], "label": Y[:3]}
+            ),
+        )

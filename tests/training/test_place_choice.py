@@ -7,12 +7,15 @@ from functools import partial
 import numpy as np
 import pytest
 
+from onnxgrad.cli import settings as cli_settings
 from onnxgrad.cli.main import main
 from onnxgrad.core.runtime.openvino import place_by_name
 from onnxgrad.core.runtime.places import CPUPlace
+from onnxgrad.core.runtime.prepared import Prepared
 from onnxgrad.distributed import Strategy, run_local
 from onnxgrad.distributed.environment import using
-from onnxgrad.errors import ProviderError
+from onnxgrad.distributed.exchange import GradientExchange
+from onnxgrad.errors import ExecutionError, ProviderError
 from onnxgrad.training import Trainer, trainer as module
 from onnxgrad.training.run.place_choice import NAMES, Timing, choice, described, installed_places, timed
 from tests.training.small import assert_equal, data, model, weights
@@ -195,9 +198,9 @@ def test_checkpoints_of_other_runs_do_not_name_a_place(tmp_path):
 def test_ranks_take_the_choice_of_the_first(monkeypatch):
     lock, local = threading.Lock(), threading.local()
 
-    def measured(name, step, scope):
+    def measured(name, step, scope, is_alone):
         faster = "openvino" if local.rank == 0 else "cpu"
-        return timed(name, step, scope)._replace(seconds=1.0 if name == faster else 2.0)
+        return timed(name, step, scope, is_alone=is_alone)._replace(seconds=1.0 if name == faster else 2.0)
 
     monkeypatch.setattr(module, "timed", measured)
     monkeypatch.setattr(module, "installed_places", lambda: {"cpu": CPUPlace(), "openvino": OtherPlace()})
@@ -218,11 +221,90 @@ def test_ranks_take_the_choice_of_the_first(monkeypatch):
             np.testing.assert_allclose(values[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+class FailingPlace(OtherPlace):
+    """A place where sessions open and do not run"""
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (BrokenPlace(), "openvino on rank 1 of 3 fails: it does not start. Use CPUPlace()"),
+        (FailingPlace(), "openvino on rank 1 of 3 fails: out of memory"),
+        (None, "openvino on rank 1 of 3 is not installed, or does not start"),
+    ],
+    ids=["when it opens", "when it runs", "lacking"],
+)
+def test_a_provider_that_fails_on_one_rank_is_left_out_on_all(place, reason, accumulate, monkeypatch):
+    """No rank waits for what another one does not do"""
+    lock, local = threading.Lock(), threading.local()
+    real_run = Prepared.run
+
+    def run(self, *arguments):
+        if isinstance(self.place, FailingPlace):
+            raise ExecutionError("out of memory\nin a second line")
+        return real_run(self, *arguments)
+
+    def installed():
+        other = place if local.rank == 1 else OtherPlace()
+        return {"cpu": CPUPlace(), **({} if other is None else {"openvino": other})}
+
+    monkeypatch.setattr(Prepared, "run", run)
+    monkeypatch.setattr(module, "installed_places", installed)
+    monkeypatch.setattr(
+        module, "timed", lambda name, *rest, **more: timed(name, *rest, **more)._replace(seconds=2.0 - (name != "cpu"))
+    )
+
+    def trained(transport):
+        local.rank = transport.rank
+        with using(transport):
+            with lock:
+                t = trainer(distributed=True, batch_norm="frozen", accumulate=accumulate)
+            t.fit(data(), 1, batch_size=8, verbose=False)
+            return t.remarks[-1], type(t.executor.place), weights(t)
+
+    plain = trainer(place=None, batch_norm="frozen", accumulate=accumulate)
+    plain.fit(data(), 1, batch_size=8, verbose=False)
+    for remark, kept, values in run_local(3, trained, timeout=20):
+        assert remark.endswith(f"{reason}.") and "\n" not in remark and kept is CPUPlace
+        for name, value in weights(plain).items():
+            if "ACCUMULATED" not in name:  # of its own part alone
+                np.testing.assert_allclose(values[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_a_provider_that_fails_while_others_wait_ends_all_ranks(monkeypatch):
+    lock, ended = threading.Lock(), []
+    reduce = GradientExchange.reduce
+
+    def failing(self, *arguments):
+        if self.transport.rank == 1:
+            raise ExecutionError("the device is lost")
+        return reduce(self, *arguments)
+
+    monkeypatch.setattr(module, "installed_places", lambda: {"cpu": CPUPlace(), "openvino": OtherPlace()})
+    monkeypatch.setattr(GradientExchange, "reduce", failing)
+
+    def trained(transport):
+        with using(transport):
+            with lock:
+                t = trainer(distributed=True, batch_norm="frozen")
+            try:
+                t.fit(data(), 1, batch_size=8, verbose=False)
+            finally:
+                ended.append((transport.rank, t.step_number))
+
+    with pytest.raises(ExecutionError, match="the device is lost"):
+        run_local(2, trained, timeout=20)
+    assert sorted(ended) == [(0, 0), (1, 0)]
+
+
 @pytest.mark.parametrize("strategy", [Strategy(sharding=1), Strategy(compress="bfloat16")], ids=["shares", "compressed"])
 def test_a_trial_leaves_what_ranks_share_and_keep(strategy, monkeypatch):
     """Where gradients lie, of which ranks put ranges together, and what compression has kept of those of trial steps"""
     lock = threading.Lock()
-    monkeypatch.setattr(module, "timed", lambda name, step, scope: timed(name, step, scope)._replace(seconds=1.0 + (name != "cpu")))
+    monkeypatch.setattr(
+        module, "timed", lambda name, step, scope, **_: timed(name, step, scope)._replace(seconds=1.0 + (name != "cpu"))
+    )
     monkeypatch.setattr(module, "installed_places", lambda: {"cpu": CPUPlace(), "openvino": OtherPlace()})
 
     def trained(place, transport):
@@ -290,6 +372,19 @@ def test_the_command_writes_the_choice_into_the_settings(tmp_path, trial, capsys
     code, said = resumed("openvino", False)
     assert code != 0 and "--resume FOLDER --device cpu" in said
     assert resumed("openvino", False, "--device", "cpu")[0] == 0
+
+
+def test_ranks_of_a_resumed_run_choose_again_together(monkeypatch):
+    """Where the provider that the run was on is lacking on one of them"""
+    local = threading.local()
+    monkeypatch.setattr(cli_settings, "place_by_name", lambda *asked: without_openvino(*asked) if local.rank else CPUPlace())
+
+    def place(transport):
+        local.rank = transport.rank
+        with using(transport):
+            return cli_settings._place_of("openvino", "f32", {"device_is_chosen": True}, True)
+
+    assert run_local(2, place, timeout=20) == ["auto", "auto"]
 
 
 def test_openvino_is_tried_where_it_is_installed():

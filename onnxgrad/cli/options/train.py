@@ -64,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         metavar="FOLDER",
-        help="resume the run in this folder; only --epochs, --more-epochs, --accept-changed-data, --log, --json and those of a "
-        "pipeline are allowed with it",
+        help="resume the run in this folder; besides --epochs, --more-epochs, --accept-changed-data, --device, --log, --json and "
+        "those of a pipeline, options must be those of the run",
     )
     parser.add_argument(
         "--accept-changed-data", action="store_true", help="with --resume: continue although a data file has changed since the run"

@@ -133,7 +133,7 @@ class _Comparison:
 
     def _in_step(self, name: str) -> Array:
         """The value that a run of the step computes, whose new state is dropped"""
-        self.executor._sessions = SessionCache(*self.sessions)
+        self.executor._sessions = SessionCache(*self.sessions, runs_once=True)
         fetches: list[Variable] = [self.program.global_block().vars[name]]
         scope = self.program.active_scope().copy()
         turn: Turn = "whole" if self.program.plan.accumulation is None else "run"

@@ -19,6 +19,7 @@ from onnxgrad.core.runtime.exchange import Exchange
 from onnxgrad.core.runtime.places import CPUPlace, Place, place_of
 from onnxgrad.core.runtime.prepared import AppliesGradients, Prepared, in_memory
 from onnxgrad.core.runtime.session_cache import SessionCache, prepare
+from onnxgrad.core.runtime.staged import StagedSession
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.inputs import GivenByName, as_input, check_classes
 from onnxgrad.core.state.scope import Scope
@@ -295,6 +296,31 @@ class Executor:
             prepared = self._opened(program, computed, {**exchange.feeds(program, feed), **feed}, turn, exchange, scope)
         if prepared.applying is not None:
             exchange.begin(program, prepared.applying.cut.gradients, scope)
+
+    def rehearse(self, program: Program, feed: GivenByName, fetch_list: Fetches, scope: Scope | None = None) -> None:
+        """Open the sessions of a step and compute its gradients once, on this rank alone: nothing is sent, and nothing is kept.
+
+        Sessions between which ranks exchange something are opened and not run.
+
+        Args:
+            program, feed, fetch_list, scope: as for ``run``.
+
+        Raises:
+            ExecutionError, ProviderError: as for ``run``.
+        """
+        exchange, scope = program.plan.exchange, scope or program.active_scope()
+        turn: Turn = "whole" if program.plan.accumulation is None else "run"
+        computed = [v for v in _fetches(program, fetch_list) if not v.persistable]
+        fed = dict(feed) if exchange is None else {**exchange.feeds(program, feed), **feed}
+        with scope.lock:
+            prepared = self._opened(program, computed, fed, turn, program.plan.exchange_of(turn), scope)
+            if prepared.session is None or isinstance(prepared.session, StagedSession):
+                return
+            bound = prepared.bind(scope, return_numpy=True)
+            try:
+                prepared.run(bound, [(v.name, _checked_feed(v, fed)) for v in prepared.feeds], scope)
+            finally:
+                prepared.unbind(scope)
 
     def apply(self, program: Program | HoldsProgram | None = None, scope: Scope | None = None) -> None:
         """Apply the gradients that runs of a program have added up, and clear the sums. Any number of runs may have been.

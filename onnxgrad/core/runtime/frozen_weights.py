@@ -22,7 +22,7 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable, present_value
 from onnxgrad.core.runtime.places import Place
-from onnxgrad.core.runtime.prepared import on_device
+from onnxgrad.core.runtime.prepared import in_program, on_device
 from onnxgrad.core.state.buffers import LOCK, Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_on, view_of
@@ -134,7 +134,7 @@ def _held_buffer(scope: Scope, v: Variable, place: Place) -> Buffer:
     if scope.present(v.name) is None and v.value is not None:
         array = v.value.numpy()
         if array.flags.c_contiguous:
-            scope.put(v.name, Buffer(value_on(array), v.value, place.memory).hold())  # for good: it is the program's memory
+            return in_program(scope, v, array, place)
     return on_device(scope, v, place)
 
 

@@ -13,6 +13,8 @@ from math import prod
 from threading import Lock
 from typing import Any, Protocol
 
+import numpy as np
+
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.traits import CONTROL_FLOW, MOVES
@@ -28,7 +30,7 @@ from onnxgrad.core.runtime.stacks import Stack, stacked
 from onnxgrad.core.runtime.staged import BetweenError
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.core.state.values import array_of, copy_into, device_of, room_of, shares_memory, value_of
+from onnxgrad.core.state.values import array_of, copy_into, device_of, room_of, shares_memory, value_of, value_on
 from onnxgrad.core.step.cut import Cut
 from onnxgrad.core.step.step import Step
 from onnxgrad.errors import ArgumentError, ExecutionError
@@ -277,7 +279,19 @@ def on_device(scope: Scope, v: Variable, place: Place) -> Buffer:
         held = array_of(held.value)
     array = held if held is not None else present_value(scope, v)
     place.check(v.name, array)
+    if held is None and (place.device, place.lowering) == ("cpu", "cpu") and not array.flags.writeable:
+        return in_program(scope, v, array, place)
     buffer = Buffer(place.value(array), v.value if held is None else None, place.memory)
+    scope.put(v.name, buffer)
+    return buffer
+
+
+def in_program(scope: Scope, v: Variable, array: np.ndarray[Any, Any], place: Place) -> Buffer:
+    """The value of a constant in the memory that the program has it in, such as the pages of a file: held for good, so that
+    nobody writes over it."""
+    if not (array.flags.c_contiguous and array.flags.aligned):
+        array = np.array(array, order="C")
+    buffer = Buffer(value_on(array), v.value, place.memory).hold()
     scope.put(v.name, buffer)
     return buffer
 

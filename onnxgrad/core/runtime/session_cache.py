@@ -55,6 +55,7 @@ def prepare(
     turn: Turn = "whole",
     frozen: Sequence[Variable] = (),
     scope: Scope | None = None,
+    runs_once: bool = False,
 ) -> Prepared:
     """Make the step of a program for these fetches and open it, where one place does not take it on a narrower one.
 
@@ -65,6 +66,7 @@ def prepare(
         applying: what applies the gradients, if the session is only to return them.
         turn: which of the state is replaced, where gradients are added up.
         frozen: weights that the session may hold, with their values in ``scope``; on a CPUPlace.
+        runs_once: whether no run follows the first one, which repays no copy of weights.
 
     Raises:
         ExecutionError: with onnxruntime's reason, if it refuses the graph.
@@ -80,7 +82,9 @@ def prepare(
         names = {name for phase in step.phases for name in phase.holds}
         held = None if scope is None or not names else HeldWeights(scope, [v for v in frozen if v.name in names], place)
         stops_spinning = bool(shapes) or applying is not None
-        result = open_step(step, fetches, place, threads, saved, applying, stops_spinning=stops_spinning, held=held)
+        result = open_step(
+            step, fetches, place, threads, saved, applying, stops_spinning=stops_spinning, held=held, runs_once=runs_once
+        )
         if isinstance(result, Prepared):
             return result
         if result.warns:
@@ -110,6 +114,7 @@ def open_step(
     *,
     stops_spinning: bool,
     held: HeldWeights | None = None,
+    runs_once: bool = False,
 ) -> Prepared | Narrower:
     """Open the sessions of a step before its gradients are applied, or say which narrower place takes it, and why.
 
@@ -141,6 +146,7 @@ def open_step(
                 shares_memory=len(before) > 1,
                 constants=None if held is None else held.values(),
                 stacks=stacks,
+                runs_once=runs_once,
             )
             for phase in before
         ]
@@ -243,10 +249,21 @@ def _has_unknown_batch(v: Variable | None) -> bool:
 
 
 class SessionCache:
-    """Sessions of one Executor, which threads may share; sessions of an older version of a program are dropped."""
+    """Sessions of one Executor, which threads may share; sessions of an older version of a program are dropped.
 
-    def __init__(self, saved: Path | None = None, shapes: int = 0, fast: bool = False, memory: str | None = None) -> None:
-        self.saved = saved
+    Args:
+        runs_once: whether no run follows the first one of a session, which then copies no weights.
+    """
+
+    def __init__(
+        self,
+        saved: Path | None = None,
+        shapes: int = 0,
+        fast: bool = False,
+        memory: str | None = None,
+        runs_once: bool = False,
+    ) -> None:
+        self.saved, self.runs_once = saved, runs_once
         self.fast, self.memory = fast, memory
         self.shapes = shapes
         self._lock = RLock()
@@ -281,7 +298,9 @@ class SessionCache:
                 is_cut = program.updates and (self.memory is not None or program.plan.exchange_of(turn) is not None)
                 applying = self._applying(sessions, program, place, threads, turn) if is_cut else None
                 frozen = sessions.frozen if scope is not None else ()
-                prepared = prepare(program, fetches, place, threads, self.saved, shapes, self.fast, applying, turn, frozen, scope)
+                prepared = prepare(
+                    program, fetches, place, threads, self.saved, shapes, self.fast, applying, turn, frozen, scope, self.runs_once
+                )
                 if not prepared.begins:
                     # A startup program runs once; kept, its session and what it holds would live as long as the training.
                     sessions.prepared[key, shapes] = prepared

@@ -44,6 +44,7 @@ class PipelinePlan(NamedTuple):
         fetched: in that graph.
         names: of the loss and of what is fetched.
         takes_parts: whether the program is told which part of the batch is fed.
+        flags: what says which rows of a table a batch looks up, bool [rows], and what the optimizer reads of it in the program.
     """
 
     stages: list[PipelineStage]
@@ -59,16 +60,19 @@ class PipelinePlan(NamedTuple):
     fetched: list[Variable]
     names: list[str]
     takes_parts: bool
+    flags: dict[Variable, Variable]
 
 
 class _Steady(NamedTuple):
-    """The values computed from state alone, by one graph; ``moving`` is new state that depends on the data, and its name."""
+    """The values computed from state alone, by one graph; ``moving`` is new state that depends on the data, and its name;
+    ``flags`` are truth values that optimizers read and that depend on the data."""
 
     graph: Graph | None
     moving: dict[Variable, str]
     counters: dict[str, str]
     constant: dict[Variable, str]
     scale: str | None
+    flags: list[Variable]
 
 
 def _is_of(v: Variable | None, loss: Variable) -> bool:
@@ -87,7 +91,7 @@ def _steady(
     scales = [scale for op in marked if (scale := op.inputs[1]) is not None]
     wanted = list(dict.fromkeys([*new, *read, *scales]))
     if not wanted:
-        return _Steady(None, {}, {}, {}, None)
+        return _Steady(None, {}, {}, {}, None, [])
     whole = compile(program, [copies[v] for v in wanted], state_as_inputs=True, updates=False)
     fed = [v for v in whole.inputs if not v.persistable]
     moving = {v for op in dependent_operators(whole.operators, fed) for v in op.outputs}
@@ -103,6 +107,7 @@ def _steady(
         {name: names[v] for v, name in new.items() if v in names},
         {v: names[v] for v in read if v in names},
         names[scales[0]] if scales else None,
+        [v for v in read if v not in names and v.dtype.name == "bool"],
     )
 
 
@@ -125,7 +130,8 @@ def plan_pipeline(
     still = _steady(original, program, copies, minimized, lowering)
     weights = [] if term.weight is None else [term.weight]
     new = {copies[v]: name for v, name in still.moving.items()}
-    wanted = [target, *weights, *new, *fetched, *(v for cut in behind for v in cut)]
+    flags = {copies[v]: v for v in still.flags}
+    wanted = [target, *weights, *new, *flags, *fetched, *(v for cut in behind for v in cut)]
     graph = compile(program, list(dict.fromkeys(wanted)), state_as_inputs=True, updates=False)
     updated = {v for v, update in program.updates.items() if is_applied(update)}
     read = set(graph.inputs)
@@ -137,7 +143,7 @@ def plan_pipeline(
         chosen = [[graph.of(v) for v in cut] for cut in behind]
     on_cuts = dependent_operators(graph.operators, [v for cut in chosen for v in cut])
     computed = {v for op in on_cuts for v in op.outputs} if chosen else {v for op in graph.operators for v in op.outputs}
-    results = [graph.of(v) for v in (*new, *fetched)] + ([weight] if weight is not None and weight in computed else [])
+    results = [graph.of(v) for v in (*new, *flags, *fetched)] + ([weight] if weight is not None and weight in computed else [])
     stages = make_pipeline(graph, graph.of(target), list(dict.fromkeys(results)), chosen, trained, lowering)
     weigh = None
     if weight is not None and weight not in computed:
@@ -165,4 +171,5 @@ def plan_pipeline(
         [graph.of(v) for v in fetched],
         [minimized.name, *(v.name for v in fetched)],
         takes_parts,
+        {graph.of(v): flag for v, flag in flags.items()},
     )

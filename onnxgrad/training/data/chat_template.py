@@ -89,6 +89,15 @@ class ChatTemplate:
             lines.append(f"{self._name} leaves out of the assistant's messages: {_counted(self._left_out)}.")
         return lines
 
+    @property
+    def seen(self) -> list[dict[str, int]]:
+        """What ``remarks`` count: keys that the template does not read, and what of the assistant it leaves out."""
+        return [dict(self._unread), dict(self._left_out)]
+
+    @seen.setter
+    def seen(self, counts: Sequence[Mapping[str, int]]) -> None:
+        self._unread, self._left_out = map(Counter, counts)
+
     def written(self, record: Mapping[str, Any], where: str) -> tuple[str, list[tuple[int, int]]]:
         """A chat as a text, and the stretches of characters that the assistant writes, with the mark that ends its turn.
 

@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from onnxgrad.errors import ArgumentError, DataError, OnnxGradError
 from onnxgrad.training.data.columns import Arrangement, arrange_columns, found_columns, read_columns
 from onnxgrad.training.data.images import opened_pictures
-from onnxgrad.training.data.kinds.column import Cells, Column, Reading, contradiction
+from onnxgrad.training.data.kinds.column import Cells, Column, Reading, cell_array, contradiction
 from onnxgrad.training.data.kinds.numbers import NumberColumn
 from onnxgrad.training.data.kinds.words import WordsColumn
 from onnxgrad.training.data.record import DataRecord
@@ -29,6 +30,7 @@ __all__ = ["DatasetRows", "LoaderStream", "function_in", "is_dataset", "is_loade
 _PIECE = 256
 _LARGE = 1_000_000_000
 _WHERE = "the dataset"
+_EXAMPLE, _NUMBER = "example", "number of the example"
 
 
 def is_loader(data: Any) -> bool:
@@ -119,7 +121,8 @@ def opened_dataset(data: Any, wanted: DataSpec) -> Rows | Stream:
         if (data.data.nbytes or 0) < _LARGE:
             rows = Columns(rows.take(np.arange(len(data))))
     else:
-        rows = Shuffled(_examples(data, plan, found, wanted, reading))
+        rows = Shuffled(_examples(data), decode=partial(_decoded, plan, found, wanted, reading))
+        rows.rows_at_once = _PIECE
     rows.record, rows.unused = DataRecord(found), plan.unused
     rows.remarks = [*plan.remarks, *remarks, *column_lines(found)]
     return rows
@@ -159,21 +162,20 @@ class DatasetRows(Rows):
 
     def take(self, rows: Any, epoch: tuple[int, int] | None = None) -> Batch:
         examples = self.data[[int(row) for row in rows]]
-        return _read(self.plan, self.found, {name: examples[name] for name in self.plan.read}, self.wanted, self.reading)
+        return _read(
+            self.plan, self.found, Cells(_WHERE, {name: examples[name] for name in self.plan.read}), self.wanted, self.reading
+        )
 
     def column(self, name: str) -> Any:
         parts = self.plan.parts.get(name, [])
         if name not in self.wanted.targets or len(parts) != 1:
             return None
         found = {name: self.found[name]}
-        return _read(self.plan, found, {parts[0]: list(self.data[parts[0]])}, self.wanted, self.reading)[name]
+        return _read(self.plan, found, Cells(_WHERE, {parts[0]: list(self.data[parts[0]])}), self.wanted, self.reading)[name]
 
 
-def _read(
-    plan: Arrangement, found: Mapping[str, Column], values: dict[str, Any], wanted: DataSpec, reading: Reading, first: int = 0
-) -> Batch:
+def _read(plan: Arrangement, found: Mapping[str, Column], cells: Cells, wanted: DataSpec, reading: Reading) -> Batch:
     """Cells of a dataset as arrays; classes that it names come as numbers"""
-    cells = Cells(_WHERE, values, first)
     columns = {
         name: NumberColumn(column.parts) if plan.kinds[name] == NumberColumn.kind else column for name, column in found.items()
     }
@@ -206,21 +208,27 @@ def _dataset_pictures(data: Any, wanted: DataSpec, column: str, features: dict[s
     return rows
 
 
-def _examples(
-    data: Any, plan: Arrangement, found: Mapping[str, Column], wanted: DataSpec, reading: Reading
-) -> Callable[[int], Iterator[Batch]]:
-    """Pieces of an iterable dataset, for each epoch"""
+def _examples(data: Any) -> Callable[[int], Iterator[dict[str, Any]]]:
+    """Pieces of an iterable dataset for each epoch: its examples and their numbers"""
 
-    def pieces(epoch: int) -> Iterator[Batch]:
+    def pieces(epoch: int) -> Iterator[dict[str, Any]]:
         if hasattr(data, "set_epoch"):
             data.set_epoch(epoch)
         first = 0
         examples = iter(data)
         while piece := list(islice(examples, _PIECE)):
-            yield _read(plan, found, _transposed(piece, plan.read), wanted, reading, first)
+            yield {_EXAMPLE: cell_array(piece), _NUMBER: np.arange(first, first + len(piece))}
             first += len(piece)
 
     return pieces
+
+
+def _decoded(
+    plan: Arrangement, found: Mapping[str, Column], wanted: DataSpec, reading: Reading, examples: Mapping[str, Any]
+) -> Batch:
+    """Inputs and targets of some examples of an iterable dataset"""
+    values = _transposed(list(examples[_EXAMPLE]), plan.read)
+    return _read(plan, found, Cells(_WHERE, values, numbers=examples[_NUMBER]), wanted, reading)
 
 
 def function_in(text: str) -> Callable[[int], Any]:

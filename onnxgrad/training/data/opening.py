@@ -52,6 +52,7 @@ def open_data(data: Data, wanted: DataSpec | Sequence[str]) -> Rows | Stream:
     """
     wanted = wanted if isinstance(wanted, DataSpec) else DataSpec(wanted)
     if isinstance(data, Text):
+        data.read()
         data.check(wanted)
     if isinstance(data, Preferences):
         return data.opened(wanted)

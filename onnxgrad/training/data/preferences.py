@@ -21,11 +21,12 @@ from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import ArgumentError, DataError
 from onnxgrad.internal.arguments import checked
+from onnxgrad.training.data.by_rank import any_lacks, gathered, own_share, threads_of_share
 from onnxgrad.training.data.derived_inputs import IGNORED, MASK, TOKENS, DerivedInputs
 from onnxgrad.training.data.kinds.text import bucket
 from onnxgrad.training.data.rows import Batch, Columns
 from onnxgrad.training.data.spec import DataSpec
-from onnxgrad.training.data.text import END, Passage, Text, TokenRow, record_of_line
+from onnxgrad.training.data.text import END, Example, Passage, Text, TokenRow
 from onnxgrad.training.losses.preferences import MARGIN, REFERENCE, log_probabilities_of_rows
 from onnxgrad.training.losses.terms import output_of
 
@@ -73,7 +74,7 @@ class Preferences(Text):
         reference: str | Path | ModelProto | Program | None = None,
         batch_size: int = 8,
     ) -> None:
-        self._margins: list[float] = []
+        self._margins: Array = np.zeros(0)
         self._reference, self._batch_size = reference, batch_size
         self._measured: Array | None = None
         if Path(path).suffix != ".jsonl":
@@ -98,11 +99,12 @@ class Preferences(Text):
         if REFERENCE in wanted.names:
             if self._reference is None:
                 raise DataError("dpo compares with the model before training. Give Preferences(reference=) its file.")
-            if self._measured is None:
+            if any_lacks(self._measured is None):
                 program = self._reference if isinstance(self._reference, Program) else from_onnx(self._reference)
                 self._measured = reference_log_probabilities(program, arrays, self._batch_size, self.label)
+            assert self._measured is not None
             arrays[REFERENCE] = self._measured
-        arrays[MARGIN] = np.repeat(np.array(self._margins, np.float32), 2)
+        arrays[MARGIN] = np.repeat(self._margins.astype(np.float32), 2)
         read = {TOKENS, MASK, *wanted.names}
         columns = _Pairs({name: array for name, array in arrays.items() if name in read}, together=2)
         columns.record, columns.decoders, columns.path = self.record, self.decoders, self.path
@@ -110,22 +112,8 @@ class Preferences(Text):
         return columns
 
     def _examples(self) -> list[TokenRow]:
-        passages: list[Passage] = []
-        margins = []
-        for number, line in enumerate(self._lines(), 1):
-            if not line.strip():
-                continue
-            where = f"line {number} of {str(self.path)!r}"
-            record = record_of_line(line, where)
-            margins.append(_margin_of(record, where))
-            passages += [self._answer(record, name, where) for name in ("chosen", "rejected")]
-        rows = self._encoded(passages)
-        if self._has_chats:
-            self.remarks += self._template.remarks
-        long = sum(len(row.token_ids) > self.max_length for row in rows)
-        if long:
-            self.remarks.append(f"{long} of {len(rows)} answers of {self.path.name} are cut to {self.max_length} tokens.")
-        rows = [TokenRow(row.token_ids[: self.max_length], row.labels[: self.max_length]) for row in rows]
+        rows, margins = self._of_lines()
+        rows = self._cut(rows, "answers")
         useful = [at for at in range(len(margins)) if all((row.labels[1:] != IGNORED).any() for row in rows[2 * at : 2 * at + 2])]
         if not useful:
             raise DataError(f"{str(self.path)!r} holds no pair of answers with tokens that count, of {len(margins)} lines.")
@@ -134,8 +122,11 @@ class Preferences(Text):
             self.remarks.append(
                 f"{left} of {len(margins)} pairs of {self.path.name} have no token that counts in the loss, and are left out."
             )
-        self._margins = [margins[at] for at in useful]
+        self._margins = margins[useful]
         return [rows[2 * at + side] for at in useful for side in (0, 1)]
+
+    def _example(self, record: dict[str, Any], where: str) -> Example:
+        return Example([self._answer(record, name, where) for name in ("chosen", "rejected")], _margin_of(record, where))
 
     def _answer(self, record: Mapping[str, Any], name: str, where: str) -> Passage:
         """The prompt with one of the answers"""
@@ -174,7 +165,9 @@ def _margin_of(record: Mapping[str, Any], where: str) -> float:
 
 
 def reference_log_probabilities(program: Program, columns: Mapping[str, Any], batch_size: int = 8, label: str = "labels") -> Array:
-    """The log probability that a model gives to the tokens that count of each row, float32 [rows].
+    """Compute the log probability that a model gives to the tokens that count of each row, float32 [rows].
+
+    Ranks that open data together each run a share of the batches, and all get the results of all.
 
     Args:
         program: a language model; it stays as it is.
@@ -196,21 +189,28 @@ def reference_log_probabilities(program: Program, columns: Mapping[str, Any], ba
     scores = output_of(clone, None, [])
     labels = block.add_input(clone.fresh_name(label), TensorType(dtype_of("int64"), (None, None)))
     total = log_probabilities_of_rows(Builder(block, key="reference"), scores, labels)
-    following, executor = DerivedInputs(clone), Executor()
-    measured = []
-    order = np.argsort(np.asarray(columns[MASK]).sum(axis=1), kind="stable")
+    following, executor = DerivedInputs(clone), Executor(threads=threads_of_share())
+    lengths = np.asarray(columns[MASK]).sum(axis=1)
+    order = np.argsort(lengths, kind="stable")
     rows = _Pairs({name: columns[name] for name in (TOKENS, MASK, label)})
     wanted = [v.name for v in clone.inputs if v is not labels]
-    for begin in range(0, len(order), batch_size):
-        batch = rows.take(order[begin : begin + batch_size])
-        feed = following.complete({name: batch[name] for name in (TOKENS, MASK)})
-        missing = [name for name in wanted if name not in feed]
-        if missing:
-            raise DataError(
-                f"the reference reads the input {missing[0]!r}, which does not follow from the tokens. Use another file."
-            )
-        fed = {**{name: feed[name] for name in wanted}, labels.name: batch[label]}
-        measured.append(executor.run(clone, fed, [total])[0])
+    numbers = [order[begin : begin + batch_size] for begin in range(0, len(order), batch_size)]
+
+    def own() -> dict[str, Array]:
+        share = own_share([len(chosen) * int(lengths[chosen[-1]]) for chosen in numbers])
+        measured = [np.zeros(0, np.float32)]
+        for chosen in numbers[share.start : share.stop]:
+            batch = rows.take(chosen)
+            feed = following.complete({name: batch[name] for name in (TOKENS, MASK)})
+            missing = [name for name in wanted if name not in feed]
+            if missing:
+                raise DataError(
+                    f"the reference reads the input {missing[0]!r}, which does not follow from the tokens. Use another file."
+                )
+            fed = {**{name: feed[name] for name in wanted}, labels.name: batch[label]}
+            measured.append(executor.run(clone, fed, [total])[0])
+        return {"measured": np.concatenate(measured)}
+
     result = np.empty(len(order), np.float32)
-    result[order] = np.concatenate(measured)
+    result[order] = np.concatenate([share["measured"] for share in gathered(own)])
     return result

@@ -6,8 +6,9 @@ Tests: tests/training/data/test_tables.py, tests/training/data/test_kinds.py.
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence, Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,6 +17,7 @@ import numpy as np
 
 from onnxgrad.errors import DataError, OnnxGradError
 from onnxgrad.training.data.broken import is_left_out, skips_broken
+from onnxgrad.training.data.kinds.column import cell_array
 from onnxgrad.training.data.kinds.numbers import number_in
 
 __all__ = ["Reader", "filled_cells", "reader_of"]
@@ -24,6 +26,7 @@ _READ = 16_384
 _HEAD = 1_000
 """Rows that are looked at for the kinds of columns."""
 _BLOCK = 1 << 20
+_LINE, _TEXT = "number of the line", "text of the line"
 
 
 def reader_of(path: Path) -> Reader:
@@ -53,21 +56,23 @@ class _Lines:
         self.header = [str(name) for name in first[1]]
 
     def _objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        for row, (number, line) in enumerate(self._lines()):
+            try:
+                record = self._object(number, line)
+            except DataError as error:
+                if not is_left_out(f"{self.path.name}, line {number}", str(error)):
+                    raise
+                self.left_out.add(row)
+            else:
+                yield number, record
+
+    def _lines(self) -> Iterator[tuple[int, str]]:
+        """The lines that hold something, and their numbers"""
         try:
             with self.path.open(encoding="utf-8") as file:
-                row = 0
                 for number, line in enumerate(file, 1):
-                    if not line.strip():
-                        continue
-                    try:
-                        record = self._object(number, line)
-                    except DataError as error:
-                        if not is_left_out(f"{self.path.name}, line {number}", str(error)):
-                            raise
-                        self.left_out.add(row)
-                    else:
-                        yield number, record
-                    row += 1
+                    if line.strip():
+                        yield number, line
         except OSError as error:
             raise DataError(f"cannot read {str(self.path)!r}: {error.strerror or error}.") from error
         except UnicodeDecodeError as error:
@@ -104,6 +109,19 @@ class _Lines:
         if count > first:
             yield first, columns
 
+    def undecoded(self, names: Sequence[str], size: int = _READ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Parts of the table as ``cells`` takes them: the number of the first row, the lines and their numbers."""
+        lines = self._lines()
+        first = 0
+        while piece := list(itertools.islice(lines, size)):
+            yield first, {_LINE: np.array([number for number, _ in piece]), _TEXT: cell_array([line for _, line in piece])}
+            first += len(piece)
+
+    def cells(self, undecoded: Mapping[str, Any], names: Sequence[str]) -> dict[str, list[Any]]:
+        """The cells of some rows of ``undecoded``, by column."""
+        records = [self._object(int(number), line) for number, line in zip(undecoded[_LINE], undecoded[_TEXT], strict=True)]
+        return {name: [record.get(name) for record in records] for name in names}
+
     def columns(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """All cells, by column."""
         columns: dict[str, list[Any]] = {name: [] for name in names}
@@ -113,7 +131,26 @@ class _Lines:
         return columns
 
 
-class _Parquet:
+class _Cells:
+    """A table whose cells cost little to read: they are read before it is known which rows are used."""
+
+    def pieces(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+        raise NotImplementedError
+
+    def undecoded(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Parts of the table as ``cells`` takes them: the number of the first row, and the cells by column."""
+        for first, columns in self.pieces(names):
+            yield first, {name: cell_array(cells) if isinstance(cells, list) else cells for name, cells in columns.items()}
+
+    def cells(self, undecoded: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+        """The cells of some rows of ``undecoded``, by column."""
+        columns = {name: undecoded[name] for name in names}
+        return {
+            name: list(cells) if getattr(cells, "dtype", None) == np.dtype(object) else cells for name, cells in columns.items()
+        }
+
+
+class _Parquet(_Cells):
     """A Parquet file through pyarrow."""
 
     remarks: Sequence[str] = ()
@@ -154,7 +191,7 @@ class _Parquet:
                 first += batch.num_rows
 
 
-class _Csv:
+class _Csv(_Cells):
     """A .csv or .tsv file through pyarrow, all cells as text."""
 
     length: int | None = None

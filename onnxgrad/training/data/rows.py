@@ -329,6 +329,7 @@ class Stream:
 
     Attributes:
         resumes: empty, or why a run cannot be resumed in the middle of an epoch.
+        decodes: whether ``undecoded`` gives other than batches.
     """
 
     path: Path | None = None
@@ -337,6 +338,7 @@ class Stream:
     record: DataRecord | None = None
     decoders: Mapping[str, Callable[[Array], str]] = MappingProxyType({})
     resumes: str = ""
+    decodes: bool = False
 
     def __init__(self, source: Source, names: Sequence[str]) -> None:
         self.source: Any = source
@@ -381,6 +383,29 @@ class Stream:
         items = self.source(epoch) if callable(self.source) else self.source
         for item in itertools.islice(items, skip, None):
             yield self._as_batch(item)
+
+    def undecoded(
+        self, batch_size: int, *, shuffle: bool = True, drop_last: bool = False, seed: int = 0, epoch: int = 0, skip: int = 0
+    ) -> Iterator[Batch]:
+        """The batches of one epoch as ``decoded`` takes them, of which ranks decode their parts alone; ready-made ones as they are.
+
+        Args:
+            batch_size: examples in a batch.
+            shuffle: whether their order is random.
+            drop_last: whether a last batch of fewer is left out.
+            seed: of the order.
+            epoch: its number, from 0, of which the order depends too.
+            skip: how many batches at the front are left out.
+        """
+        return self.batches(batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed, epoch=epoch, skip=skip)
+
+    def decoded(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Decode what ``undecoded`` gives, or some of its examples.
+
+        Args:
+            batches: in any number and order.
+        """
+        return batches
 
     def first(self, seed: int, epoch: int) -> Batch:
         """The first batch of an epoch, which shows the types of columns; what gives its batches once gives it again after that.

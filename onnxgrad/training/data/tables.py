@@ -14,6 +14,7 @@ from onnxgrad.errors import ArgumentError, DataError, FileError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.broken import left_of, skips_broken
+from onnxgrad.training.data.by_rank import is_own
 from onnxgrad.training.data.columns import Arrangement, arrange_columns, found_columns, read_columns
 from onnxgrad.training.data.kinds import KINDS, kind_of
 from onnxgrad.training.data.kinds.column import Cells, Column, Reading
@@ -31,6 +32,9 @@ __all__ = ["SEPARATORS", "Table", "is_text", "read_folder", "read_npy"]
 SEPARATORS = (".csv", ".tsv", ".parquet", ".pq", ".jsonl")
 _LARGE = 1_000_000_000
 _SAMPLED = 1_000_000
+_AT_ONCE = 2048
+"""Rows of a file that are decoded at once, where it is read piece by piece."""
+_ROW = "number of the row"
 
 
 class Table:
@@ -96,7 +100,8 @@ class Table:
         if streams:
             found = self._found_in_pieces(reader, plan, wanted, remarks)
             pieces = _Pieces(reader, plan, found, wanted, self.reading, self.path)
-            rows = Shuffled(pieces, buffer=self.buffer, length=reader.length)
+            rows = Shuffled(pieces, buffer=self.buffer, length=reader.length, decode=pieces.decode)
+            rows.rows_at_once = 1 if {"picture", "sound", "mask"} & set(plan.kinds.values()) else _AT_ONCE
         else:
             cells = self._cells(reader, plan, wanted)
             found = found_columns(plan, cells, wanted, self.reading, remarks)
@@ -137,9 +142,15 @@ class Table:
         found = found_columns(rest, Cells(self.path.name, first, folder=self.path.parent), wanted, self.reading, remarks)
         for name in words:
             (part,) = plan.parts[name]
-            pieces = (Cells(self.path.name, values, row) for row, values in reader.pieces([part]))
-            found[name] = WordsColumn.of_pieces(pieces, part)
+            found[name] = WordsColumn.of_shares(_own_pieces(reader, part, self.path), part)
         return {name: found[name] for name in plan.parts}
+
+
+def _own_pieces(reader: Reader, part: str, path: Path) -> Iterator[Cells]:
+    """The cells of a column, of which ranks that open data together read every so many-th piece"""
+    for number, (first, rows) in enumerate(reader.undecoded([part])):
+        if is_own(number):
+            yield Cells(path.name, reader.cells(rows, [part]), first, path.parent)
 
 
 def _rows(reader: Reader, names: Sequence[str]) -> dict[str, Any]:
@@ -177,11 +188,16 @@ class _Pieces:
     ) -> None:
         self.reader, self.plan, self.found, self.wanted, self.reading, self.path = reader, plan, found, wanted, reading, path
 
-    def __iter__(self) -> Iterator[Batch]:
-        for first, values in self.reader.pieces(self.plan.read):
-            cells = Cells(self.path.name, values, first, self.path.parent)
-            rows = rows_of(read_columns(self.plan, self.found, cells, self.wanted, self.reading, []), _count(values))
-            yield rows.take(np.arange(len(rows)))
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The rows as the file has them, and their numbers"""
+        for first, cells in self.reader.undecoded(self.plan.read):
+            yield {**cells, _ROW: np.arange(first, first + _count(cells))}
+
+    def decode(self, rows: Mapping[str, Any]) -> Batch:
+        """Read the inputs and targets of some rows."""
+        cells = Cells(self.path.name, self.reader.cells(rows, self.plan.read), 0, self.path.parent, rows[_ROW])
+        arrays = read_columns(self.plan, self.found, cells, self.wanted, self.reading, [])
+        return rows_of(arrays, cells.count).take(np.arange(cells.count))
 
 
 def read_folder(path: Path, wanted: DataSpec) -> Columns:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import bisect
 import copy
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import numpy as np
 from onnxgrad.errors import ArgumentError, DataError, FileError
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import read_whole
+from onnxgrad.training.data.by_rank import any_lacks, gathered, has_ranks, own_share
 from onnxgrad.training.data.chat_template import ChatTemplate
 from onnxgrad.training.data.derived_inputs import IGNORED, MASK, SEGMENTS, TOKENS
 from onnxgrad.training.data.kinds.text import LONGEST, TextColumn, TokenizerFile, bucket, decoder_of, is_unicode
@@ -27,7 +29,7 @@ from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.rows import Batch, Stream
 from onnxgrad.training.data.spec import DataSpec
 
-__all__ = ["END", "Passage", "Text", "TokenRow", "record_of_line"]
+__all__ = ["END", "Example", "Passage", "Text", "TokenRow", "record_of_line"]
 
 Array = np.ndarray[Any, Any]
 SUFFIXES = (".jsonl", ".txt")
@@ -51,10 +53,19 @@ class Passage(NamedTuple):
     marked: bool = True
 
 
+class Example(NamedTuple):
+    """The passages of a line, and of a pair of answers by how much the first is better"""
+
+    passages: Sequence[Passage]
+    margin: float = 0.0
+
+
 class Text(Stream):
     """Rows of tokens from a file, as batches of ``input_ids``, ``attention_mask`` and labels, all int64 [rows, steps].
 
     Rows of similar length go into one batch. Each batch is padded on the right to one of a few lengths: 8, 12, 16, 24, 32, 48, ...
+
+    Of several ranks each tokenises its share of the lines when a Trainer opens the data, and all get the tokens of all.
 
     Args:
         path: a ``.txt`` or ``.jsonl`` file.
@@ -65,7 +76,7 @@ class Text(Stream):
         label: name of the column with the labels; -100 stands where nothing counts.
 
     Attributes:
-        remarks: lines on how the file was read.
+        remarks: lines on how the file was read; on several ranks there are none before it is.
 
     Raises:
         DataError: if a file cannot be read, naming the line, or holds nothing to learn.
@@ -100,14 +111,38 @@ class Text(Stream):
         self._has_chats = False
         if self.path.suffix not in SUFFIXES:
             raise ArgumentError(f"text is read from {' or '.join(SUFFIXES)} files, not {str(path)!r}. Rename or convert it.")
-        rows = self._pieces() if self.path.suffix == ".txt" else self._examples()
         self.pack = pack
-        self.rows = _packed(rows, max_length) if pack else rows
-        self.lengths = np.array([bucket(len(row.token_ids), max_length) for row in self.rows])
-        super().__init__(self.rows, [TOKENS, MASK, *([SEGMENTS] if pack else []), label])
+        self._rows: list[TokenRow] | None = None
+        self._lengths: Array = np.zeros(0, np.int64)
+        super().__init__((), [TOKENS, MASK, *([SEGMENTS] if pack else []), label])
         file = self.tokenizer_file
         self.record = DataRecord({TOKENS: TextColumn((), file.path.name, file.sha256, max_length, MASK)})
         self.decoders = dict.fromkeys((TOKENS, label), decoder_of(self._tokenizer))
+        if not has_ranks():
+            self.read()
+
+    def read(self) -> None:
+        """Tokenise the file, unless that is done; ranks that open data together each do a share of it."""
+        if any_lacks(self._rows is None):
+            self.remarks.clear()
+            self._template.seen = [{}, {}]
+            rows = self._pieces() if self.path.suffix == ".txt" else self._examples()
+            self._rows = _packed(rows, self.max_length) if self.pack else rows
+            self._lengths = np.array([bucket(len(row.token_ids), self.max_length) for row in self._rows])
+
+    @property
+    def rows(self) -> list[TokenRow]:
+        """Words and labels of each row."""
+        if self._rows is None:
+            self.read()
+        return self._rows or []
+
+    @property
+    def lengths(self) -> Array:
+        """How long each row is when it is filled up, int64 [rows]."""
+        if self._rows is None:
+            self.read()
+        return self._lengths
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -185,7 +220,7 @@ class Text(Stream):
             rows: numbers of rows.
         """
         selected = copy.copy(self)
-        selected.rows, selected.lengths = [self.rows[int(row)] for row in rows], self.lengths[rows]
+        selected._rows, selected._lengths = [self.rows[int(row)] for row in rows], self.lengths[rows]
         return selected
 
     def _batch(self, chosen: Array) -> Batch:
@@ -208,7 +243,8 @@ class Text(Stream):
     # Reading -----------------------------------------------------------------------------------------------------------
 
     def _pieces(self) -> list[TokenRow]:
-        (row,) = self._encoded([Passage(_read(self.path), [(0, END)])])
+        text = _read(self.path)
+        ((row,), _) = self._encoded([text], lambda number: Example([Passage(text, [(0, END)])]))
         size = self.max_length
         cuts = [at for at in range(0, len(row.token_ids), size) if len(row.token_ids) - at > 1]
         if not cuts:
@@ -216,14 +252,8 @@ class Text(Stream):
         return [TokenRow(row.token_ids[at : at + size], row.labels[at : at + size]) for at in cuts]
 
     def _examples(self) -> list[TokenRow]:
-        lines = [(number, line) for number, line in enumerate(self._lines(), 1) if line.strip()]
-        rows = self._encoded([self._passage(line, f"line {number} of {str(self.path)!r}") for number, line in lines])
-        if self._has_chats:
-            self.remarks += self._template.remarks
-        long = sum(len(row.token_ids) > self.max_length for row in rows)
-        if long:
-            self.remarks.append(f"{long} of {len(rows)} examples of {self.path.name} are cut to {self.max_length} tokens.")
-        rows = [TokenRow(row.token_ids[: self.max_length], row.labels[: self.max_length]) for row in rows]
+        rows, _ = self._of_lines()
+        rows = self._cut(rows, "examples")
         useful = [row for row in rows if (row.labels[1:] != IGNORED).any()]
         if not useful:
             raise DataError(f"{str(self.path)!r} holds no token to learn: {len(rows)} examples, none with tokens that count.")
@@ -234,11 +264,27 @@ class Text(Stream):
             )
         return useful
 
-    def _lines(self) -> list[str]:
-        return _read(self.path).split("\n")
+    def _cut(self, rows: list[TokenRow], what: str) -> list[TokenRow]:
+        """Rows of no more than the largest number of tokens, with remarks on what was read"""
+        if self._has_chats:
+            self.remarks += self._template.remarks
+        long = sum(len(row.token_ids) > self.max_length for row in rows)
+        if long:
+            self.remarks.append(f"{long} of {len(rows)} {what} of {self.path.name} are cut to {self.max_length} tokens.")
+        return [TokenRow(row.token_ids[: self.max_length], row.labels[: self.max_length]) for row in rows]
 
-    def _passage(self, line: str, where: str) -> Passage:
-        return self._checked(self._passage_of(record_of_line(line, where), where), where)
+    def _of_lines(self) -> tuple[list[TokenRow], Array]:
+        """The tokens of the passages of all lines, and the margin of each line"""
+        lines = [(number, line) for number, line in enumerate(_read(self.path).split("\n"), 1) if line.strip()]
+        where = [f"line {number} of {str(self.path)!r}" for number, _ in lines]
+
+        def example(number: int) -> Example:
+            return self._example(record_of_line(lines[number][1], where[number]), where[number])
+
+        return self._encoded([line for _, line in lines], example)
+
+    def _example(self, record: dict[str, Any], where: str) -> Example:
+        return Example([self._checked(self._passage_of(record, where), where)])
 
     def _checked(self, passage: Passage, where: str) -> Passage:
         if not is_unicode(passage.text):
@@ -258,13 +304,48 @@ class Text(Stream):
         text = "".join(part for part in parts if part is not None)
         return Passage(text + self._template.end, [(len(str(parts[0])) if len(parts) == 2 else 0, END)])
 
-    def _encoded(self, passages: Sequence[Passage]) -> list[TokenRow]:
-        encodings: dict[int, Any] = {}
-        for marked in (True, False):
-            chosen = [at for at, passage in enumerate(passages) if passage.marked is marked]
-            texts = [passages[at].text for at in chosen]
-            encodings.update(zip(chosen, self._tokenizer.encode_batch(texts, add_special_tokens=marked), strict=True))
-        return [_row(encodings[at], passage) for at, passage in enumerate(passages)]
+    def _encoded(self, items: Sequence[str], example: Callable[[int], Example]) -> tuple[list[TokenRow], Array]:
+        """Tokens of the passages of all items in their order, and the margins of the items; of ranks each reads some items
+
+        Args:
+            items: as the file has them.
+            example: makes the passages of the item of a number.
+        """
+
+        def own() -> dict[str, Array]:
+            examples = [example(number) for number in own_share([len(item) for item in items])]
+            passages = [passage for one in examples for passage in one.passages]
+            encodings: dict[int, Any] = {}
+            for marked in (True, False):
+                chosen = [at for at, passage in enumerate(passages) if passage.marked is marked]
+                texts = [passages[at].text for at in chosen]
+                encodings.update(zip(chosen, self._tokenizer.encode_batch(texts, add_special_tokens=marked), strict=True))
+            rows = [_row(encodings[at], passage) for at, passage in enumerate(passages)]
+            token_ids = np.concatenate([np.zeros(0, np.int32), *(row.token_ids for row in rows)])
+            labels = np.concatenate([np.zeros(0, np.int32), *(row.labels for row in rows)])
+            return {
+                "sizes": np.array([len(row.token_ids) for row in rows], np.int64),
+                "token_ids": token_ids,
+                "counted": labels != IGNORED,
+                "margins": np.array([one.margin for one in examples], np.float64),
+                "has_chats": np.array([self._has_chats]),
+                "seen": np.frombuffer(json.dumps(self._template.seen).encode(), np.uint8),
+            }
+
+        rows: list[TokenRow] = []
+        shares = gathered(own)
+        for share in shares:
+            token_ids = share["token_ids"]
+            labels = np.where(share["counted"], token_ids, np.int32(IGNORED))
+            ends = np.cumsum(share["sizes"])
+            rows += [
+                TokenRow(token_ids[end - size : end], labels[end - size : end])
+                for size, end in zip(share["sizes"], ends, strict=True)
+            ]
+        self._has_chats = any(share["has_chats"][0] for share in shares)
+        seen = [json.loads(share["seen"].tobytes()) for share in shares]
+        self._template.seen = [sum(map(Counter, counts), Counter()) for counts in zip(*seen, strict=True)]
+        return rows, np.concatenate([share["margins"] for share in shares])
 
 
 def record_of_line(line: str, where: str) -> dict[str, Any]:

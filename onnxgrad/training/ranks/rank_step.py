@@ -92,11 +92,26 @@ class RankStep:
         overlaps."""
         return 1 if self.exchange is None else self.strategy.overlap or 1
 
+    @property
+    def weight(self) -> float | None:
+        """What the loss of the last batch counts in all; None where that is the number of its examples."""
+        return None if self.exchange is None else self.exchange.weight
+
     def let_overlap(self, overlaps: bool) -> None:
         """Say whether gradients travel while others are computed, in sessions opened from now on, where that is asked for."""
         for one in (self.exchange, self.sums):
             if one is not None:
                 one.overlaps = overlaps
+
+    def rehearse(self, executor: Executor, feed: Mapping[str, Any], fetches: Sequence[Variable], part: Part | None) -> None:
+        """Compute the gradients of a step on this rank alone, as far as no other is asked.
+
+        Raises:
+            OnnxGradError: if the executor's place does not take the step.
+        """
+        if self.exchange is not None:
+            self.exchange.part = part
+            executor.rehearse(self.program, dict(feed), list(fetches))
 
     @contextmanager
     def trial(self) -> Iterator[None]:
@@ -215,6 +230,10 @@ class PipelinedStep(RankStep):
         self._step.check.number = number
         values = self._step.compute(feed, part)
         return [values.get(v.name) for v in fetches]
+
+    @property
+    def weight(self) -> float | None:
+        return None if self._step is None else self._step.weight
 
     def apply(self, executor: Executor) -> None:
         assert self._step is not None

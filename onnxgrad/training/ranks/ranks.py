@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -35,6 +36,7 @@ from onnxgrad.distributed.transport import Alone, Transport
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, OnnxGradError, TrainingError
 from onnxgrad.optimizer.average import ExponentialMovingAverage
 from onnxgrad.training.data.fingerprints import content_of
+from onnxgrad.training.data.kinds.column import taken_cells
 from onnxgrad.training.data.rows import Batch, Rows, Stream
 from onnxgrad.training.ranks.rank_step import PipelinedStep, RankStep
 from onnxgrad.training.run.folder import RunFolder
@@ -94,7 +96,8 @@ def part_of(
         DataError: if the axis of an array that counts the examples has another length than those of others.
     """
     along = {name: axes.get(name, 0) for name in batch}
-    sizes = {name: array.shape[along[name]] if array.ndim > along[name] else 0 for name, array in batch.items()}
+    arrays = {name: array for name, array in batch.items() if isinstance(array, np.ndarray)}
+    sizes = {name: array.shape[along[name]] if array.ndim > along[name] else 0 for name, array in arrays.items()}
     whole = next(iter(sizes.values()))
     for name, size in sizes.items():
         if size != whole:
@@ -102,8 +105,10 @@ def part_of(
                 f"ranks cut a batch along the axis that counts examples, which is {size} long in column {name!r} and {whole} in "
                 "others. Give all columns as many examples; where steps come first, name both dimensions in the file."
             )
-    rows, part = _rows(whole, transport, content_of(batch), together)
-    part_batch = PartBatch({name: array[(*[slice(None)] * along[name], rows)] for name, array in batch.items()})
+    rows, part = _rows(whole, transport, content_of(arrays), together)
+    part_batch = PartBatch({name: array[(*[slice(None)] * along[name], rows)] for name, array in arrays.items()})
+    # Text of pyarrow is not decoded; the numbers of its rows stand beside it.
+    part_batch.update({name: taken_cells(column, rows) for name, column in batch.items() if name not in arrays})
     part_batch.whole, part_batch.part = whole, part
     return part_batch
 
@@ -145,8 +150,7 @@ class _Parts(Stream):
     ) -> Iterator[Batch]:
         order: dict[str, Any] = {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "epoch": epoch, "skip": skip}
         if isinstance(self.source, Stream):
-            batches = self.source.batches(batch_size, **order)
-            yield from (part_of(batch, self.transport, self.axes, self.together) for batch in batches)
+            yield from self._of_stream(self.source, order, batch_size)
             return
         for chosen in self.source.numbers(batch_size, **order):
             # Random changes of examples follow from the seed, the epoch and the number of a row.
@@ -154,6 +158,21 @@ class _Parts(Stream):
             rows, part = _rows(len(chosen), self.transport, order_hash, math.lcm(self.source.together, self.together))
             part_batch = PartBatch(self.source.take(chosen[rows], (seed, epoch)))
             part_batch.whole, part_batch.part = len(chosen), part
+            yield part_batch
+
+    def _of_stream(self, source: Stream, order: dict[str, Any], batch_size: int) -> Iterator[Batch]:
+        """The parts of the batches of a stream, which decodes those alone"""
+        parts: deque[tuple[int, Part]] = deque()
+
+        def own() -> Iterator[Batch]:
+            for batch in source.undecoded(batch_size, **order):
+                part_batch = part_of(batch, self.transport, {} if source.decodes else self.axes, self.together)
+                parts.append((part_batch.whole, part_batch.part))
+                yield dict(part_batch)
+
+        for decoded in source.decoded(own()):
+            part_batch = PartBatch(decoded)
+            part_batch.whole, part_batch.part = parts.popleft()
             yield part_batch
 
 
@@ -301,6 +320,12 @@ class Ranks:
 
     # A step ----------------------------------------------------------------------------------------------------------
 
+    @property
+    def readers(self) -> Transport | None:
+        """Between the ranks that open data together; None where this one reads alone."""
+        is_alone = not self.are_many or (getattr(self, "step", None) is not None and self.step.is_alone)
+        return None if is_alone else self.transport
+
     def source(self, source: Rows | Stream) -> Rows | Stream:
         """This rank's parts of what is trained on."""
         return _Parts(source, self._row, self.axes, self._together) if self.are_many else source
@@ -335,6 +360,10 @@ class Ranks:
         if self.are_many:
             self.step.begin(executor, feed, fetches, self.part)
 
+    def rehearse(self, executor: Executor, feed: Batch, fetches: list[Variable]) -> None:
+        """Compute the gradients of a step on this rank alone, as far as no other is asked; nothing is kept."""
+        self.step.rehearse(executor, feed, fetches, self.part)
+
     def run(self, executor: Executor, feed: Batch, fetches: list[Variable], number: int) -> list[Any]:
         """A step, or the gradients of one that ``step.apply`` ends; all ranks have taken the same ``number`` of steps before."""
         return self.step.compute(executor, feed, fetches, self.part, number)
@@ -362,10 +391,10 @@ class Ranks:
         interrupt.agreed = (bool(table[-1, 0]), bool(table[-1, 1]))
         weights = {name: float(count) for name, (_, count) in zip(arrays, table, strict=False)}
         row = {name: float(total / count) if count else 0.0 for name, (total, count) in zip(arrays, table, strict=False)}
-        exchange = self.step.exchange
-        if loss_weight is None or exchange is None:
+        weight = self.step.weight
+        if weight is None or (loss_weight is None and self.strategy.pipeline == 1):  # a pipeline knows the weight by itself
             return row, weights
-        return row, {**weights, "loss": loss_weight if weighs_whole else exchange.weight}
+        return row, {**weights, "loss": weight if loss_weight is None or not weighs_whole else loss_weight}
 
     def total(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The sums over all ranks of some numbers of each, in float64."""
@@ -388,6 +417,20 @@ class Ranks:
             self.transport.all_reduce_(table, "max")
         largest: list[float] = table.tolist()
         return largest
+
+    def first_reason(self, reason: str) -> str:
+        """The reason of the first rank that has one, with that rank named; empty where none has."""
+        if not self.are_many:
+            return reason
+        own = np.frombuffer(reason.encode(), np.uint8).copy()
+        sizes = gathered_sizes(self.transport, len(own))
+        ranks = np.flatnonzero(sizes)
+        if not len(ranks):
+            return ""
+        first = int(ranks[0])
+        buffer = own if first == self.transport.rank else np.empty(int(sizes[first]), np.uint8)
+        self.transport.broadcast_(buffer, first)
+        return f"on rank {first} of {self.transport.world_size} {buffer.tobytes().decode()}"
 
     def any(self, answer: bool) -> bool:
         """Return whether any rank answers True."""
@@ -418,7 +461,7 @@ class Ranks:
         if isinstance(source, Rows):
             numbers = itertools.islice(source.numbers(batch_size, shuffle=False), own.start, None, own.step)
             return (source.take(chosen, (0, 0)) for chosen in numbers)
-        return itertools.islice(source.batches(batch_size, shuffle=False), own.start, None, own.step)
+        return source.decoded(itertools.islice(source.undecoded(batch_size, shuffle=False), own.start, None, own.step))
 
     @contextmanager
     def rank0_only(self) -> Iterator[None]:

@@ -31,6 +31,7 @@ __all__ = [
     "installed_places",
     "keeps_overlap",
     "measured",
+    "rehearsed",
     "timed",
 ]
 
@@ -121,17 +122,40 @@ def measured(
     raise AssertionError
 
 
-def timed(name: str, step: Callable[[], float], scope: Scope, clock: Callable[[], float] = time.perf_counter) -> Timing:
+def timed(
+    name: str,
+    step: Callable[[], float],
+    scope: Scope,
+    clock: Callable[[], float] = time.perf_counter,
+    is_alone: bool = True,
+) -> Timing:
     """Measure the steps of a provider; one that fails is not taken, and the reason says why.
 
     Args:
         name: of the provider.
         step, scope, clock: as for ``measured``.
+        is_alone: False where other ranks wait for each step, so that what fails must fail on all.
+
+    Raises:
+        OnnxGradError: whatever a step raises that others wait for.
     """
     try:
         return Timing(name, *measured(step, scope, clock))
     except OnnxGradError as error:
+        if not is_alone:
+            raise
         return Timing(name, reason=f"fails: {error}")
+
+
+def rehearsed(step: Callable[[], None]) -> str:
+    """Return why a rank alone cannot take a step on a provider, by the first line of the error; empty if it can."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            step()
+    except OnnxGradError as error:
+        return f"fails: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
+    return ""
 
 
 def keeps_overlap(overlapping: float, plain: float) -> bool:
@@ -182,7 +206,7 @@ def described(chosen: str, timings: Mapping[str, Timing]) -> str:
         "place 'auto' keeps cpu: a step takes 20 ms on cpu, 50 ms on openvino."
     """
     figures = [f"{one.seconds * 1e3:.3g} ms on {one.name}" for one in timings.values() if not one.reason]
-    refused = [f"{one.name} {one.reason}" for one in timings.values() if one.reason]
+    refused = [f"{one.name} {one.reason.rstrip('.')}" for one in timings.values() if one.reason]
     if len(timings) == 1:
         return f"place 'auto' keeps {chosen}: no other provider can take this step."
     steps = f"a step takes {', '.join(figures)}" if figures else ""

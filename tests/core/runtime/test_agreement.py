@@ -8,7 +8,7 @@ import pytest
 
 import onnxgrad as og
 from onnxgrad.core.graph_passes import contrib_kernels
-from onnxgrad.core.runtime import agreement
+from onnxgrad.core.runtime import agreement, session_cache
 from onnxgrad.errors import TrainingError
 from onnxgrad.training import Trainer, add_lora
 
@@ -59,10 +59,17 @@ def test_a_file_that_agrees_trains_once_per_step(name, options, monkeypatch):
         return real(*args)
 
     monkeypatch.setattr("onnxgrad.training.trainer.first_difference", noting)
+    opened = []
+    for module in (agreement, session_cache):
+        real_open = module.open_graph
+        monkeypatch.setattr(
+            module, "open_graph", lambda *a, real_open=real_open, **o: opened.append(o.get("runs_once")) or real_open(*a, **o)
+        )
     run, other = (trainer(FOLDER / f"{name}.onnx", **options) for _ in range(2))
     other._is_compared = True
     for _ in range(2):
         assert run.step({"input_ids": WORDS}) == other.step({"input_ids": WORDS})
+    assert opened[:2] == [True, True] and not any(opened[2:])  # the file and the step, which packs no weight
     assert len(seen) == 1 and seen[0]["input_ids"].shape == (1, 16) and seen[0]["labels"].shape == (1, 16)
     for ours, theirs in zip(run.trained, other.trained, strict=True):
         np.testing.assert_array_equal(ours.get_value(), theirs.get_value())

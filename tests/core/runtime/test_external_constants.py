@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnxgrad as paddle
 from onnxgrad.core.runtime import session as opening
+from onnxgrad.core.runtime.places import CPUPlace
 
 
 @pytest.fixture
@@ -123,3 +124,37 @@ def test_a_step_over_two_and_a_half_gigabytes_of_constants_holds_them_once(tmp_p
         subprocess.run([sys.executable, "-c", TRAINING, tmp_path / "m.onnx", str(2**21 * 1280 + 2 * 10**8)], check=True)
     finally:
         (tmp_path / "table.bin").unlink()
+
+
+@pytest.mark.parametrize("memory", ["auto", "low"])
+def test_state_of_a_file_is_read_from_its_pages_and_trained_beside_them(tmp_path, memory, monkeypatch):
+    rng = np.random.default_rng(1)
+    values = {name: rng.normal(size=(6, 6)).astype("f4") for name in ("table", "w")}
+    nodes = [helper.make_node("Gather", ["table", "i"], ["e"]), helper.make_node("MatMul", ["e", "w"], ["y"])]
+    i = helper.make_tensor_value_info("i", TensorProto.INT64, ["n"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 6])
+    graph = helper.make_graph(nodes, "g", [i], [y], [numpy_helper.from_array(value, name) for name, value in values.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "inline.onnx")
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=16)
+    content = (tmp_path / "m.data").read_bytes()
+    copied = []
+    copy = CPUPlace.value
+    monkeypatch.setattr(CPUPlace, "value", lambda place, array: copied.append(array.shape) or copy(place, array))
+
+    def trained(name):
+        program = paddle.from_onnx(tmp_path / name)
+        program.find("table").stop_gradient = True
+        loss = paddle.mean(paddle.square(program.find("y")))
+        paddle.optimizer.SGD(0.1).minimize(loss)
+        executor = paddle.static.Executor(memory=memory)
+        feed = {"i": np.array([0, 2, 5])}
+        losses = [executor.run(program, feed, [loss])[0].item() for _ in range(3)]
+        return losses, program.find("w").get_value()
+
+    losses, weight = trained("m.onnx")
+    assert (6, 6) not in copied
+    expected, expected_weight = trained("inline.onnx")
+    assert losses == expected and losses[2] < losses[0]
+    np.testing.assert_array_equal(weight, expected_weight)
+    assert (tmp_path / "m.data").read_bytes() == content

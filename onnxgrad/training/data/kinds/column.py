@@ -30,9 +30,11 @@ __all__ = [
     "are_names",
     "are_numbers",
     "are_texts",
+    "cell_array",
     "contradiction",
     "is_name",
     "is_whole",
+    "taken_cells",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -144,16 +146,23 @@ class Cells:
     def of_rows(self, rows: Array) -> Cells:
         """The rows of these numbers, which count from 0 in these cells."""
         numbers = np.asarray(rows) + self.first if self.numbers is None else self.numbers[rows]
-        return replace(self, values={name: _taken(values, rows) for name, values in self.values.items()}, numbers=numbers)
+        return replace(self, values={name: taken_cells(values, rows) for name, values in self.values.items()}, numbers=numbers)
 
 
-def _taken(values: Values, rows: Array) -> Values:
-    """Some cells of a column"""
-    if isinstance(values, np.ndarray):
-        return values[rows]
+def taken_cells(values: Any, rows: Array | slice) -> Any:
+    """Some cells of a column, by their numbers or as a slice."""
     if hasattr(values, "to_pylist"):  # of pyarrow
-        return values.take(rows)  # type: ignore[union-attr]
+        return values[rows] if isinstance(rows, slice) else values.take(rows)
+    if isinstance(values, np.ndarray) or isinstance(rows, slice):
+        return values[rows]
     return [values[row] for row in rows]
+
+
+def cell_array(cells: Sequence[Any]) -> Array:
+    """Cells of any types as an array of them, of rank 1."""
+    array = np.empty(len(cells), object)
+    array[:] = cells
+    return array
 
 
 class LazyColumn:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from onnxgrad.errors import DataError, FileError, OnnxGradError
 from onnxgrad.internal.files import read_whole
 from onnxgrad.training.data.broken import flaws_in
+from onnxgrad.training.data.by_rank import gathered, own_share
 from onnxgrad.training.data.derived_inputs import MASK, TOKENS
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, contradiction, is_name, is_whole
 from onnxgrad.training.data.positions import positions_for
@@ -100,7 +101,7 @@ class TextColumn(Column):
             for row, texts_of_row in enumerate(zip(*listed, strict=True))
             for part, cell in zip(self.parts, texts_of_row, strict=True)
         ]
-        encodings = file.tokenizer.encode_batch(texts)
+        encodings = _encoded(texts, file)
         v = wanted.variables.get(name)
         is_fixed = v is not None and v.dims is not None and len(v.dims) > 1 and isinstance(v.dims[1], int)
         lengths = [len(e.ids) for e in encodings]
@@ -118,18 +119,49 @@ class TextColumn(Column):
             remarks.append("the model has no attention_mask: it also reads the padding of shorter texts.")
         return self.filled(name, encodings, size, file)
 
-    def filled(self, name: str, encodings: Sequence[Any], size: int, file: TokenizerFile) -> Batch:
+    def filled(self, name: str, encodings: Sequence[_Encoding], size: int, file: TokenizerFile) -> Batch:
         """Token ids, mask and types as arrays of one length, by name of their input."""
         pad = next((n for n in map(file.tokenizer.token_to_id, _PADS) if n is not None), 0)
-        for encoding in encodings:
-            encoding.truncate(size)
-            encoding.pad(size, pad_id=pad)
-        batch = {name: np.array([e.ids for e in encodings], np.int64).reshape(-1, size)}
-        if self.mask is not None:
-            batch[self.mask] = np.array([e.attention_mask for e in encodings], np.int64).reshape(-1, size)
-        if self.types is not None:
-            batch[self.types] = np.array([e.type_ids for e in encodings], np.int64).reshape(-1, size)
+        batch = {name: np.full((len(encodings), size), pad, np.int64)}
+        for other in (self.mask, self.types):
+            if other is not None:
+                batch[other] = np.zeros((len(encodings), size), np.int64)
+        for row, encoding in enumerate(encodings):
+            count = min(size, len(encoding.ids))
+            batch[name][row, :count] = encoding.ids[:count]
+            if self.mask is not None:
+                batch[self.mask][row, :count] = 1
+            if self.types is not None:
+                batch[self.types][row, :count] = encoding.types[:count]
         return batch
+
+
+class _Encoding(NamedTuple):
+    """The tokens of a text and their types, int32"""
+
+    ids: Array
+    types: Array
+
+
+def _encoded(texts: Sequence[str], file: TokenizerFile) -> list[_Encoding]:
+    """The tokens of texts; ranks that open data together each tokenise a share"""
+
+    def own() -> dict[str, Array]:
+        share = own_share([len(text) for text in texts])
+        encodings = file.tokenizer.encode_batch(texts[share.start : share.stop])
+        empty = np.zeros(0, np.int32)
+        return {
+            "sizes": np.array([len(e.ids) for e in encodings], np.int64),
+            "ids": np.concatenate([empty, *(np.array(e.ids, np.int32) for e in encodings)]),
+            "types": np.concatenate([empty, *(np.array(e.type_ids, np.int32) for e in encodings)]),
+        }
+
+    encodings: list[_Encoding] = []
+    for share in gathered(own):
+        ends = np.cumsum(share["sizes"])[:-1]
+        parts = zip(np.split(share["ids"], ends), np.split(share["types"], ends), strict=True)
+        encodings += [_Encoding(*part) for part in parts][: len(share["sizes"])]
+    return encodings
 
 
 class TokenizerFile:

@@ -5,6 +5,7 @@ Tests: tests/training/data/test_kinds.py, tests/training/test_characters.py.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from onnxgrad.errors import DataError
+from onnxgrad.training.data.by_rank import gathered
 from onnxgrad.training.data.characters import encode_characters
 from onnxgrad.training.data.kinds.column import Cells, Column, LazyColumn, Reading, are_texts
 from onnxgrad.training.data.kinds.numbers import empty_cell, is_missing, number_in
@@ -60,8 +62,8 @@ class WordsColumn(Column):
         while True:
             kept = cells.of_rows(np.array([row for row in range(cells.count) if row not in flaws], np.int64))
             words = listed_cells(kept, part, is_target=True)
-            places = {word: (kept, row) for row, word in reversed(list(enumerate(words)))}
-            mixed = _mixed(Counter(words), places, part)
+            places = {word: kept.at(row, part) for row, word in reversed(list(enumerate(words)))}
+            mixed = _mixed(Counter(words), places)
             if mixed is None:
                 return flaws
             word, reason = mixed
@@ -75,15 +77,27 @@ class WordsColumn(Column):
         Raises:
             DataError: naming a cell that is empty, or one of a few that are words among numbers.
         """
-        places: dict[str, tuple[Cells, int]] = {}
+        return cls._of_words([_words_in(pieces, part)], part)
+
+    @classmethod
+    def of_shares(cls, pieces: Iterable[Cells], part: str) -> WordsColumn:
+        """Number the words of a column of which ranks that open data together each read some pieces; see ``of_pieces``."""
+
+        def own() -> dict[str, Array]:
+            return {"words": np.frombuffer(json.dumps(_words_in(pieces, part)).encode(), np.uint8)}
+
+        return cls._of_words([json.loads(share["words"].tobytes()) for share in gathered(own)], part)
+
+    @classmethod
+    def _of_words(cls, shares: Sequence[Mapping[str, Sequence[Any]]], part: str) -> WordsColumn:
         counts: Counter[str] = Counter()
-        for cells in pieces:
-            listed = listed_cells(cells, part, is_target=True)
-            counts.update(listed)
-            for row, word in enumerate(listed):
-                if word not in places:
-                    places[word] = (cells, row)
-        mixed = _mixed(counts, places, part)
+        firsts: dict[str, tuple[int, str]] = {}
+        for share in shares:
+            for word, (count, row, at) in share.items():
+                counts[word] += count
+                firsts[word] = min(firsts.get(word, (row, at)), (row, at))
+        places = {word: firsts[word][1] for word in sorted(firsts, key=lambda word: firsts[word][0])}
+        mixed = _mixed(counts, places)
         if mixed is not None:
             raise DataError(mixed[1])
         return cls((part,), tuple(sorted(counts)))
@@ -151,7 +165,17 @@ def empty_cells(cells: Cells, part: str, is_target: bool) -> dict[int, str]:
     }
 
 
-def _mixed(counts: Mapping[str, int], places: Mapping[str, tuple[Cells, int]], part: str) -> tuple[str, str] | None:
+def _words_in(pieces: Iterable[Cells], part: str) -> dict[str, tuple[int, int, str]]:
+    """By word of a column how often it stands there, the number of its first row, and that row and column for messages"""
+    words: dict[str, tuple[int, int, str]] = {}
+    for cells in pieces:
+        for row, word in enumerate(listed_cells(cells, part, is_target=True)):
+            count, first, at = words.get(word) or (0, cells.first + row, cells.at(row, part))
+            words[word] = (count + 1, first, at)
+    return words
+
+
+def _mixed(counts: Mapping[str, int], places: Mapping[str, str]) -> tuple[str, str] | None:
     """One of a few words among numbers, which would make an alphabet of all of them, and the error for it; None if there is none"""
     words = [word for word in places if number_in(word) is None]
     total, many = sum(counts.values()), sum(counts[word] for word in words)
@@ -159,9 +183,8 @@ def _mixed(counts: Mapping[str, int], places: Mapping[str, tuple[Cells, int]], p
         return None
     word = next((word for word in words if is_missing(word)), words[0])
     if is_missing(word) or many < _FEW * total:
-        cells, row = places[word]
         return word, (
-            f"{cells.at(row, part)} holds {word[:40]!r}, and {total - many:,} of {total:,} cells hold numbers. "
+            f"{places[word]} holds {word[:40]!r}, and {total - many:,} of {total:,} cells hold numbers. "
             "Correct it, or leave the row out."
         )
     return None
