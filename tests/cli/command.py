@@ -5,6 +5,7 @@ A process of its own is a new interpreter for the first use of each subcommand, 
 them: what depends on the order of a set then differs from one command to the next.
 """
 
+import atexit
 import contextlib
 import io
 import itertools
@@ -72,6 +73,7 @@ class Nursery:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.cli.nursery"], **pipes, cwd=ROOT, env=environment, start_new_session=True
             )
+            atexit.register(self.end)
         with tempfile.TemporaryDirectory() as folder:
             out, err = Path(folder, "out"), Path(folder, "err")
             variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
@@ -86,6 +88,7 @@ class Nursery:
             return code, out.read_text(), err.read_text()
 
     def end(self):
+        atexit.unregister(self.end)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
