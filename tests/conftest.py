@@ -10,9 +10,11 @@ import pytest
 from onnxgrad.internal import state
 from tests import oracle, reach
 from tests.cli.command import IN_PROCESSES
+from tests.waiting import sleep_between_runs
 
 # Graphs are checked after each pass, in the processes that tests start, too.
 os.environ.setdefault("ONNXGRAD_VERIFY", "1")
+sleep_between_runs()
 
 _COUNTS = pytest.StashKey[Counter]()
 

@@ -94,7 +94,9 @@ def test_what_is_recorded_was_computed_by_this_code():
 
 def test_a_key_depends_on_what_is_computed_not_on_how_it_is_described():
     code = "class A:\n    def f(self, x):\n        return x + 1\n"
-    described = "class A:\n    'Words.'\n\n    def f(self, x: int) -> int:\n        'More.'\n        return (x  # one\n            + 1)\n"
+    described = (
+        "class A:\n    'Words.'\n\n    def f(self, x: int) -> int:\n        'More.'\n        return (x  # one\n            + 1)\n"
+    )
     assert oracle.code_of_text(code) == oracle.code_of_text(described)
     for other in ("x + 2", "x - 1", "None", "y + 1"):
         assert oracle.code_of_text(code) != oracle.code_of_text(code.replace("x + 1", other))

@@ -20,6 +20,9 @@ _SECONDS = 120
 def serve():
     """Return in each child, with what it is to run; the parent ends with its input."""
     import onnxgrad.cli.common  # noqa: F401
+    from tests.waiting import sleep_between_runs
+
+    sleep_between_runs()
 
     for line in sys.stdin:
         with warnings.catch_warnings(action="ignore"):  # a thread of numpy, which knows how to fork
