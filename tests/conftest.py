@@ -10,9 +10,11 @@ import pytest
 from onnxgrad.internal import state
 from tests import oracle, reach
 from tests.cli.command import IN_PROCESSES
+from tests.waiting import sleep_between_runs
 
 # Graphs are checked after each pass, in the processes that tests start, too.
 os.environ.setdefault("ONNXGRAD_VERIFY", "1")
+sleep_between_runs()
 
 _COUNTS = pytest.StashKey[Counter]()
 
@@ -83,12 +85,24 @@ def pytest_collection_modifyitems(config, items):
         if "open_page" in item.fixturenames:
             item.add_marker(pytest.mark.browser)
     quick, changed = config.getoption("--quick"), config.getoption("--changed")
-    if not quick and not changed:
-        return
-    selection = reach.Selection(reach.changed_paths() if changed else None)
-    kept = [item for item in items if selection.keeps(item)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-    items[:] = kept
+    if quick or changed:
+        selection = reach.Selection(reach.changed_paths() if changed else None)
+        kept = [item for item in items if selection.keeps(item)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
+    if hasattr(config, "workerinput"):
+        items.sort(key=_weight_of_file(items))
+
+
+def _weight_of_file(items):
+    """A key by which files that take long come first: of files that end a run, one worker alone would wait for the last."""
+    slow = {(file, function) for file, entry in reach.Selection(None).files.items() for function in entry["slow"]}
+    weights = Counter()
+    for item in items:
+        file, _, name = item.nodeid.partition("::")
+        in_processes = any(item.get_closest_marker(marker) for marker in _START_PROCESSES)
+        weights[item.path] += 40 if in_processes else 20 if (file, name.partition("[")[0]) in slow else 1
+    return lambda item: -weights[item.path]
 
 
 def _leave_some_to_the_exhaustive_suite(items):
@@ -137,12 +151,13 @@ def processes_are_announced():
     subprocess.Popen.__init__ = start
 
 
+_START_PROCESSES = ("process", "ranks", "browser")
 _RUNNING = {"starts processes": True}
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    _RUNNING["starts processes"] = any(item.get_closest_marker(name) for name in ("process", "ranks", "browser"))
+    _RUNNING["starts processes"] = any(item.get_closest_marker(name) for name in _START_PROCESSES)
     try:
         return (yield)
     finally:

@@ -1,8 +1,9 @@
 """Values and finite differences that gradients are compared with: recorded once in tests/data/oracle, computed where nothing is recorded.
 
 An entry is found by a hash of all that is evaluated: the model, what is fed to it, the cotangents, the step, the versions of onnx
-and numpy, the corrected operators of ``onnxgrad.testing`` and the code that takes the differences. So a rule that writes another
-gradient is never compared with what an older one gave: its entries are missing and computed on the spot.
+and numpy, the corrected operators of ``onnxgrad.testing`` and the code that takes the differences, without its docstrings, comments
+and annotations. So a rule that writes another gradient is never compared with what an older one gave: its entries are missing and
+computed on the spot. tests/data/oracle/of.json names the code and the versions that were recorded; a test compares the code.
 
 ``scripts/write_oracle`` records. The environment variable ONNXGRAD_ORACLE says what a test run does beside looking up:
 
@@ -11,11 +12,13 @@ gradient is never compared with what an older one gave: its entries are missing 
     record:FOLDER   leaves every entry that was used in FOLDER, for scripts/write_oracle
 """
 
+import ast
 import functools
 import hashlib
 import inspect
 import json
 import os
+import textwrap
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -183,7 +186,7 @@ def key_of(
     """A hash of all that is evaluated."""
     digest = hashlib.blake2b(fingerprint(), digest_size=12)
     digest.update(what.encode() + evaluated_part(model))
-    digest.update("".join(inspect.getsource(operator) for operator in operators).encode())
+    digest.update("".join(map(code_of, operators)).encode())
     read = {v.name for v in model.graph.input}
     given = {name: [array] for name, array in feeds.items() if name in read}
     for name, arrays in sorted({**given, **(more or {})}.items()):
@@ -194,10 +197,45 @@ def key_of(
 
 @functools.cache
 def fingerprint() -> bytes:
-    """Everything but the model and its feeds that values depend on."""
+    """A hash of everything but the model and its feeds that values depend on."""
+    return hashlib.blake2b(json.dumps(made_of()).encode(), digest_size=16).digest()
+
+
+@functools.cache
+def made_of() -> dict[str, str]:
+    """The code and the versions that compute values. A numpy that differs in its last number rounds as the others do."""
     files = sorted(Path(reference_ops.__path__[0]).glob("*.py"))
-    code = inspect.getsource(Reference) + inspect.getsource(onnxgrad.testing._evaluator)
-    return "\n".join([onnx.__version__, np.__version__, code, *(file.read_text() for file in files)]).encode()
+    parts = [code_of(Reference), code_of(onnxgrad.testing._evaluator), *(code_of_text(file.read_text()) for file in files)]
+    code = hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+    return {"code": code, "onnx": onnx.__version__, "numpy": np.__version__.rpartition(".")[0]}
+
+
+@functools.cache
+def code_of(thing: Any) -> str:
+    """``code_of_text`` of a class or function."""
+    return code_of_text(inspect.getsource(thing))
+
+
+def code_of_text(source: str) -> str:
+    """Source as a text that is another one where it computes something else: without docstrings, comments, annotations, layout."""
+    tree = ast.parse(textwrap.dedent(source))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return _text_of(tree)
+
+
+_NOT_COMPUTED = {"annotation", "returns", "type_comment", "type_params"}
+
+
+def _text_of(node: Any) -> str:
+    """As ``ast.dump``, the same in each version of Python."""
+    if isinstance(node, list):
+        return "[" + ",".join(map(_text_of, node)) + "]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = [(name, value) for name, value in ast.iter_fields(node) if name not in _NOT_COMPUTED and value not in (None, [])]
+    return f"{type(node).__name__}({','.join(f'{name}={_text_of(value)}' for name, value in fields)})"
 
 
 def evaluated_part(model: ModelProto) -> bytes:

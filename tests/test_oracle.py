@@ -1,5 +1,7 @@
 """What is recorded is found again, what is not is computed, and what is wrong is noticed."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -82,6 +84,22 @@ def test_a_tenth_is_chosen_by_a_salt(monkeypatch):
     monkeypatch.setattr(oracle, "MODE", "check:8")
     eight = [key for key in keys if oracle.is_checked(key)]
     assert 150 < len(seven) < 250 and seven != eight
+
+
+def test_what_is_recorded_was_computed_by_this_code():
+    """Otherwise nothing of it is found, and each run computes all of it: a new docstring did that once."""
+    recorded = json.loads((oracle.FOLDER / "of.json").read_text())
+    assert recorded["code"] == oracle.made_of()["code"], "run scripts/write_oracle --anew"
+
+
+def test_a_key_depends_on_what_is_computed_not_on_how_it_is_described():
+    code = "class A:\n    def f(self, x):\n        return x + 1\n"
+    described = (
+        "class A:\n    'Words.'\n\n    def f(self, x: int) -> int:\n        'More.'\n        return (x  # one\n            + 1)\n"
+    )
+    assert oracle.code_of_text(code) == oracle.code_of_text(described)
+    for other in ("x + 2", "x - 1", "None", "y + 1"):
+        assert oracle.code_of_text(code) != oracle.code_of_text(code.replace("x + 1", other))
 
 
 def test_every_file_of_the_store_can_be_read():

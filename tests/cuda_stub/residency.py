@@ -26,8 +26,12 @@ from onnxgrad.core.runtime.session_cache import _open_captured
 from tests.real_models import REFUSED_BY_ONNXRUNTIME, WITH_REFERENCE
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+from benchmark_suite import in_onnxgrad
 from benchmark_suite.in_onnxgrad import Layers
 from benchmark_suite.workloads import WORKLOADS
+
+# Weights are inputs of these graphs, and nothing is run: their values are not asked for, and drawing them takes long.
+in_onnxgrad.initial_weight = lambda name, shape, deviation: np.zeros(shape, np.float32)
 
 REAL = {f"real/{folder.name}": folder for folder in WITH_REFERENCE if folder.name not in REFUSED_BY_ONNXRUNTIME}
 # What is built many times, and files of packages.

@@ -44,10 +44,13 @@ def run(count, *command, timeout=120, environment=None):
     return found.returncode, found.stdout, found.stderr
 
 
+_WAITING = "from tests.waiting import sleep_between_runs\nsleep_between_runs()\n"
+
+
 def answers(count, script):
     """What each rank answers, in the order of ranks."""
     with tempfile.TemporaryDirectory() as folder:
-        code, _, errors = run(count, "-m", "mpi4py", "-c", script, environment={FOLDER: folder})
+        code, _, errors = run(count, "-m", "mpi4py", "-c", _WAITING + script, environment={FOLDER: folder})
         assert code == 0, errors
         found = [json.loads(path.read_text()) for path in Path(folder).iterdir()]
     return sorted(found, key=lambda line: line["rank"])
@@ -61,7 +64,9 @@ def launched(count, script, folder, variables=("RANK", "WORLD_SIZE"), **others):
     shared = {variables[1]: str(count), **(address if not others else {}), **others, FOLDER: str(folder)}
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     ranks = [
-        subprocess.Popen([sys.executable, "-c", script], env={**os.environ, **shared, variables[0]: str(rank), "PYTHONPATH": path})
+        subprocess.Popen(
+            [sys.executable, "-c", _WAITING + script], env={**os.environ, **shared, variables[0]: str(rank), "PYTHONPATH": path}
+        )
         for rank in range(count)
     ]
     try:

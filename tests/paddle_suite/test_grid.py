@@ -1,5 +1,6 @@
 """Options of optimizers, names of layers, default types and what gradients are asked for: the whole grid as Paddle gives it."""
 
+import functools
 import json
 from fnmatch import fnmatch
 from pathlib import Path
@@ -38,11 +39,17 @@ def recorded(section):
     return {name: eager.get(name, result) if result == grid.REFUSED else result for name, result in results.items()}
 
 
+@functools.cache
+def own_cases(section):
+    """Functions by the name of the case; listing them all takes as long as computing one."""
+    return getattr(grid, section)(paddle)
+
+
 def cases(*sections):
     """The section, the name of the case and its result, where Paddle gives one and this library is to give the same."""
     chosen = []
     for section in sections:
-        own = getattr(grid, section)(paddle)
+        own = own_cases(section)
         for name, wanted in recorded(section).items():
             key = f"{section}: {name}"
             if wanted != grid.REFUSED and name in own and not any(fnmatch(key, pattern) for pattern in OTHERWISE):
@@ -51,7 +58,7 @@ def cases(*sections):
 
 
 def computed(section, name):
-    return grid.outcome(paddle, getattr(grid, section)(paddle)[name])
+    return grid.outcome(paddle, own_cases(section)[name])
 
 
 def assert_same(result, wanted):
@@ -110,7 +117,7 @@ def test_what_gradients_may_be_asked_for(section, name, wanted):
 
 def test_what_paddle_refuses_of_an_optimizer_is_refused():
     for section in ("eager_options", "eager_groups"):
-        own = getattr(grid, section)(paddle)
+        own = own_cases(section)
         refused = [name for name, result in RECORD[section]["results"].items() if result == grid.REFUSED]
         assert refused and [name for name in refused if grid.outcome(paddle, own[name]) != grid.REFUSED] == []
 

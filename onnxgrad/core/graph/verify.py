@@ -5,6 +5,9 @@
 - outputs have the names that they had, and state is replaced under the names that it had; a program keeps its parameters;
 - ``onnx.checker`` takes what is written, where the writer has entered itself (``core/interop/onnx_export.py``).
 
+What a loaded file fails before any pass is no pass's fault. That is asked only of a check that fails after one: the graph is put
+back for it as it was before.
+
 Tests: tests/core/graph/test_manager.py, tests/core/passes/test_contract.py.
 """
 
@@ -19,6 +22,7 @@ from onnxgrad.core.ir.block import Block
 from onnxgrad.core.ir.infer import inferred_types
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.program import Program
+from onnxgrad.core.ir.transaction import Snapshot
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.errors import OnnxGradError
@@ -45,9 +49,7 @@ class Contract:
         self.inputs = {v.name for v in graph.inputs}
         self.state = {v.name for v in graph.updates}
         self.passed: list[str] = []
-        # What a loaded file fails before any pass is no pass's fault.
-        self.checks = [check for check in CHECKS if not _says(check, graph)]
-        self.has_wrong_types = bool(_problem_of_types(graph.program.global_block()))
+        self.before = Snapshot(graph.program, graph)
 
     def check(self, graph: Graph, name: str) -> None:
         """Check a graph after the pass of a name.
@@ -63,11 +65,9 @@ class Contract:
 
     def _problem(self, graph: Graph) -> str:
         problem = _problem_of_order(graph) or self._problem_of_names(graph)
-        if not problem and not self.has_wrong_types:
-            problem = _problem_of_types(graph.program.global_block())
-        for check in self.checks if not problem else []:
-            problem = problem or _says(check, graph)
-        return problem
+        if problem:
+            return problem
+        return _new_problem(lambda: _problems_of_graph(graph), self.before, graph.program, graph)
 
     def _problem_of_names(self, graph: Graph) -> str:
         outputs = [name for name, _ in graph.outputs]
@@ -90,7 +90,7 @@ class ProgramContract:
     def __init__(self, program: Program) -> None:
         self.outputs = [v.name for v in program.outputs]
         self.parameters = [v.name for v in program.parameters]
-        self.problems = _problems_of_program(program)
+        self.before = Snapshot(program)
 
     def check(self, program: Program, name: str) -> None:
         """Check a program after the pass of a name.
@@ -98,15 +98,34 @@ class ProgramContract:
         Raises:
             GraphError: with the pass and what is wrong, unless the same kind of check failed before it.
         """
-        problems = _problems_of_program(program)
-        errors = [problem for check_name, problem in problems.items() if problem and not self.problems[check_name]]
+        problem = _new_problem(lambda: _problems_of_program(program), self.before, program)
         outputs, parameters = [v.name for v in program.outputs], [v.name for v in program.parameters]
-        if outputs != self.outputs:
-            errors.append(f"the outputs are {outputs}, before they were {self.outputs}")
-        if parameters != self.parameters:
-            errors.append(f"the parameters {sorted(set(parameters) ^ set(self.parameters))} came, went or changed their order")
-        if errors:
-            raise GraphError(f"after the pass {name!r}: {errors[0]}. Report this.")
+        if not problem and outputs != self.outputs:
+            problem = f"the outputs are {outputs}, before they were {self.outputs}"
+        if not problem and parameters != self.parameters:
+            problem = f"the parameters {sorted(set(parameters) ^ set(self.parameters))} came, went or changed their order"
+        if problem:
+            raise GraphError(f"after the pass {name!r}: {problem}. Report this.")
+
+
+def _new_problem(problems_of: Callable[[], dict[str, str]], before: Snapshot, *things: Graph | Program) -> str:
+    """The first problem of a kind of check that did not fail before; for a check that fails, things are put back for a moment."""
+    problems = {kind: problem for kind, problem in problems_of().items() if problem}
+    if not problems:
+        return ""
+    now = Snapshot(*things)
+    before.restore()
+    try:
+        earlier = problems_of()
+    finally:
+        now.restore()
+    return next((problem for kind, problem in problems.items() if not earlier[kind]), "")
+
+
+def _problems_of_graph(graph: Graph) -> dict[str, str]:
+    """By kind of check: what is wrong, or nothing"""
+    problems = {"types": _problem_of_types(graph.program.global_block())}
+    return problems | {f"check {number}": _says(check, graph) for number, check in enumerate(CHECKS)}
 
 
 def _problems_of_program(program: Program) -> dict[str, str]:

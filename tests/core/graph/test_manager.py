@@ -163,6 +163,16 @@ def test_a_pass_that_breaks_a_graph_is_named(monkeypatch, breaks, says):
     run_passes(graph_of(lambda x: paddle.exp(paddle.abs(x + x))), passes, Target())
 
 
+def test_what_a_graph_fails_before_any_pass_is_no_fault_of_a_pass():
+    """For that it is put back for a moment; then it is again what the passes left"""
+    graph = graph_of(lambda x: paddle.exp(paddle.abs(x + x)))
+    graph.operators[0].attrs["no_such"] = 1
+    run_passes(graph, [Pass("abs", forms={"Abs": lambda build, op: [build.Neg(op.inputs[0])]}), named("nothing")], Target())
+    assert [op.type for op in graph.operators] == ["Add", "Neg", "Exp"] and graph.operators[0].attrs == {"no_such": 1}
+    with pytest.raises(GraphError, match=r"after the pass 'broken'.*it is known as"):
+        run_passes(graph, [Pass("broken", claims_another_type)], Target())
+
+
 def test_passes_of_every_provider_can_be_put_in_order_and_say_how_they_round():
     for passes in PROVIDERS.values():
         assert {each.name for each in in_order_of_passes(passes)} == {each.name for each in passes}

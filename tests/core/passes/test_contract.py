@@ -167,6 +167,22 @@ def test_a_pass_that_breaks_a_program_is_named_and_undone(breaks, says, monkeypa
     assert run_program_pass(program, Pass("broken", breaks)) == 1
 
 
+def test_what_a_program_fails_before_a_pass_is_no_fault_of_the_pass():
+    """For that it is put back for a moment; then it is again what the pass left"""
+    program = lifted_program()
+    writes_an_unknown_attribute(program, None)
+
+    def shortens(program, target):
+        program.global_block().ops[0].name = "short"
+        return 1
+
+    assert run_program_pass(program, Pass("shortens", shortens)) == 1
+    assert program.global_block().ops[0].name == "short"
+    with pytest.raises(GraphError, match="it is known as"):
+        run_program_pass(program, Pass("broken", claims_another_type))
+    assert program.global_block().ops[0].name == "short"
+
+
 def test_a_pass_that_fails_midway_changes_nothing():
     program = lifted_program()
     before = program.to_string(with_details=True)
