@@ -122,7 +122,7 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
         if not isinstance(tensors, (list, tuple)):
             raise wrong_kind(self, "tensors", "a list of tensors", tensors)
         if len({int(tensor.shape[0]) for tensor in tensors}) != 1:
-            raise ArgumentError("TensorDataset: the tensors do not have the same first dimension.")
+            raise Mismatch("TensorDataset: the tensors do not have the same first dimension.")
         self.tensors = tensors
 
     def __getitem__(self, index: int, /) -> tuple[Any, ...]:
@@ -151,7 +151,7 @@ class ComposeDataset(Dataset[tuple[Any, ...]]):
     def __init__(self, datasets: Sequence[Samples]) -> None:
         self.datasets = _datasets(self, datasets)
         if not self.datasets or len({len(one) for one in self.datasets}) != 1:
-            raise ArgumentError("ComposeDataset takes data sets of one length.")
+            raise Mismatch("ComposeDataset takes data sets of one length.")
 
     def __len__(self) -> int:
         return len(self.datasets[0])
@@ -179,7 +179,7 @@ class ConcatDataset(Dataset[Sample]):
     def __init__(self, datasets: Iterable[Samples[Sample]]) -> None:
         self.datasets = _datasets(self, datasets)
         if not self.datasets:
-            raise ArgumentError("ConcatDataset takes at least one data set.")
+            raise Mismatch("ConcatDataset takes at least one data set.")
         self.cumulative_sizes = list(itertools.accumulate(len(one) for one in self.datasets))
 
     def __len__(self) -> int:
@@ -496,7 +496,7 @@ class BatchSampler(Sampler):
         if (dataset is None) == (sampler is None):
             raise Mismatch("BatchSampler takes either a dataset or a sampler.")
         if not isinstance(batch_size, int) or batch_size <= 0:
-            raise ArgumentError(f"BatchSampler: batch_size is a positive int, not {batch_size!r}.")
+            raise Mismatch(f"BatchSampler: batch_size is a positive int, not {batch_size!r}.")
         if not isinstance(shuffle, bool) or not isinstance(drop_last, bool):
             raise ArgumentTypeError("BatchSampler: shuffle and drop_last are True or False.")
         if dataset is not None:
@@ -551,10 +551,8 @@ def default_collate_fn(batch: Sequence[Any]) -> Any:
         return np.stack([np.asarray(item) for item in batch])
     if isinstance(first, np.ndarray):
         return np.stack(batch)
-    if isinstance(first, (bool, int, np.integer, np.bool_)):
+    if isinstance(first, (bool, int, float, np.number, np.bool_)):
         return np.array(batch)
-    if isinstance(first, (float, np.floating)):
-        return np.array(batch, np.float32 if isinstance(first, float) else None)
     if isinstance(first, (str, bytes)):
         return list(batch)
     if isinstance(first, Mapping):
@@ -572,7 +570,7 @@ def _as_tensors(item: Any) -> Any:
     if isinstance(item, Mapping):
         return {key: _as_tensors(value) for key, value in item.items()}
     if isinstance(item, (list, tuple)):
-        return type(item)(_as_tensors(value) for value in item)
+        return [_as_tensors(value) for value in item]
     return item
 
 
@@ -685,7 +683,7 @@ class DataLoader:
         as_flag(self, "persistent_workers", persistent_workers)
         self.num_workers = as_int(self, "num_workers", num_workers)
         if self.num_workers < 0:
-            raise ArgumentError(f"DataLoader: num_workers is {num_workers}; it is at least 0.")
+            raise Mismatch(f"DataLoader: num_workers is {num_workers}; it is at least 0.")
         self._ahead = max(1, self.num_workers * as_int(self, "prefetch_factor", prefetch_factor))
         self.collate_fn = default_collate_fn if collate_fn is None else as_function(self, "collate_fn", collate_fn)
         self.worker_init_fn = None if worker_init_fn is None else as_function(self, "worker_init_fn", worker_init_fn)
@@ -693,7 +691,9 @@ class DataLoader:
         shuffles, self.drop_last = as_flag(self, "shuffle", shuffle), as_flag(self, "drop_last", drop_last)
         if batch_sampler is not None:
             if batch_size != 1 or shuffle or drop_last:
-                raise ArgumentError("DataLoader: batch_sampler stands instead of batch_size, shuffle and drop_last.")
+                raise Mismatch("DataLoader: batch_sampler stands instead of batch_size, shuffle and drop_last.")
+            if self._iterable:
+                raise ArgumentError("DataLoader: an IterableDataset has no samples by number. Leave batch_sampler out.")
             self.batch_sampler: Any = batch_sampler
         elif self._iterable:
             if shuffle:

@@ -91,7 +91,6 @@ _REASONS: dict[str, str] = {
     "its windows are sampled again in every run; use AdaptiveMaxPool": "nn.FractionalMaxPool*",
     "quantise the exported ONNX model with onnxruntime's tools": "static.quantization",
     _IN_PLACE: "*.[a-z]*_ [a-z]*_",
-    "the record for gradients is not shown; register_hook sees each gradient": "Tensor.grad_fn",
     _COMPLEX: "complex* cdouble cfloat Tensor.complex* Tensor.cdouble Tensor.cfloat Tensor.istft Tensor.imag",
     "element types of Paddle's own files are not offered": "pstring raw",
     "torch's names are Paddle's own; nothing is replaced": "enable_compat disable_compat",
@@ -109,7 +108,7 @@ _REASONS: dict[str, str] = {
         "Tensor.to_sparse_* Tensor.values"
     ),
     "a tensor lies on one device; use distributed.Strategy(sharding=) or a pipeline": (
-        "Tensor.is_dist Tensor.num_shard Tensor.placements Tensor.process_mesh distributed.ColWiseParallel "
+        "Tensor.num_shard Tensor.placements Tensor.process_mesh distributed.ColWiseParallel "
         "distributed.ContextParallel distributed.ConvParallel distributed.DistAttr distributed.DistModel distributed.LocalLayer "
         "distributed.Partial distributed.Placement distributed.Prepare* distributed.ProcessMesh distributed.ReduceType "
         "distributed.Replicate distributed.RowWiseParallel distributed.SequenceParallel* distributed.Shard* distributed.SplitPoint "

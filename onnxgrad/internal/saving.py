@@ -16,7 +16,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import leaf
-from onnxgrad.errors import ArgumentTypeError, ModelError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError, WrongKind
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import make_folder, reading
 from onnxgrad.internal.pickled import is_pickle, read_pickle, without_paddles_notes
@@ -47,6 +47,8 @@ def save(obj: Saved, path: str | Path, protocol: int = 4, **configs: object) -> 
         >>> sorted(paddle.load("linear.pdparams"))
         ['bias', 'weight']
     """
+    if str(path).endswith("/"):
+        raise ArgumentError(f"save: {str(path)!r} names no file. Write folder/name.")
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     described = _described(obj, arrays, "")
     make_folder(Path(path).parent)
@@ -67,7 +69,7 @@ def _described(item: Any, arrays: dict[str, np.ndarray[Any, Any]], at: str) -> A
     if isinstance(item, (list, tuple)):
         container = "list" if isinstance(item, list) else "tuple"
         return {container: [_described(value, arrays, f"{at}.{i}" if at else str(i)) for i, value in enumerate(item)]}
-    raise ArgumentTypeError(f"save writes tensors, arrays, numbers and strings, not the {type(item).__name__} {at}.")
+    raise WrongKind(f"save writes tensors, arrays, numbers and strings, not the {type(item).__name__} {at}.")
 
 
 @checked

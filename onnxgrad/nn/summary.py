@@ -138,6 +138,8 @@ def _described(sizes: Any, dtypes: Any) -> list[tuple[list[int], Any]]:
     types = list(dtypes) if isinstance(dtypes, Sequence) and not isinstance(dtypes, str) else [dtypes] * len(shapes)
     if len(types) != len(shapes):
         raise ArgumentError(f"summary has {len(types)} dtypes for {len(shapes)} inputs. Pass one for all, or one for each.")
+    if any(n == 0 or (isinstance(n, int) and n < -1) for shape in shapes for n in getattr(shape, "shape", shape)):
+        raise ArgumentError(f"summary: sizes are positive, unlike those in {sizes}.")
     sizes = [[1 if n is None or n == -1 else n for n in getattr(shape, "shape", shape)] for shape in shapes]
     return [(size, dtype or getattr(shape, "dtype", "float32")) for size, shape, dtype in zip(sizes, shapes, types, strict=True)]
 
@@ -150,10 +152,12 @@ def _bytes(tensors: list[Tensor]) -> int:
     return sum(math.prod(x.shape) * x.dtype.numpy.itemsize for x in tensors)
 
 
-def _shapes(values: Any) -> list[Any]:
-    """The shape of a tensor, or those in a list; nothing for anything else"""
+def _shapes(values: Any) -> list[Any] | None:
+    """The shape of a tensor, or those in a list; None for None, nothing for anything else"""
     if isinstance(values, Variable):
         return [*values.shape]
+    if values is None:
+        return None
     return [_shapes(value) for value in values] if isinstance(values, (list, tuple)) else []
 
 

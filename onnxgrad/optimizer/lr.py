@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from onnxgrad.eager.tensor import Tensor
-from onnxgrad.errors import ArgumentError
+from onnxgrad.errors import ArgumentError, Mismatch
 from onnxgrad.internal.arguments import as_flag, as_function, as_int, as_number, as_numbers, as_word, wrong_kind
 
 __all__ = [
@@ -348,7 +348,7 @@ class LinearWarmup(LRScheduler):
         self.start_lr = as_number(self, "start_lr", start_lr)
         self.end_lr = as_number(self, "end_lr", end_lr)
         if self.end_lr < self.start_lr:
-            raise ArgumentError(f"LinearWarmup: end_lr {end_lr} is below start_lr {start_lr}.")
+            raise Mismatch(f"LinearWarmup: end_lr {end_lr} is below start_lr {start_lr}.")
         super().__init__(start_lr, last_epoch, verbose)
 
     def get_lr(self) -> float:
@@ -668,7 +668,7 @@ class CosineAnnealingDecay(LRScheduler):
         self.T_max = as_int(self, "T_max", T_max)
         self.eta_min = as_number(self, "eta_min", eta_min)
         if self.T_max <= 0:
-            raise ArgumentError(f"CosineAnnealingDecay: T_max is positive, not {T_max}.")
+            raise Mismatch(f"CosineAnnealingDecay: T_max is positive, not {T_max}.")
         super().__init__(learning_rate, last_epoch, verbose)
 
     def get_lr(self) -> float:
