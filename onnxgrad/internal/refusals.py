@@ -145,7 +145,7 @@ _REASONS: dict[str, str] = {
         "Tensor.get_strides Tensor.stride Tensor.strides Tensor.layout Tensor.get_map_tensor Tensor.set_* Tensor.as_strided"
     ),
     _HOST: (
-        "static.amp.debugging amp.debugging disable_signal_handler flops *_flags *rng_state LazyGuard "
+        "static.amp.debugging amp.debugging disable_signal_handler *_flags *rng_state LazyGuard "
         "fluid.memory_optimize fluid.release_memory fluid.cuda_pinned_places"
     ),
     "each of its rows takes a beta number of another concentration; compose it of Beta": "distribution.LKJCholesky",

@@ -44,4 +44,7 @@ attempt("rows of another number", AssertionError, lambda: paddle.io.TensorDatase
 attempt("an empty size", ValueError, lambda: paddle.summary(nn.Linear(2, 2), (0, 2)))
 attempt("another place", ValueError, lambda: paddle.to_tensor([1], place="nowhere"))
 attempt("no place", ValueError, lambda: paddle.static.Executor(3))
+attempt("a size below 0", AssertionError, lambda: nn.Linear(-2, 3))
+attempt("axes of einsum", AssertionError, lambda: paddle.einsum("ij", ones([2])))
+attempt("dots of einsum", AssertionError, lambda: paddle.einsum("i..j", ones([2])))
 attempt("in place of a leaf", ValueError, lambda: x.add_(ones([2])))
