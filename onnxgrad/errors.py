@@ -32,7 +32,7 @@
     ├── NotOffered(NotImplementedError)      a function of Paddle that has no counterpart in ONNX
     ├── OutOfMemory(MemoryError)             a tensor does not fit into memory
     ├── FileError(OSError)                   a file cannot be written or read
-    │   └── MissingFile(FileNotFoundError, ValueError)   there is no such file
+    │   └── MissingFile(FileNotFoundError)   there is no such file
     ├── ExecutionError(RuntimeError)         onnxruntime refused or failed to run a graph
     │   └── UnfitOperands(ArgumentError, IndexError)   of eager tensors, which are arguments of a call
     └── ProviderError(RuntimeError, ValueError)  the device's execution provider is not installed
@@ -199,8 +199,8 @@ class FileError(OnnxGradError, OSError):
     """A file cannot be read or written; the old file is then unchanged."""
 
 
-class MissingFile(FileError, FileNotFoundError, ValueError):
-    """There is no such file, for which Paddle raises ValueError."""
+class MissingFile(FileError, FileNotFoundError):
+    """There is no such file."""
 
 
 class ExecutionError(OnnxGradError, RuntimeError):

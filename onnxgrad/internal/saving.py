@@ -18,8 +18,8 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import leaf
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, ModelError, WrongKind
-from onnxgrad.internal.arguments import checked, wrong_kind
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, MissingFile, ModelError, WrongKind
+from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import make_folder, reading
 from onnxgrad.internal.pickled import is_pickle, read_pickle, without_paddles_notes
 from onnxgrad.internal.tensor_file import read_tensors, write_tensors
@@ -29,6 +29,10 @@ __all__ = ["load", "save"]
 Plain: TypeAlias = "Variable | np.ndarray[Any, Any] | np.generic | float | str | None"
 Saved: TypeAlias = "Plain | Mapping[str, Saved] | Mapping[int, Saved] | Sequence[Saved]"
 """Tensors, arrays, numbers and strings, in dicts, lists and tuples of any depth."""
+
+
+class _NoSuchFile(MissingFile, ValueError):
+    """Paddle raises a ValueError for a file that is not there."""
 
 
 @checked
@@ -51,7 +55,7 @@ def save(obj: Saved, path: str | Path | IO[bytes], protocol: int = 4, **configs:
     """
     if not isinstance(path, (str, PathLike)):
         if not hasattr(path, "write"):
-            raise wrong_kind("save", "path", "a path or an open file", path)
+            raise WrongKind(f"save: path is a path or an open file, not {type(path).__name__}.")
         with TemporaryDirectory() as folder:
             save(obj, Path(folder) / "saved")
             path.write((Path(folder) / "saved").read_bytes())
@@ -98,10 +102,12 @@ def load(path: str | Path | IO[bytes], return_numpy: bool = False, **configs: ob
     """
     if not isinstance(path, (str, PathLike)):
         if not hasattr(path, "read"):
-            raise wrong_kind("load", "path", "a path or an open file", path)
+            raise WrongKind(f"load: path is a path or an open file, not {type(path).__name__}.")
         with TemporaryDirectory() as folder:
             (Path(folder) / "saved").write_bytes(path.read())
             return load(Path(folder) / "saved", return_numpy)
+    if not Path(path).exists():
+        raise _NoSuchFile(f"there is no file {str(path)!r}.")
     with reading(Path(path)) as opened:
         if is_pickle(opened.read(2)):
             opened.seek(0)
