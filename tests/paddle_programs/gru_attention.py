@@ -72,11 +72,11 @@ for step in range(2):
     keys, h = enc(src, lens)
     loss = 0
     tok = paddle.zeros([4], dtype="int64")
-    for i in range(4):
+    for i in range(2):
         logits, h, a = dec(tok, h, keys, mask)
         loss = loss + F.cross_entropy(logits, tgt[:, i])
         tok = tgt[:, i]
-    loss = loss / 4
+    loss = loss / 2
     loss.backward()
     opt.step()
     opt._learning_rate.step()
