@@ -32,7 +32,7 @@ from onnxgrad.core.state.inputs import Door, check_classes
 from onnxgrad.eager.node import Call, Kind, TapeNode
 from onnxgrad.eager.structures import Form, NeedsSizes, Structures
 from onnxgrad.eager.threads import FixedRun, MeasuredRun
-from onnxgrad.errors import FeedError, OutOfRange, UnfitOperands
+from onnxgrad.errors import FeedError, UnfitOperands
 
 __all__ = ["Writer", "counts", "evaluate", "require_classes"]
 
@@ -40,7 +40,13 @@ _BYTES = 1 << 30
 """What sessions may take in all, by the values that they compute."""
 _LEAST = 1 << 18
 """What a session takes beside these."""
-_LABELS = Door("the tensor", "the loss", OutOfRange, casts=False)
+
+
+class _NoClass(FeedError, IndexError):
+    """A label is no class, for which Paddle raises an IndexError."""
+
+
+_LABELS = Door("the tensor", "the loss", _NoClass, casts=False)
 _SMALL_WORK = 1 << 14
 counts = {"sessions": 0, "runs": 0, "backward": 0}
 """How many sessions and backward passes were built, and how many runs there were; tests read it."""
