@@ -131,7 +131,7 @@ from onnxgrad.nn.functional import (
     group_norm as group_norm,
     layer_norm as layer_norm,
 )
-from onnxgrad.nn.summary import summary as summary
+from onnxgrad.nn.summary import flops as flops, summary as summary
 from onnxgrad.reader import batch as batch
 from onnxgrad.tensor import *  # noqa: F403
 from onnxgrad.tensor.param_attr import ParamAttr as ParamAttr

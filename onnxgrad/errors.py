@@ -14,7 +14,7 @@
     ├── ArgumentError(ValueError)            an argument has an impossible value
     │   └── MemoryBudgetError                no choice of checkpoints keeps the budget
     ├── ArgumentTypeError(TypeError)         an argument has the wrong type
-    │   ├── WrongKind(ArgumentError)         a number, a flag, a str or a list stands where another is meant
+    │   ├── WrongKind(ArgumentError, AssertionError)  a number, a flag, a str or a list stands where another is meant
     │   └── NotAVariable(ValueError, AssertionError)   a Variable was expected
     ├── FeedError(ValueError)                a feed is missing or has the wrong dtype or shape
     │   └── DataError                        training data lacks a column, or holds what cannot be trained on
@@ -35,7 +35,7 @@
     │   └── MissingFile(FileNotFoundError)   there is no such file
     ├── ExecutionError(RuntimeError)         onnxruntime refused or failed to run a graph
     │   └── UnfitOperands(ArgumentError, IndexError)   of eager tensors, which are arguments of a call
-    └── ProviderError(RuntimeError)          the device's execution provider is not installed
+    └── ProviderError(RuntimeError, ValueError)  the device's execution provider is not installed
 
 Each derives from the closest builtin too, so ``except ValueError`` works as a reader expects.
 """
@@ -123,8 +123,8 @@ class ArgumentTypeError(OnnxGradError, TypeError):
     """An argument has the wrong type."""
 
 
-class WrongKind(ArgumentTypeError, ArgumentError):
-    """An argument is of a wrong kind, for which Paddle raises TypeError in some functions and ValueError in others."""
+class WrongKind(ArgumentTypeError, ArgumentError, AssertionError):
+    """An argument is of a wrong kind, for which Paddle raises TypeError, ValueError or AssertionError, by the function."""
 
 
 class UnknownDType(ArgumentTypeError, ValueError):
@@ -211,5 +211,5 @@ class UnfitOperands(ExecutionError, ArgumentError, IndexError):
     """An operator does not take the eager tensors that it was called with: of these shapes, or with an index beyond them."""
 
 
-class ProviderError(OnnxGradError, RuntimeError):
+class ProviderError(OnnxGradError, RuntimeError, ValueError):
     """The execution provider of a device is not installed."""

@@ -165,7 +165,7 @@ class Model:
         values = []
         for metric in self._metrics:
             values.append(metric.update(*[np.asarray(item) for item in _listed(metric.compute(*outputs, *labels))]))
-        shown = [float(loss) for loss in losses]
+        shown = [loss.numpy() for loss in losses]
         return (shown, values) if self._metrics else shown
 
     # Many ------------------------------------------------------------------------------------------------------------
@@ -213,7 +213,6 @@ class Model:
         seen = 0
         for epoch in range(epochs):
             losses = []
-            self._reset()
             for at, batch in enumerate(loader):
                 inputs, labels = self._divided(batch)
                 result = self.train_batch(inputs, labels, (at + 1) % accumulate_grad_batches == 0 or at + 1 == len(loader))
@@ -223,6 +222,7 @@ class Model:
                     break
             if verbose:
                 print(f"epoch {epoch + 1}/{epochs}: loss {np.mean(losses):.4g}{self._described()}")
+            self._reset()
             if eval_data is not None and (epoch + 1) % eval_freq == 0:
                 self.evaluate(eval_data, batch_size, verbose=verbose, num_workers=num_workers)
             if save_dir is not None and (epoch + 1) % save_freq == 0:
@@ -258,17 +258,17 @@ class Model:
             ``loss`` and the metrics, by name.
         """
         _refuse_callbacks("evaluate", callbacks)
-        self._reset()
         results: dict[str, Any] = {}
         for at, batch in enumerate(_loader(eval_data, batch_size, False, False, num_workers)):
             result = self.eval_batch(*self._divided(batch))
             if self._loss is not None:
-                results["loss"] = result[0] if self._metrics else result
+                results["loss"] = [float(loss) for loss in (result[0] if self._metrics else result)]
             if at + 1 == num_iters:
                 break
         for metric in self._metrics:
             names, values = _listed(metric.name()), _listed(metric.accumulate())
             results.update(zip(names, values, strict=True))
+        self._reset()
         if verbose:
             print("evaluated: " + ", ".join(f"{name} {value}" for name, value in results.items()))
         return results

@@ -27,7 +27,6 @@ from onnxgrad.errors import ArgumentError, ArgumentTypeError, DataError, Mismatc
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_flag, as_function_or_none, as_int, as_kind, as_number, checked, wrong_kind
 from onnxgrad.internal.refusals import absence_hooks
-from onnxgrad.internal.trees import mapped
 
 __all__ = [
     "BatchSampler", "ChainDataset", "ComposeDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedBatchSampler",
@@ -119,7 +118,7 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
         if not isinstance(tensors, (list, tuple)):
             raise wrong_kind(self, "tensors", "a list of tensors", tensors)
         if len({int(tensor.shape[0]) for tensor in tensors}) != 1:
-            raise ArgumentError("TensorDataset: the tensors do not have the same first dimension.")
+            raise Mismatch("TensorDataset: the tensors do not have the same first dimension.")
         self.tensors = tensors
 
     def __getitem__(self, index: int, /) -> tuple[Any, ...]:
@@ -148,7 +147,7 @@ class ComposeDataset(Dataset[tuple[Any, ...]]):
     def __init__(self, datasets: Sequence[Samples]) -> None:
         self.datasets = _datasets(self, datasets)
         if not self.datasets or len({len(one) for one in self.datasets}) != 1:
-            raise ArgumentError("ComposeDataset takes data sets of one length.")
+            raise Mismatch("ComposeDataset takes data sets of one length.")
 
     def __len__(self) -> int:
         return len(self.datasets[0])
@@ -176,7 +175,7 @@ class ConcatDataset(Dataset[Sample]):
     def __init__(self, datasets: Iterable[Samples[Sample]]) -> None:
         self.datasets = _datasets(self, datasets)
         if not self.datasets:
-            raise ArgumentError("ConcatDataset takes at least one data set.")
+            raise Mismatch("ConcatDataset takes at least one data set.")
         self.cumulative_sizes = list(itertools.accumulate(len(one) for one in self.datasets))
 
     def __len__(self) -> int:
@@ -539,8 +538,8 @@ def default_collate_fn(batch: Sequence[Any]) -> Any:
     first = batch[0]
     if isinstance(first, (Variable, np.ndarray)):
         return np.stack([np.asarray(item) for item in batch])
-    if isinstance(first, (bool, int, float, np.integer, np.floating, np.bool_)):
-        return np.array(batch, np.float32 if isinstance(first, float) else None)
+    if isinstance(first, (bool, int, float, np.number, np.bool_)):
+        return np.array(batch)
     if isinstance(first, (str, bytes)):
         return list(batch)
     if isinstance(first, Mapping):
@@ -550,6 +549,16 @@ def default_collate_fn(batch: Sequence[Any]) -> Any:
             raise ArgumentError("the samples of a batch do not have equally many fields.")
         return [default_collate_fn(list(field)) for field in zip(*batch, strict=True)]
     raise ArgumentTypeError(f"a batch holds arrays, tensors, numbers, strings, dicts and lists, not {type(first).__name__}.")
+
+
+def _as_tensors(item: Any) -> Any:
+    if isinstance(item, np.ndarray):
+        return leaf(item)
+    if isinstance(item, Mapping):
+        return {key: _as_tensors(value) for key, value in item.items()}
+    if isinstance(item, (list, tuple)):
+        return [_as_tensors(value) for value in item]
+    return item
 
 
 class _Workers:
@@ -665,7 +674,9 @@ class DataLoader:
         shuffles, self.drop_last = as_flag(self, "shuffle", shuffle), as_flag(self, "drop_last", drop_last)
         if batch_sampler is not None:
             if batch_size != 1 or shuffle or drop_last:
-                raise ArgumentError("DataLoader: batch_sampler stands instead of batch_size, shuffle and drop_last.")
+                raise Mismatch("DataLoader: batch_sampler stands instead of batch_size, shuffle and drop_last.")
+            if self._iterable:
+                raise ArgumentError("DataLoader: an IterableDataset has no samples by number. Leave batch_sampler out.")
             self.batch_sampler: Any = batch_sampler
         elif self._iterable:
             if shuffle:
@@ -753,7 +764,7 @@ class DataLoader:
         if self.feed_list is not None and not self.return_list:
             fields = [field.numpy() if isinstance(field, Tensor) else field for field in _fields(batch)]
             return [{v.name: field for v, field in zip(self.feed_list, fields, strict=True)}]
-        return mapped(batch, lambda item: leaf(item) if isinstance(item, np.ndarray) else item)
+        return _as_tensors(batch)
 
     @staticmethod
     def from_generator(

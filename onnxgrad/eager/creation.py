@@ -17,7 +17,7 @@ from onnxgrad.core.state.inputs import FEED, Given, as_array, converted
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.record import record
 from onnxgrad.eager.tensor import Tensor, leaf
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError, WrongKind
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import checked
 
@@ -140,7 +140,7 @@ def _from_nested(data: Sequence[Any], is_typeless: bool) -> Any:
     except ValueError as error:
         raise ArgumentError("to_tensor: the nested lists have different lengths. Pad them first.") from error
     if array.dtype.kind in "OSU":
-        raise ArgumentTypeError(f"to_tensor takes nested lists of numbers, not of {type(data[0]).__name__}.")
+        raise WrongKind(f"to_tensor takes nested lists of numbers, not of {type(data[0]).__name__}.")
     return _in_default_type(array) if is_typeless and not _holds_tensor(data) else array
 
 

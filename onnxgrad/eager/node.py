@@ -23,6 +23,7 @@ from onnxgrad.dtypes import dtype_of
 __all__ = [
     "FREED",
     "Call",
+    "GradNode",
     "HookHandle",
     "Kind",
     "Meta",
@@ -233,6 +234,26 @@ class HookHandle:
     def remove(self) -> bool:
         """Take the hook away; False if it was gone already."""
         return self._hooks.pop(self._key, None) is not None
+
+
+class GradNode:
+    """What Paddle shows of the gradient of a tensor: the operator that it goes through, under ONNX's name, and those behind it."""
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: TapeNode) -> None:
+        self._node = node
+
+    def name(self) -> str:
+        """The type of the operator with ``GradNode`` behind it; ``GradNodeAccumulation`` of a leaf."""
+        call = self._node.call
+        return "GradNodeAccumulation" if call is None else f"{call.signature.type}GradNode"
+
+    @property
+    def next_functions(self) -> list[GradNode]:
+        """Those of the operands that gradients flow to."""
+        call = self._node.call
+        return [] if call is None else [GradNode(node) for node in call.inputs if node is not None and not node.stop]
 
 
 class TapeNode:

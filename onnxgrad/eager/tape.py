@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from onnxgrad.core.autodiff.api import gradients
 from onnxgrad.core.graph.plan import make_plan
 from onnxgrad.core.ir.operator import Operator
-from onnxgrad.core.ir.traverse import needed_operators
+from onnxgrad.core.ir.traverse import needed_operators, substitute
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.evaluate import OUTPUTS, Writer, counts, evaluate, require_classes
@@ -438,7 +438,10 @@ class _Path:
             if call.signature.fragment is None:
                 extensions += self._extensions(writer.operators[call][0], at, origin)
         outputs = [self._own(writer, grads[at], self.wanted[at][0].kind, origin) for at in present]  # type: ignore[arg-type]
-        operators = needed_operators(make_plan(writer.program, outputs).operators, outputs, known=origin)
+        plan = make_plan(writer.program, outputs)
+        # An operator within a program that was loaded is computed again, by its expansion where it has one.
+        substitute(plan.operators, {v: plan.resolve(v) for v in plan.aliases if v not in origin})
+        operators = needed_operators(plan.operators, outputs, known=origin)
         inside = {v for op in operators for v in op.outputs if v is not None}
         read: dict[Variable, None] = {}
         for op in operators:

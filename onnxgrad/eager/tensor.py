@@ -21,17 +21,19 @@ from onnxgrad.core.state.scope import Scope
 from onnxgrad.dtypes import DType, DTypeLike, dtype_of
 from onnxgrad.eager.entering import enter
 from onnxgrad.eager.evaluate import evaluate
-from onnxgrad.eager.node import HookHandle, Meta, TapeNode, kind_of_array
+from onnxgrad.eager.node import GradNode, HookHandle, Meta, TapeNode, kind_of_array
 from onnxgrad.eager.printing import INDENT, format_array
 from onnxgrad.eager.record import BLOCK, number_node, plain_signatures, record, record_one, set_tensor_class, wrap
 from onnxgrad.errors import (
     ArgumentError,
     ArgumentTypeError,
+    BadBackward,
     InPlaceOnLeaf,
     Mismatch,
     OutOfRange,
     ProviderError,
     UnsupportedGradient,
+    WrongKind,
 )
 from onnxgrad.internal import state
 
@@ -197,6 +199,8 @@ class Tensor(Variable):
 
     @stop_gradient.setter
     def stop_gradient(self, stop: bool) -> None:
+        if not isinstance(stop, (bool, np.bool_)):
+            raise ArgumentTypeError(f"stop_gradient is True or False, not {type(stop).__name__}.")
         node = self._node
         if stop:
             if node.call is not None and not node.stop:
@@ -262,10 +266,15 @@ class Tensor(Variable):
     @grad.setter
     def grad(self, gradient: Tensor | None) -> None:
         if gradient is not None and not isinstance(gradient, Tensor):
-            raise ArgumentTypeError(f"a gradient is a Tensor or None, not {type(gradient).__name__}.")
+            raise WrongKind(f"a gradient is a Tensor or None, not {type(gradient).__name__}.")
         if gradient is not None and gradient.dims != self.dims:
             raise ArgumentError(f"a gradient of shape {gradient.shape} does not fit a tensor of shape {self.shape}.")
         self._meta().grad, self._meta().earlier = gradient, None
+
+    @property
+    def grad_fn(self) -> GradNode | None:
+        """What a gradient goes through first, with ``name()`` and ``next_functions``; None where gradients stop."""
+        return None if self._node.stop else GradNode(self._node)
 
     def _holder(self) -> Meta | None:
         """The tape metadata that holds the gradient: of the present value, or of one that was changed in place."""
@@ -312,6 +321,8 @@ class Tensor(Variable):
         """
         from onnxgrad.eager.tape import backward
 
+        if grad_tensor is not None and not isinstance(grad_tensor, Tensor):
+            raise BadBackward(f"backward: grad_tensor is a Tensor or None, not {type(grad_tensor).__name__}.")
         if dump_backward_graph_path is not None:
             from onnxgrad.eager.dump import dump
 
@@ -712,6 +723,9 @@ class Tensor(Variable):
 
     def is_dense(self) -> bool:
         return True
+
+    def is_dist(self) -> bool:
+        return False
 
 
 def _plain_index(item: Any) -> Any:

@@ -95,7 +95,6 @@ _REASONS: dict[str, str] = {
     "its windows are sampled again in every run; use AdaptiveMaxPool": "nn.FractionalMaxPool*",
     _QUANTISED: "static.quantization",
     "values are never overwritten; use the function without the underscore": "*.[a-z]*_ [a-z]*_",
-    "the record for gradients is not shown; register_hook sees each gradient": "Tensor.grad_fn",
     _COMPLEX: "complex* cdouble cfloat Tensor.complex* Tensor.cdouble Tensor.cfloat Tensor.istft Tensor.imag",
     "element types of Paddle's own files are not offered": "pstring raw",
     "torch's names are Paddle's own; nothing is replaced": "enable_compat disable_compat",
@@ -113,7 +112,7 @@ _REASONS: dict[str, str] = {
         "Tensor.to_sparse_* Tensor.values"
     ),
     _ONE_DEVICE: (
-        "Tensor.is_dist Tensor.num_shard Tensor.placements Tensor.process_mesh distributed.ColWiseParallel "
+        "Tensor.num_shard Tensor.placements Tensor.process_mesh distributed.ColWiseParallel "
         "distributed.ContextParallel distributed.ConvParallel distributed.DistAttr distributed.DistModel distributed.LocalLayer "
         "distributed.Partial distributed.Placement distributed.Prepare* distributed.ProcessMesh distributed.ReduceType "
         "distributed.Replicate distributed.RowWiseParallel distributed.SequenceParallel* distributed.Shard* distributed.SplitPoint "
@@ -150,7 +149,7 @@ _REASONS: dict[str, str] = {
         "Tensor.get_strides Tensor.stride Tensor.strides Tensor.layout Tensor.get_map_tensor Tensor.set_* Tensor.as_strided"
     ),
     _HOST: (
-        "static.amp.debugging amp.debugging disable_signal_handler flops *_flags *rng_state LazyGuard "
+        "static.amp.debugging amp.debugging disable_signal_handler *_flags *rng_state LazyGuard "
         "fluid.memory_optimize fluid.release_memory fluid.cuda_pinned_places"
     ),
     "each of its rows takes a beta number of another concentration; compose it of Beta": "distribution.LKJCholesky",

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from tempfile import TemporaryDirectory
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.eager.tensor import Tensor, leaf
-from onnxgrad.errors import ArgumentTypeError, ModelError
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, MissingFile, ModelError, WrongKind
 from onnxgrad.internal.arguments import checked
 from onnxgrad.internal.files import make_folder, reading
 from onnxgrad.internal.pickled import is_pickle, read_pickle, without_paddles_notes
@@ -29,13 +31,17 @@ Saved: TypeAlias = "Plain | Mapping[str, Saved] | Mapping[int, Saved] | Sequence
 """Tensors, arrays, numbers and strings, in dicts, lists and tuples of any depth."""
 
 
+class _NoSuchFile(MissingFile, ValueError):
+    """Paddle raises a ValueError for a file that is not there."""
+
+
 @checked
-def save(obj: Saved, path: str | Path, protocol: int = 4, **configs: object) -> None:
+def save(obj: Saved, path: str | Path | IO[bytes], protocol: int = 4, **configs: object) -> None:
     """Write tensors, arrays, numbers and strings in nested dicts, lists and tuples, such as a ``state_dict``.
 
     Args:
         obj: what to write; keys of dicts are strings or integers.
-        path: a file; folders are created. It is written under a temporary name and renamed.
+        path: a file; folders are created. It is written under a temporary name and renamed. Or an open file, such as io.BytesIO.
         protocol: accepted for compatibility.
 
     Raises:
@@ -47,6 +53,15 @@ def save(obj: Saved, path: str | Path, protocol: int = 4, **configs: object) -> 
         >>> sorted(paddle.load("linear.pdparams"))
         ['bias', 'weight']
     """
+    if not isinstance(path, (str, PathLike)):
+        if not hasattr(path, "write"):
+            raise WrongKind(f"save: path is a path or an open file, not {type(path).__name__}.")
+        with TemporaryDirectory() as folder:
+            save(obj, Path(folder) / "saved")
+            path.write((Path(folder) / "saved").read_bytes())
+        return
+    if str(path).endswith("/"):
+        raise ArgumentError(f"save: {str(path)!r} names no file. Write folder/name.")
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     described = _described(obj, arrays, "")
     make_folder(Path(path).parent)
@@ -67,24 +82,32 @@ def _described(item: Any, arrays: dict[str, np.ndarray[Any, Any]], at: str) -> A
     if isinstance(item, (list, tuple)):
         container = "list" if isinstance(item, list) else "tuple"
         return {container: [_described(value, arrays, f"{at}.{i}" if at else str(i)) for i, value in enumerate(item)]}
-    raise ArgumentTypeError(f"save writes tensors, arrays, numbers and strings, not the {type(item).__name__} {at}.")
+    raise WrongKind(f"save writes tensors, arrays, numbers and strings, not the {type(item).__name__} {at}.")
 
 
 @checked
-def load(path: str | Path, return_numpy: bool = False, **configs: object) -> Any:
+def load(path: str | Path | IO[bytes], return_numpy: bool = False, **configs: object) -> Any:
     """Load the object that ``save`` wrote, or that Paddle did; tensors are eager, or arrays with ``return_numpy``.
 
     A file of Paddle is a pickle, such as ``.pdparams`` and ``.pdopt``: its arrays, numbers, strings, dicts, lists and tuples are
     read, and nothing of it runs.
 
     Args:
-        path: of the file.
+        path: of the file, or an open file.
         return_numpy: whether tensors become arrays.
         configs: accepted for compatibility.
 
     Raises:
         ModelError: if it is another file, or a damaged one, or holds something else, which it names.
     """
+    if not isinstance(path, (str, PathLike)):
+        if not hasattr(path, "read"):
+            raise WrongKind(f"load: path is a path or an open file, not {type(path).__name__}.")
+        with TemporaryDirectory() as folder:
+            (Path(folder) / "saved").write_bytes(path.read())
+            return load(Path(folder) / "saved", return_numpy)
+    if not Path(path).exists():
+        raise _NoSuchFile(f"there is no file {str(path)!r}.")
     with reading(Path(path)) as opened:
         if is_pickle(opened.read(2)):
             opened.seek(0)

@@ -1,9 +1,9 @@
-"""summary: the layers of a network, what they take and give, and how many numbers they learn."""
+"""summary and flops: the layers of a network, what they take and give, how many numbers they learn, how much they compute."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from onnxgrad.autograd.modes import no_grad
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onnxgrad.static.input import InputSpec
 
 
-__all__ = ["summary", "tensors_in"]
+__all__ = ["flops", "summary", "tensors_in"]
 
 
 Size: TypeAlias = "Sequence[int | None] | InputSpec"
@@ -83,6 +83,105 @@ def summary(
     leaves = [layer for layer in net.sublayers() if not isinstance(layer, (Sequential, LayerList))]
     if not leaves or isinstance(net, Recurrent):  # whose cells hold weights and are not called
         leaves = [net]
+    _run_once(net, example, leaves, note)
+    weights = list({id(p): p for p in (*net.parameters(), *net.buffers())}.values())
+    total, trained = _count(weights), _count([p for p in weights if not p.stop_gradient])
+    results = 2 * sum(row.result_bytes for row in rows.values())  # and their gradients
+    sizes = [_bytes(tensors_in(example)) / 2**20, results / 2**20, _bytes(weights) / 2**20]
+    print(_table(rows, total, trained, sizes))
+    return {"total_params": total, "trainable_params": trained}
+
+
+def flops(
+    net: Layer,
+    input_size: Sequence[int],
+    custom_ops: Mapping[type[Layer], Callable[[Any, Any, Any], None]] | None = None,
+    print_detail: bool = False,
+) -> int:
+    """Count the multiplications of the layers within a network, as Paddle counts them, and print the sum.
+
+    Convolutions, Linear, BatchNorm, average pooling and LeakyReLU are counted, other layers count as 0, and the network itself does
+    not count, as in Paddle.
+
+    Args:
+        net: the network, which computes once, in inference.
+        input_size: the shape of its input.
+        custom_ops: functions of a layer, its inputs and its output that add to ``total_ops`` of the layer, by its class.
+        print_detail: whether a row is printed for each layer.
+
+    Returns:
+        The number; -1 if ``net`` is no Layer.
+
+    Example:
+        >>> paddle.flops(paddle.nn.Sequential(paddle.nn.Linear(3, 4)), [2, 3])
+        <class 'onnxgrad.nn.weighted.Linear'>'s flops has been counted
+        Total Flops: 24     Total Params: 16
+        24
+    """
+    if not isinstance(net, Layer):
+        return -1
+    leaves = [layer for layer in net.sublayers(include_self=True) if not layer.sublayers()]
+    rows: dict[Layer, tuple[str, ...]] = {}
+    numbers: dict[Layer, tuple[int, int]] = {}
+
+    def note(layer: Any, inputs: Any, output: Any) -> None:
+        counts = (custom_ops or {}).get(type(layer))
+        if counts is None:
+            total = _multiplications(layer, inputs[0], output) if type(layer).__name__ in _COUNTED else 0
+        else:
+            layer.register_buffer("total_ops", zeros([1], "int64"))
+            counts(layer, inputs, output)
+            total = int(layer.total_ops.sum())
+            del layer.total_ops
+        numbers[layer] = _count(list(layer.parameters())), total
+        rows[layer] = (layer.full_name(), *(str(_shapes(v)) for v in (inputs[0], output)), *map(str, numbers[layer]))
+
+    for kind in dict.fromkeys(map(type, leaves)):
+        if kind in (custom_ops or {}):
+            print(f"Customize Function has been applied to {kind}")
+        elif kind.__name__ in _COUNTED:
+            print(f"{kind}'s flops has been counted")
+        else:
+            print(f"Cannot find suitable count function for {kind}. Treat it as zero FLOPs.")
+    _run_once(net, zeros(input_size), leaves, note)
+    inner = [layer for layer in leaves if layer is not net and layer in rows]
+    if print_detail:
+        print(_grid([("Layer Name", "Input Shape", "Output Shape", "Params", "Flops"), *(rows[layer] for layer in inner)]))
+    weights, total = (sum(numbers[layer][at] for layer in inner) for at in (0, 1))
+    print(f"Total Flops: {total}     Total Params: {weights}")
+    return total
+
+
+_COUNTED = {
+    *("Linear", "LeakyReLU", "ReLU", "ReLU6", "Dropout", "BatchNorm"),
+    *(f"{kind}{axes}D" for kind in ("Conv", "BatchNorm", "AvgPool", "AdaptiveAvgPool") for axes in (1, 2, 3)),
+    *(f"Conv{axes}DTranspose" for axes in (1, 2, 3)),
+}
+
+
+def _multiplications(layer: Any, x: Any, y: Any) -> int:
+    """Those that Paddle counts"""
+    kind, size = type(layer).__name__, int(math.prod(y.shape))
+    if kind.startswith("Conv"):
+        products: int = x.shape[1] // layer._groups * math.prod(layer.weight.shape[2:])
+        return size * (products + (layer.bias is not None))
+    if kind.startswith("AdaptiveAvgPool"):
+        cells: int = math.prod(wide // narrow for wide, narrow in zip(x.shape[2:], y.shape[2:], strict=True))
+        return size * (1 + cells)
+    factor: int = {"Linear": x.shape[-1], "LeakyReLU": 1, "AvgPool": 1, "BatchNorm": 2}.get(kind.rstrip("123D"), 0)
+    return size * factor
+
+
+def _grid(lines: list[tuple[str, ...]]) -> str:
+    """Lines of centred cells in a frame."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])
+    head, *rows = ["|".join(["", *(f" {c.center(width)} " for c, width in zip(line, widths, strict=True)), ""]) for line in lines]
+    return "\n".join([rule, head, rule, *rows, rule])
+
+
+def _run_once(net: Layer, example: Any, leaves: Iterable[Layer], note: Callable[[Layer, Any, Any], None]) -> None:
+    """Compute a network in inference, and call ``note`` behind each of the leaves; its modes are then as before."""
     hooks = [layer.register_forward_post_hook(note) for layer in leaves]
     modes = [(layer, layer.training) for layer in net.sublayers(include_self=True)]
     try:
@@ -94,12 +193,6 @@ def summary(
             hook.remove()
         for layer, training in modes:
             layer.__dict__["training"] = training
-    weights = list({id(p): p for p in (*net.parameters(), *net.buffers())}.values())
-    total, trained = _count(weights), _count([p for p in weights if not p.stop_gradient])
-    results = 2 * sum(row.result_bytes for row in rows.values())  # and their gradients
-    sizes = [_bytes(tensors_in(example)) / 2**20, results / 2**20, _bytes(weights) / 2**20]
-    print(_table(rows, total, trained, sizes))
-    return {"total_params": total, "trainable_params": trained}
 
 
 class _Row(NamedTuple):
@@ -138,6 +231,8 @@ def _described(sizes: Any, dtypes: Any) -> list[tuple[list[int], Any]]:
     types = list(dtypes) if isinstance(dtypes, Sequence) and not isinstance(dtypes, str) else [dtypes] * len(shapes)
     if len(types) != len(shapes):
         raise ArgumentError(f"summary has {len(types)} dtypes for {len(shapes)} inputs. Pass one for all, or one for each.")
+    if any(n == 0 or (isinstance(n, int) and n < -1) for shape in shapes for n in getattr(shape, "shape", shape)):
+        raise ArgumentError(f"summary: sizes are positive, unlike those in {sizes}.")
     sizes = [[1 if n is None or n == -1 else n for n in getattr(shape, "shape", shape)] for shape in shapes]
     return [(size, dtype or getattr(shape, "dtype", "float32")) for size, shape, dtype in zip(sizes, shapes, types, strict=True)]
 
@@ -150,10 +245,12 @@ def _bytes(tensors: list[Tensor]) -> int:
     return sum(math.prod(x.shape) * x.dtype.numpy.itemsize for x in tensors)
 
 
-def _shapes(values: Any) -> list[Any]:
-    """The shape of a tensor, or those in a list; nothing for anything else"""
+def _shapes(values: Any) -> list[Any] | None:
+    """The shape of a tensor, or those in a list; None for None, nothing for anything else"""
     if isinstance(values, Variable):
         return [*values.shape]
+    if values is None:
+        return None
     return [_shapes(value) for value in values] if isinstance(values, (list, tuple)) else []
 
 

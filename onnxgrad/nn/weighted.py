@@ -548,7 +548,7 @@ class Embedding(Layer):
             raise ArgumentError(f"Embedding: padding_idx {padding_idx} lies outside the {num_embeddings} rows.")
         self._num_embeddings, self._embedding_dim, self._sparse = num_embeddings, embedding_dim, sparse
         self._max_norm, self._norm_type = max_norm, norm_type
-        self._padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        self._padding_idx = padding_idx
         if _weight is not None and list(_weight.shape) != [num_embeddings, embedding_dim]:
             raise Mismatch(f"Embedding: _weight has shape {_weight.shape}, not {[num_embeddings, embedding_dim]}.")
         if isinstance(_weight, EagerParameter):

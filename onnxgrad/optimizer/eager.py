@@ -12,7 +12,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.executor import Executor
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.eager.parameter import EagerParameter
-from onnxgrad.eager.tensor import Tensor
+from onnxgrad.eager.tensor import Tensor, leaf
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal import state
 
@@ -55,6 +55,27 @@ class EagerSteps:
             p.clear_gradient(set_to_zero)
 
     clear_gradients = clear_grad
+
+    def as_tensors(self, entries: dict[str, Any]) -> dict[str, Any]:
+        """Make tensors with names of accumulators of eager parameters, in Paddle's order: by role, then by parameter.
+
+        Args:
+            entries: the arrays by name.
+        """
+        names = [p.name for p in self._parameters or () if isinstance(p, Tensor)]
+        owners = {key: max((n for n in names if key.startswith(f"{n}_")), key=len, default="") for key in entries}
+        if not any(owners.values()):
+            return entries
+        roles = list(dict.fromkeys(key.removeprefix(owner) for key, owner in owners.items()))
+        places = {name: at for at, name in enumerate(names)}
+
+        def place(key: str) -> tuple[int, int]:
+            return roles.index(key.removeprefix(owners[key])), places.get(owners[key], -1)
+
+        ordered = {key: leaf(entries[key]) if owners[key] else entries[key] for key in sorted(entries, key=place)}
+        for key in filter(owners.get, ordered):
+            ordered[key].name = key
+        return ordered
 
     def _eager_parameters(self) -> list[Tensor]:
         tensors = [p for p in self._parameters or () if isinstance(p, Tensor)]

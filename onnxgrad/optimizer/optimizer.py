@@ -65,6 +65,10 @@ def _present_value(value: float | Variable) -> object:
     return value.get_value().item() if isinstance(value, Variable) else value
 
 
+class _Scheduled(ArgumentError, RuntimeError):
+    """Paddle raises a RuntimeError for a rate that a scheduler decides."""
+
+
 class Optimizer(EagerSteps):
     """Base of the optimizers.
 
@@ -150,7 +154,7 @@ class Optimizer(EagerSteps):
             ArgumentError: if a scheduler decides it.
         """
         if isinstance(self._learning_rate, LRScheduler):
-            raise ArgumentError("a scheduler decides this learning rate. Change the scheduler.")
+            raise _Scheduled("a scheduler decides this learning rate. Change the scheduler.")
         self._learning_rate = float(value)
         for program, variable in self._rates.items():
             program.active_scope().set(variable.name, np.float32(value))
@@ -387,9 +391,10 @@ class Optimizer(EagerSteps):
     # State -------------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """The accumulators by name, as numpy, and the schedule's state under ``LR_Scheduler``."""
+        """The accumulators by name, tensors or numpy of a program's, and the schedule's state under ``LR_Scheduler``."""
         entries = dict(self._awaited)
         entries.update({v.name: v.get_value() for state in self._accumulators.values() for v in state})
+        entries = self.as_tensors(entries)
         if isinstance(self._learning_rate, LRScheduler):
             entries["LR_Scheduler"] = self._learning_rate.state_dict()
         return entries

@@ -363,6 +363,8 @@ def eye(
     """
     layer = LayerHelper("eye", name=name)
     columns = num_rows if num_columns is None else num_columns
+    if min(num_rows, columns) < 0:
+        raise ArgumentTypeError(f"eye: rows and columns are not negative, unlike {num_rows} and {columns}.")
     square, element = layer.op.Expand(np.float32(0.0), np.array([num_rows, columns])), float_dtype(dtype)
     if element.name == "bfloat16":  # EyeLike has no such type
         return layer.result("Cast", layer.op.EyeLike(square), to=element.number)

@@ -14,7 +14,7 @@ import numpy as np
 from onnxgrad.core.ir.builder import Builder
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DType
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, OutOfRange
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, Mismatch, OutOfRange, WrongKind
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.axes import sizes_at
 from onnxgrad.tensor.common import (
@@ -586,7 +586,7 @@ class _Index:
                 return self.op.constant(array.astype(np.int64) if array.dtype.kind != "b" else array)
             if array.size == 0:
                 return self.op.constant(array.astype(np.int64))
-        raise ArgumentTypeError(
+        raise WrongKind(
             f"cannot index {self.x.name} with {type(part).__name__}; use integers, slices, ..., None, integer arrays or masks."
         )
 
@@ -601,7 +601,17 @@ class _Index:
         fill = [builtins.slice(None)] * (rank - covered)
         at = next((i for i, part in enumerate(items) if part is Ellipsis), None)
         items = [*items, *fill] if at is None else [*items[:at], *fill, *items[at + 1 :]]
+        self._check_masks(items)
         self.items = _without_masks(self.op, items)
+
+    def _check_masks(self, items: list[Any]) -> None:
+        axis = 0
+        for part in items:
+            if is_variable(part) and part.dtype == "bool":
+                for size, covered in zip(part.shape, self.x.shape[axis:]):
+                    if size >= 0 and covered >= 0 and size != covered:
+                        raise OutOfRange(f"indexing {self.x.name}: a mask of {size} elements for an axis of {covered}.")
+            axis += 0 if part is None else part.ndim if is_variable(part) and part.dtype == "bool" else 1
 
     def read(self) -> Variable:
         x, rest = self._sliced(), self.items

@@ -272,6 +272,11 @@ def einsum(equation: str, *operands: Variable) -> Variable:
     equation = equation.replace(" ", "")
     if len(operands) != equation.partition("->")[0].count(",") + 1 or not operands:
         raise Mismatch(f"einsum: {equation!r} does not fit {len(operands)} operands. Give one for each term.")
+    for term, operand in zip(equation.partition("->")[0].split(","), operands, strict=True):
+        letters = term.replace("...", "")
+        rank = len(letters) if operand.rank is None else operand.rank
+        if "." in letters or len(letters) > rank or (len(letters) < rank and letters == term):
+            raise Mismatch(f"einsum: {term!r} does not fit {operand!r}. Give a letter for each axis, or '...'.")
     layer = LayerHelper("einsum", *operands)
     terms, arrow, wanted = _spelled_out(equation, operands).partition("->")
     once = "".join(dict.fromkeys(wanted.replace("...", "")))

@@ -456,6 +456,9 @@ def expand(x: Variable, shape: Shape, name: str | None = None) -> Variable:
     layer = LayerHelper("expand", x, name=name)
     target = shape_operand(layer.op, shape)
     if isinstance(target, np.ndarray):
+        for size, wanted in zip(reversed(x.shape if x.dims is not None else ()), reversed(target)):
+            if size > 1 and wanted not in (-1, size):
+                raise ArgumentError(f"expand: an axis of {size} elements does not become one of {wanted}; only one of 1 does.")
         target = np.where(target == -1, 1, target)
     else:
         target = layer.op.Where(layer.op.Equal(target, np.array(-1)), np.array(1), target)

@@ -13,7 +13,7 @@ import numpy as np
 from onnxgrad.dtypes import DTypeLike, dtype_of
 from onnxgrad.eager.parameter import EagerParameter
 from onnxgrad.eager.record import EAGER
-from onnxgrad.errors import ArgumentTypeError
+from onnxgrad.errors import ArgumentTypeError, Mismatch
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import checked
 from onnxgrad.tensor.initializer import Initializer, chosen_initializer
@@ -70,6 +70,8 @@ def _counted_name(is_bias: bool) -> str:
 
 def eager_parameter(attr: ParamAttr, shape: list[int], dtype: DTypeLike, default: Initializer, name: str) -> EagerParameter:
     """An eager weight with the value that its initializer samples."""
+    if min(shape, default=0) < 0:
+        raise Mismatch(f"{name}: the sizes of a parameter are not negative, unlike those of {shape}.")
     build = EAGER.global_block().build
     value = (attr.initializer or default).append(build, [int(n) for n in shape], dtype_of(dtype))
     parameter = EagerParameter(np.asarray(value), attr.trainable, name=name)

@@ -13,7 +13,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike, DTypeName
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
-from onnxgrad.tensor.axes import flat_if_none, neighbours, prefix_scan, without_axes_too
+from onnxgrad.tensor.axes import count, flat_if_none, neighbours, prefix_scan, without_axes_too
 from onnxgrad.tensor.common import Axes, as_dtype, axes_of, extreme_of, index_dtype, log_add_exp, normal_axis, open_floats
 from onnxgrad.tensor.layer import LayerHelper, open_layer
 from onnxgrad.tensor.options import takes_options
@@ -54,6 +54,10 @@ def reduce(
         axes = [normal_axis(a, x.rank, layer_name) for a in axes]
         if not x.rank:
             axes = None
+    if op_type == "ReduceMean" and x.dtype.is_integer:  # which onnxruntime rounds in various ways, where it takes them
+        wide = as_dtype(op, x, "int64")
+        quotient = op.Div(op.ReduceSum(wide, axes, keepdims=int(keepdim)), count(op, wide, axes))
+        return layer.result("Cast", quotient, to=x.dtype.number)
     return layer.result(op_type, x, axes, keepdims=int(keepdim))
 
 
@@ -74,11 +78,11 @@ def mean(
         x: variable of any shape.
         axis: an axis, several, or None for all.
         keepdim: keep the reduced axes with size 1.
-        dtype: element type to compute in; that of ``x``, for integers float32, unless given.
+        dtype: element type to compute in; unless given, that of ``x``, for booleans float32.
         out: a Tensor that becomes the result, of any shape; None for a new one.
 
     Returns:
-        A variable without the reduced axes: of all elements, one without axes.
+        A variable without the reduced axes: of all elements, one without axes. Of integers it is rounded towards zero.
 
     Raises:
         ArgumentError: if ``x`` has no such axis.
@@ -89,7 +93,8 @@ def mean(
         >>> paddle.mean(static.data("x", [None, 3]), axis=0, keepdim=True).shape
         (1, 3)
     """
-    return reduce("mean", "ReduceMean", x, axis, keepdim, name, dtype, of_integers="float32")
+    of_bools = "float32" if x.dtype.name == "bool" else None
+    return reduce("mean", "ReduceMean", x, axis, keepdim, name, dtype, of_integers=of_bools)
 
 
 @remembers

@@ -252,13 +252,15 @@ def where(
         return nonzero(condition, as_tuple=True)
     if x is None or y is None:
         raise ArgumentError("where takes both x and y, or neither.")
+    if condition.dtype != "bool":
+        raise IllTyped(f"where: the condition is bool, not {condition.dtype.name}. Write condition != 0.")
     layer, op = open_layer_for("where", condition, x, y, name=name)
     if is_variable(x) or is_variable(y):
         a, b = promote_operands(op, x, y)
     else:
         dtype = "float32" if any(isinstance(item, float) for item in (x, y)) else "int64"
         a, b = (op.constant(np.asarray(item, dtype)) for item in (x, y))
-    return layer.result("Where", as_dtype(op, condition, "bool"), a, b)
+    return layer.result("Where", condition, a, b)
 
 
 @overload

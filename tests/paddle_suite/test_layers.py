@@ -431,3 +431,34 @@ def test_summary(capsys):
 def test_run_check_trains_here(capsys):
     paddle.utils.run_check()
     assert "trains on Place(cpu) by onnxruntime" in capsys.readouterr().out
+
+
+def test_flops_are_those_that_paddle_counts(capsys):
+    """Numbers and rows of Paddle 2.6.2: 3.3.1 does not count with numpy 2."""
+
+    class Net(nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(
+                nn.Conv2D(3, 4, 3, bias_attr=False, padding=1), nn.Conv2DTranspose(4, 2, 2, 2), nn.LeakyReLU()
+            )
+            self.rest = nn.Sequential(nn.PReLU(2), nn.Dropout(), nn.ReLU6(), nn.Softmax(), nn.BatchNorm2D(2), nn.AvgPool2D(2))
+            self.pool, self.norm, self.head = nn.AdaptiveAvgPool2D(2), nn.LayerNorm([2, 2, 2]), nn.Linear(2, 3)
+            self.unused = nn.Conv1D(4, 4, 3)
+
+        def forward(self, x):
+            return self.head(self.norm(self.pool(self.rest(self.body(x)))).mean([2, 3]))
+
+    with paddle.utils.unique_name.guard():
+        net = Net()
+    assert paddle.flops(net, (2, 3, 8, 8), print_detail=True) == 34844 and net.training
+    printed = capsys.readouterr().out
+    assert "\n|        conv2d_0       |  [2, 3, 8, 8]  |  [2, 4, 8, 8]  |  108   | 13824 |\n" in printed
+    assert "\n|     leaky_re_lu_0     | [2, 2, 16, 16] | [2, 2, 16, 16] |   0    |  1024 |\n" in printed
+    assert "Total Flops: 34844     Total Params: 177" in printed and printed.count("Cannot find suitable count function") == 3
+
+    def sevens(layer, inputs, output):
+        layer.total_ops += 7
+
+    assert paddle.flops(nn.Sequential(nn.Linear(3, 4)), [2, 3], {nn.Linear: sevens}) == 7
+    assert paddle.flops(nn.Linear(3, 4), [2, 3]) == 0 and paddle.flops(3, [1]) == -1

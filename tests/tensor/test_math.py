@@ -190,6 +190,15 @@ def values(found, **feeds):
     return paddle.Executor().run(feed=feeds, fetch_list=[found])[0]
 
 
+def test_the_mean_of_integers_is_one_rounded_towards_zero():
+    paddle.enable_static()
+    x = static.data("x", [None, 3], "int32")
+    fetched = [paddle.mean(x), paddle.mean(x, axis=1), paddle.mean(x, axis=0, keepdim=True), paddle.mean(x, dtype="float64")]
+    assert [v.dtype.name for v in fetched] == ["int32", "int32", "int32", "float64"]
+    values = static.Executor().run(feed={"x": np.array([[1, 2, 4], [-3, -5, 7]], "int32")}, fetch_list=fetched)
+    assert [v.tolist() for v in values] == [1, [2, 0], [[-1, -1, 5]], 1.0]
+
+
 def test_a_number_takes_the_type_of_the_tensor_and_a_float_makes_integers_float():
     x = static.data("x", [2], "int64")
     assert paddle.add(x, 1).dtype == "int64"

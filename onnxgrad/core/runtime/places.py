@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from onnxgrad.core.graph.contract import Lowering
 from onnxgrad.core.state.values import room_of, value_of
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, ProviderError
+from onnxgrad.errors import ArgumentError, ProviderError, WrongKind
 from onnxgrad.internal import state
 from onnxgrad.internal.arguments import as_int, as_word, checked, wrong_kind
 
@@ -290,5 +290,5 @@ def place_of(place: Place | str | None) -> Place:
             raise ArgumentError(f"there is no device {place!r}. Use 'cpu' or 'gpu:0'.")
         return CPUPlace() if device == "cpu" else CUDAPlace(int(index or 0))
     if not isinstance(place, Place):
-        raise ArgumentTypeError(f"a place is CPUPlace(), CUDAPlace(i) or OpenVINOPlace(), not {type(place).__name__}.")
+        raise WrongKind(f"a place is CPUPlace(), CUDAPlace(i) or OpenVINOPlace(), not {type(place).__name__}.")
     return place

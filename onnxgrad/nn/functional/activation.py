@@ -11,7 +11,7 @@ import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
-from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped
+from onnxgrad.errors import ArgumentError, ArgumentTypeError, IllTyped, Mismatch
 from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.types import Layout
 from onnxgrad.tensor.common import as_dtype, normal_axis, positive, shape_of, unary
@@ -450,6 +450,9 @@ def prelu(x: Variable, weight: Variable, data_format: Layout = "NCHW", name: str
         >>> F.prelu(static.data("x", [None, 3]), static.data("w", [3])).shape
         (-1, 3)
     """
+    channels = 1 if x.rank is None or x.ndim < 2 else x.shape[1 if data_format[1] == "C" else -1]
+    if weight.shape not in ((1,), [1]) and channels >= 0 and weight.ndim and channels != weight.shape[0]:
+        raise Mismatch(f"prelu: a weight of {weight.shape[0]} elements for {channels} channels. Give one weight, or one for each.")
     layer = LayerHelper("prelu", x, weight, name=name)
     if weight.shape != (1,) and data_format[1] == "C" and x.ndim > 2:
         weight = layer.op.Reshape(weight, np.array([-1] + [1] * (x.ndim - 2)))

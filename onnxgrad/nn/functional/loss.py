@@ -188,6 +188,9 @@ def binary_cross_entropy(
         >>> F.binary_cross_entropy(static.data("p", [None, 3]), static.data("t", [None, 3])).shape
         ()
     """
+    sizes = () if input.rank is None or label.rank is None else zip(input.shape, label.shape)
+    if input.rank != label.rank or any(one != other for one, other in sizes if min(one, other) >= 0):
+        raise ArgumentError(f"binary_cross_entropy: input has shape {list(input.shape)}, label {list(label.shape)}. Reshape one.")
     layer, op = open_layer("bce_loss", input, label, *present_operands(weight), name=name)
     hit = op.Mul(label, _bounded_log(op, input))
     miss = op.Mul(op.Sub(1.0, label), _bounded_log(op, op.Sub(1.0, input)))
