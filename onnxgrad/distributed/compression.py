@@ -7,14 +7,13 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_trainer.py, te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from onnxgrad.core.state.scope import Scope
 from onnxgrad.distributed.strategy import Strategy
 from onnxgrad.distributed.transport import Transport, own_range, reused_buffer
 from onnxgrad.errors import TrainingError
@@ -182,37 +181,27 @@ class Keeps:
     transport: Transport
     _compression: Narrow | TopK | None
     _resumed: Mapping[str, Array] | None = None
-    _rests_of_ranks: list[dict[str, Array]] | None = None
+
+    @property
+    def compresses(self) -> bool:
+        """Whether anything is kept."""
+        return self._compression is not None
 
     def rests(self) -> dict[str, Array]:
-        """The residuals by the name of the gradient: of this rank, and between ``keep_on_first`` and the next step, of all ranks
-        together on rank 0, and none on others. Nothing before the first exchange, or without compression."""
-        if self._rests_of_ranks is not None:
-            of_ranks = self._rests_of_ranks
-            return {
-                name: np.sum([rests[name] for rests in of_ranks], axis=0, dtype=of_ranks[0][name].dtype) for name in of_ranks[0]
-            }
-        return self._own_rests()
+        """The residuals of this rank by the name of the gradient; none before the first exchange, or without compression."""
+        if self._compression is None:
+            return {}
+        return self._views(self._compression.rest) if self._resumed is None else dict(self._resumed)
 
-    def rests_of_ranks(self) -> list[dict[str, Array]]:
-        """The residuals of each rank, between ``keep_on_first`` and the next step, on rank 0; empty where there are none."""
-        return [rests for rests in self._rests_of_ranks or [] if rests]
-
-    def set_rests(self, rests: Mapping[str, Array], of_ranks: Sequence[Mapping[str, Array]] = ()) -> None:
-        """Go on from what a checkpoint holds, which every rank has read.
+    def set_rests(self, rests: Mapping[str, Array]) -> None:
+        """Go on from residuals of this rank. What is right is that those of all ranks add up to what they did.
 
         Args:
-            rests: of all ranks together: rank 0 takes them where there were more or fewer ranks, and others nothing.
-            of_ranks: of each rank.
+            rests: by the name of the gradient, in its shape.
         """
-        if self._compression is None:
-            return
-        self._compression.rest.clear()
-        self._rests_of_ranks = None
-        if len(of_ranks) == self.transport.world_size:
-            self._resumed = dict(of_ranks[self.transport.rank])
-        else:
-            self._resumed = {name: rest if self.transport.rank == 0 else np.zeros_like(rest) for name, rest in rests.items()}
+        if self._compression is not None:
+            self._compression.rest.clear()
+            self._resumed = dict(rests)
 
     @contextmanager
     def trial(self) -> Iterator[None]:
@@ -226,33 +215,8 @@ class Keeps:
             if compression is not None:
                 compression.rest = rest
 
-    def keep_on_first(self, scope: Scope) -> None:
-        """Give rank 0 copies of the residuals of all ranks, for a checkpoint, from which any number of ranks can resume; each goes
-        on with its own, so that the run is that without a checkpoint."""
-        if self._compression is None:
-            return
-        own = {name: np.ascontiguousarray(rest) for name, rest in sorted(self._own_rests().items())}
-        of_ranks: list[dict[str, Array]] = [{} for _ in range(self.transport.world_size)]
-        for rank, rests in enumerate(of_ranks):
-            for name, mine in own.items():
-                array = mine.copy() if rank == self.transport.rank else np.empty_like(mine)
-                self.transport.broadcast_(array.reshape(-1).view(np.uint8), rank)
-                if self.transport.rank == 0:
-                    rests[name] = array
-        self._rests_of_ranks = of_ranks
-
-    def forget_rests(self) -> None:
-        """Let go of what ``keep_on_first`` has given rank 0."""
-        self._rests_of_ranks = None
-
-    def _own_rests(self) -> dict[str, Array]:
-        if self._compression is None:
-            return {}
-        return self._views(self._compression.rest) if self._resumed is None else dict(self._resumed)
-
     def _resume(self, sizes: Mapping[int, tuple[Any, int]]) -> None:
         """Take what ``set_rests`` was given, now that it is known which buckets there are: their element types and lengths."""
-        self.forget_rests()
         if self._compression is None or self._resumed is None:
             return
         rests, self._resumed = self._resumed, None

@@ -25,7 +25,7 @@ from onnxgrad.core.ir.examples import batch_axes
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.plan import Accumulation, LossTerm
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.variable import Parameter, Variable, set_values
+from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.runtime.staged import BetweenError
@@ -110,6 +110,7 @@ class _Sharing(Keeps):
 
     Attributes:
         sharding: see ``core.runtime.exchange``.
+        sums: state that is added up over ranks, of which each has its own term.
         shared: the state of which each rank holds a share; None where all hold all, and before the first run.
         overlaps: whether gradients travel while something else is computed, where the strategy asks for that. Sessions that were
             opened before it was set do as it was then. It decides when a bucket travels, not which buckets there are, so that the
@@ -119,6 +120,7 @@ class _Sharing(Keeps):
     sharding: int
     overlaps = True
     traffic: Traffic
+    sums: Sequence[Variable] = ()
     shared: SharedState | None = None
     _flat_weights: FlatWeights | None = None
 
@@ -126,6 +128,10 @@ class _Sharing(Keeps):
         self._begun: WeakSet[Scope] = WeakSet()
         self._parts: dict[Variable, RangePart] = {}
         """What is updated by ranges, by the gradient that this reads."""
+
+    def own_sums(self, scope: Scope) -> dict[str, Array]:
+        """The terms of this rank by name, where any rank has some; called by all ranks."""
+        return {}
 
     def has_met(self, scope: Scope) -> bool:
         """Return whether ranks have come to an agreement about what they train in this scope."""
@@ -184,7 +190,6 @@ class _Sharing(Keeps):
 
     def forget(self, scope: Scope) -> None:
         """Let go of what other ranks hold, once this rank has what it needs of it."""
-        self.forget_rests()
         if self.shared is not None and scope in self._begun:
             self.shared.forget(scope)
 
@@ -643,7 +648,6 @@ class StateExchange(_Sharing):
         self._buckets = Buckets([], 1)
         self._overlaps = False
         self._travelling: _Travelling | None = None
-        self._of_ranks: list[dict[str, Array]] = []
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Refuse ranks that differ, at the first run on a scope; the state of the first program is that of rank 0 already."""
@@ -712,7 +716,6 @@ class StateExchange(_Sharing):
 
     def _parcels(self, scope: Scope) -> list[_Parcel]:
         """Group the sums that travel together: a large one that all get where it lies, the others in a buffer"""
-        self.forget_rests()
         if not self._buckets.sizes:
             self._allot()
         self._resume({number: size for number, size in enumerate(self._buckets.sizes) if is_compressed(size[0])})
@@ -756,37 +759,12 @@ class StateExchange(_Sharing):
     def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
         return self._buckets.views(flat)
 
-    def keep_on_first(self, scope: Scope) -> None:
-        """Give rank 0 the sums of all ranks, for a checkpoint; each goes on with its own."""
-        super().keep_on_first(scope)
-        own = {v: np.array(v.get_value(scope), order="C") for v in self.sums}
+    def own_sums(self, scope: Scope) -> dict[str, Array]:
+        """The sums of this rank by name; none where no rank has begun any. Called by all ranks."""
+        own = {v.name: np.array(v.get_value(scope), order="C") for v in self.sums}
         any_sums = np.array([any(array.any() for array in own.values())], np.uint8)
         self.transport.all_reduce_(any_sums, "max")
-        if not any_sums[0]:
-            return
-        self._of_ranks = [{} for _ in range(self.transport.world_size)]
-        for rank, arrays in enumerate(self._of_ranks):
-            for v, mine in own.items():
-                array = mine if rank == self.rank else np.empty_like(mine)
-                self.transport.broadcast_(array.reshape(-1).view(np.uint8), rank)
-                if self.rank == 0:
-                    arrays[v.name] = array
-
-    def sums_of_ranks(self) -> list[dict[str, Array]]:
-        """The sums of each rank by name, between ``keep_on_first`` and ``forget``, on rank 0; empty where nothing is added up."""
-        return self._of_ranks if self.rank == 0 else []
-
-    def forget(self, scope: Scope) -> None:
-        self._of_ranks = []
-        super().forget(scope)
-
-    def set_sums(self, of_ranks: Sequence[Mapping[str, Array]], scope: Scope) -> None:
-        """Go on from what a checkpoint holds, which every rank has read: each with its own sums, or, where there were more or fewer
-        ranks, rank 0 with those of all, which are in the scope."""
-        known = len(of_ranks) == self.transport.world_size
-        if known or self.rank:
-            own = of_ranks[self.rank] if known else {}
-            set_values(((v, own.get(v.name, np.zeros(v.static_shape or (), v.dtype.numpy))) for v in self.sums), scope)
+        return own if any_sums[0] else {}
 
 
 def _size(v: Variable) -> int:
