@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from queue import SimpleQueue
@@ -40,16 +40,18 @@ from onnxgrad.core.step.shards import RangePart, Shards, Share, range_parts
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
 from onnxgrad.distributed.agreement import MARKS, StepCheck, Subject, broadcast_state, check_equal, fingerprint, versions
-from onnxgrad.distributed.buckets import Buckets, give_back
-from onnxgrad.distributed.compression import Keeps, compression_of, is_compressed, put_together
+from onnxgrad.distributed.buckets import Buckets
+from onnxgrad.distributed.compression import Keeps, Narrow, TopK, compression_of, is_compressed, put_together
+from onnxgrad.distributed.device_memory import memory_of
+from onnxgrad.distributed.memory import MainMemory, Memory, give_back
 from onnxgrad.distributed.part_weights import PartWeights
-from onnxgrad.distributed.shared_state import FlatWeights, SharedState, own_array
+from onnxgrad.distributed.shared_state import FlatWeights, SharedState
 from onnxgrad.distributed.strategy import Strategy, refuse, stages_of
-from onnxgrad.distributed.transport import Transport, reused_buffer
+from onnxgrad.distributed.transport import Transport, part_sent
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
 from onnxgrad.internal.arguments import checked
 
-__all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute", "gathered_sizes", "part_sent"]
+__all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute", "gathered_sizes"]
 
 Array = np.ndarray[Any, Any]
 
@@ -108,6 +110,11 @@ class Traffic:
 class _Sharing(Keeps):
     """An exchange after which each rank may hold a share of the optimizer's state.
 
+    Args:
+        transport: between the ranks.
+        strategy: how gradients travel.
+        memory: where what is exchanged lies.
+
     Attributes:
         sharding: see ``core.runtime.exchange``.
         sums: state that is added up over ranks, of which each has its own term.
@@ -123,8 +130,12 @@ class _Sharing(Keeps):
     sums: Sequence[Variable] = ()
     shared: SharedState | None = None
     _flat_weights: FlatWeights | None = None
+    _in_place = True
+    """Whether state is updated where it lies, as on the CPU"""
 
-    def __init__(self) -> None:
+    def __init__(self, transport: Transport, strategy: Strategy, memory: Memory) -> None:
+        self.transport, self.strategy, self.memory, self.rank = transport, strategy, memory, transport.rank
+        self.traffic = Traffic()
         self._begun: WeakSet[Scope] = WeakSet()
         self._parts: dict[Variable, RangePart] = {}
         """What is updated by ranges, by the gradient that this reads."""
@@ -132,6 +143,15 @@ class _Sharing(Keeps):
     def own_sums(self, scope: Scope) -> dict[str, Array]:
         """The terms of this rank by name, where any rank has some; called by all ranks."""
         return {}
+
+    def place(self, place: Place) -> Place:
+        """Return the place of the sessions, beside what is exchanged: on a device that of the transport, with its stream.
+
+        Raises:
+            ArgumentError: if ranks exchange on another device.
+        """
+        self._in_place = place.lowering == "cpu"
+        return self.memory.place(place)
 
     def has_met(self, scope: Scope) -> bool:
         """Return whether ranks have come to an agreement about what they train in this scope."""
@@ -165,7 +185,7 @@ class _Sharing(Keeps):
             for number, dtype in dtypes
         ]
         if self._flat_weights is None:
-            self._flat_weights = FlatWeights(self.transport, weights)
+            self._flat_weights = FlatWeights(self.memory, shards, weights)
         return shards
 
     def _buckets_of_ranges(self, cut: Cut) -> Buckets:
@@ -179,8 +199,12 @@ class _Sharing(Keeps):
         return ("range", *(str(state.dtype.numpy) for state in self._parts[v].states if isinstance(state, Parameter)))
 
     def settled(self, scope: Scope) -> Mapping[str, Buffer]:
-        """Move the weights that are updated by ranges to flat memory; they travel from there."""
-        return {} if self._flat_weights is None else self._flat_weights.settle(scope)
+        """Move the weights that are updated by ranges in place to flat memory; they travel from there."""
+        return self._flat_weights.settle(scope) if self._flat_weights is not None and self._in_place else {}
+
+    def targets(self, scope: Scope) -> Mapping[Variable, Any]:
+        """Return where new ranges of weights are to be computed, as rows, where they are not updated in place."""
+        return {} if self._flat_weights is None else self._flat_weights.targets(scope)
 
     def _spread(self, scope: Scope) -> None:
         """Give all ranks the weights that each has updated"""
@@ -198,11 +222,6 @@ def _by_name(shards: Shards) -> dict[str, list[Share]]:
     return {v.name: shares for v, shares in shards.states.items()}
 
 
-def part_sent(transport: Transport, size: int) -> int:
-    """What a rank sends when ranges of a buffer of so many bytes are gathered, exchanged, or added up"""
-    return size * (transport.world_size - 1) // transport.world_size
-
-
 class GradientExchange(_Sharing):
     """``Program.exchange`` of a program that each rank runs on its part of the batch.
 
@@ -210,6 +229,7 @@ class GradientExchange(_Sharing):
         transport: between the ranks.
         loss, terms: of the program, and how the losses of parts add up. There are several only where ``sends=False``.
         strategy: how gradients travel.
+        memory: where gradients lie.
         sends: False where the program weighs gradients and adds them up: ``StateExchange`` sends the sums.
         poisons: with ``sends=False``, whether gradients that are not finite on one rank shall not be finite on all.
         synchronises: whether statistics of batches are those of all ranks together. What is fetched as the loss, and gradients, are
@@ -233,39 +253,34 @@ class GradientExchange(_Sharing):
         loss: Variable,
         terms: Sequence[LossTerm],
         strategy: Strategy,
+        memory: Memory,
         *,
         sends: bool = True,
         poisons: bool = False,
         synchronises: bool = False,
         part_weights: PartWeights | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(transport, strategy, memory)
         self._part_weights = part_weights
         self.shares: _Sharing = self
-        self.transport, self.strategy, self.rank = transport, strategy, transport.rank
         self.synchronises = Synchronised(loss, terms[0]) if synchronises else None
         self.sharding = strategy.sharding if sends else 0
         self._in_ranges: set[int] = set()
         """Numbers of the buckets that are added up by range."""
         self.part: Part | None = None
         self.step = StepCheck()
-        self.traffic = Traffic()
         self._loss, self._terms, self.sends, self._poisons = loss, list(terms), sends, poisons
         self._values = [loss] if len(self._terms) == 1 else [term.value for term in self._terms]
         self._weights = [term.weight for term in self._terms]
         self.reads = list(dict.fromkeys([loss, *self._values, *(v for v in self._weights if v is not None)]))
         self._allotted: list[tuple[int, tuple[str, ...]]] | None = None
         """The gradients that have slots, by their ids, and their kinds."""
-        self._buckets, self._statistics = Buckets([], 1), Buckets([], 1)
+        self._buckets = self._statistics = Buckets([], 1, 1, memory)
         self._groups: list[list[Variable]] = []
         self._under_way: _UnderWay | None = None
-        self._compression = compression_of(strategy) if sends else None
+        self._compression = compression_of(strategy, memory) if sends else None
         self.own: set[str] = set()
         self.weight = 0.0
-
-    def place(self, place: Place) -> Place:
-        """Return the place as it is: gradients are exchanged in main memory."""
-        return place
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the feeds that say which part is fed, for Dropout and statistics.
@@ -346,7 +361,7 @@ class GradientExchange(_Sharing):
         return self._groups if self.overlaps else [[v for group in self._groups for v in group]]
 
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
-        """Memory of the gradients, the same for all sessions of the program."""
+        """Memory of the gradients, the same for all sessions of the program; statistics, which are small, lie in main memory."""
         self._allot(gradients)
         return {**self._buckets.values, **self._statistics.values}
 
@@ -365,7 +380,7 @@ class GradientExchange(_Sharing):
         count = stages_of(self.strategy, self.transport) if self.sends else 1
         self._groups = _in_groups(sent, count)
         self._allot_buckets(limit)
-        self._statistics = Buckets([[v for v in numbers if _is_statistic(v)]], limit)
+        self._statistics = Buckets([[v for v in numbers if _is_statistic(v)]], limit, 1, MainMemory(self.transport))
 
     def _allot_buckets(self, limit: int) -> None:
         """Buckets of each group; what is added up by range has buckets of its own"""
@@ -375,7 +390,7 @@ class GradientExchange(_Sharing):
             kinds = sorted({self._kind(v) for v in group})
             rows += [[v for v in group if self._kind(v) == kind] for kind in kinds]
             counts.append(len(kinds))
-        self._buckets = Buckets(rows, limit, self.transport.world_size)
+        self._buckets = Buckets(rows, limit, self.transport.world_size, self.memory)
         self._in_ranges = {self._buckets.slots[v].bucket for row in rows for v in row if v in self._parts}
         ranges = iter(self._buckets.of_group)
         self._buckets_of = [[number for numbers in islice(ranges, count) for number in numbers] for count in counts]
@@ -399,8 +414,9 @@ class GradientExchange(_Sharing):
         under_way, self._under_way = self._under_way, None
         if under_way is None:
             loss, weight = self._begun_with(fetched)
-            for number in range(len(self._buckets.sizes)):
-                self._reduce_bucket(number, self._factor(weight))
+            with self.memory.turn():
+                for number in range(len(self._buckets.sizes)):
+                    self._reduce_bucket(number, self._factor(weight))
         else:
             loss, weight = under_way.loss, under_way.weight
             under_way.finish(range(len(self._buckets.sizes)))
@@ -443,7 +459,7 @@ class GradientExchange(_Sharing):
         if self.synchronises is None:
             # What weighs nothing may have gradients that are NaN; here they pass on those of others, by way of statistics.
             counts = any(weights)
-        bad = self._poisons and counts and not all(np.isfinite(flat).all() for flat in self._flat())
+        bad = self._poisons and counts and not self._are_finite()
         is_sum = [term.reduction == "sum" or self.synchronises is not None for term in self._terms]
         own = [
             self._weighed(fetched[v], weight, plain, counts) for v, weight, plain in zip(self._values, weights, is_sum, strict=True)
@@ -471,9 +487,10 @@ class GradientExchange(_Sharing):
     def _poison(self) -> None:
         """Let an overflow of one rank be one of this rank"""
         weights = {v.name for v in self._weights if v is not None}
-        for name, view in self._views(dict(enumerate(self._buckets.flat))).items():
-            if name not in weights and view.dtype.kind != "b":
-                view.reshape(-1)[:1] = np.nan
+        with self.memory.turn():
+            for v, slot in self._buckets.slots.items():
+                if v.name not in weights and v.is_float and slot.size:
+                    self._buckets.flat[slot.bucket][slot.start] = np.nan
 
     @staticmethod
     def _weighed(value: Any, weight: float, is_plain: bool, counts: bool) -> float:
@@ -486,29 +503,30 @@ class GradientExchange(_Sharing):
         """Let the program weigh gradients, and count, by the mean weight of ranks in place of that of this part, also where this
         part does not count"""
         views = self._views(dict(enumerate(self._buckets.flat)))
-        for v in self._weights:
-            if v is not None:
-                views[v.name].fill(total / self.transport.world_size)
+        with self.memory.turn():
+            for v in self._weights:
+                if v is not None:
+                    views[v.name][...] = total / self.transport.world_size
 
-    def _flat(self) -> list[Array]:
-        return [flat for flat in self._buckets.flat if flat.dtype.kind != "b"]
+    def _are_finite(self) -> bool:
+        """Whether all gradients of this rank are"""
+        with self.memory.turn():
+            numbers = [flat for flat, (dtype, _) in zip(self._buckets.flat, self._buckets.sizes, strict=True) if dtype.kind != "b"]
+            return all(map(self.memory.is_finite, numbers))
 
     def _reduce_bucket(self, number: int, factor: float | None) -> None:
-        bucket = self._buckets.flat[number]
-        if bucket.dtype.kind == "b":
-            self.transport.all_reduce_(bucket, "max")
+        bucket, (dtype, length) = self._buckets.flat[number], self._buckets.sizes[number]
+        if dtype.kind == "b":
+            self.memory.transport.all_reduce_(bucket, "max")
             return
-        if factor is None:
-            bucket.fill(0)
-        elif factor != 1:
-            np.multiply(bucket, bucket.dtype.type(factor), out=bucket)
+        self.memory.scale(bucket, factor)
         if not self.sends:
             return
-        compresses = self._compression is not None and is_compressed(bucket.dtype)
-        self.traffic.bytes += put_together(self.transport, self._compression, number, bucket, number in self._in_ranges)
-        self.traffic.copied += bucket.nbytes if compresses else 0
+        compresses = self._compression is not None and is_compressed(dtype)
+        self.traffic.bytes += put_together(self.memory, self._compression, number, bucket, dtype, number in self._in_ranges)
+        self.traffic.copied += length * dtype.itemsize if compresses else 0
 
-    def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
+    def _views(self, flat: Mapping[int, Any]) -> dict[str, Any]:
         return self._buckets.views(flat)
 
     def _average(self, statistics: Sequence[Array], weight: float | None) -> None:
@@ -632,20 +650,19 @@ class StateExchange(_Sharing):
         transport: between the ranks.
         accumulation: of the program: the state that holds the sums.
         strategy: how they travel. Sums of weights are never compressed, as gradients are divided by them.
+        memory: where they lie when they travel.
     """
 
     reads: Sequence[Variable] = ()
     sends = False
     synchronises = None
 
-    def __init__(self, transport: Transport, accumulation: Accumulation, strategy: Strategy) -> None:
-        self.transport, self.strategy, self.rank = transport, strategy, transport.rank
+    def __init__(self, transport: Transport, accumulation: Accumulation, strategy: Strategy, memory: Memory) -> None:
+        super().__init__(transport, strategy, memory)
         self.sums, self._divisors = accumulation.sums, accumulation.divisors
-        super().__init__()
         self.sharding = strategy.sharding
-        self.traffic = Traffic()
-        self._compression = compression_of(strategy)
-        self._buckets = Buckets([], 1)
+        self._compression = compression_of(strategy, memory)
+        self._buckets = Buckets([], 1, 1, memory)
         self._overlaps = False
         self._travelling: _Travelling | None = None
 
@@ -667,13 +684,10 @@ class StateExchange(_Sharing):
         """Give all ranks the weights and statistics that each has updated, and begin new sums."""
         self.wait(None)
         self._travelling = None
-        for v in self.sums:
-            own_array(scope, v).fill(0)
+        with self.memory.turn():
+            for v in self.sums:
+                self.memory.state(scope, v)[...] = 0
         self._spread(scope)
-
-    def place(self, place: Place) -> Place:
-        """Return the place as it is: sums are exchanged in main memory."""
-        return place
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
@@ -699,8 +713,9 @@ class StateExchange(_Sharing):
         if self._overlaps and self.overlaps:
             self._travelling = _Travelling(parcels)
         else:
-            for parcel in parcels:
-                parcel.send()
+            with self.memory.turn():
+                for parcel in parcels:
+                    parcel.send()
         return {}
 
     def _buckets_of_ranges(self, cut: Cut) -> Buckets:
@@ -708,55 +723,51 @@ class StateExchange(_Sharing):
         return self._buckets
 
     def _allot(self) -> None:
-        """Buckets of the sums: the small ones first, which all parts wait for, and what is added up by range apart"""
-        sums = [v for v in self.sums if v not in self._divisors]
-        kinds = {v: (not is_small(v), *self._kind(v)) for v in sums}
-        rows = [[v for v in sums if kinds[v] == kind] for kind in sorted(set(kinds.values()))]
-        self._buckets = Buckets(rows, int(self.strategy.bucket_megabytes * 1e6), self.transport.world_size)
+        """Buckets of the sums: divisors, then small ones, which all parts wait for, and what is added up by range apart"""
+        kinds = {v: (v not in self._divisors, not is_small(v), *self._kind(v)) for v in self.sums}
+        rows = [[v for v in self.sums if kinds[v] == kind] for kind in sorted(set(kinds.values()))]
+        self._buckets = Buckets(rows, int(self.strategy.bucket_megabytes * 1e6), self.transport.world_size, self.memory)
 
     def _parcels(self, scope: Scope) -> list[_Parcel]:
         """Group the sums that travel together: a large one that all get where it lies, the others in a buffer"""
         if not self._buckets.sizes:
             self._allot()
-        self._resume({number: size for number, size in enumerate(self._buckets.sizes) if is_compressed(size[0])})
-        parcels = [_Parcel(tuple(v.name for v in self._divisors), partial(self._send_divisors, scope))] if self._divisors else []
-        for number, members in enumerate(self._buckets.members()):
-            arrays = {v: own_array(scope, v) for v in members}
-            parcels.append(_Parcel(tuple(v.name for v in members), partial(self._send, number, arrays)))
+        members = self._buckets.members()
+        compressed = [number for number, own in enumerate(members) if self._compression_for(own) is not None]
+        self._resume({number: self._buckets.sizes[number] for number in compressed})
+        parcels: list[_Parcel] = []
+        for number, own in enumerate(members):
+            flats = {v: self.memory.state(scope, v) for v in own}
+            parcels.append(_Parcel(tuple(v.name for v in own), partial(self._send, number, flats)))
         if self._compression is not None:
             parcels.append(_Parcel((), partial(self._compression.check, self.transport)))
         return parcels
 
-    def _send_divisors(self, scope: Scope) -> None:
-        arrays = [own_array(scope, v) for v in self.sums if v in self._divisors]
-        together = np.concatenate(arrays)
-        self.transport.all_reduce_(together)
-        self.traffic.bytes += 2 * part_sent(self.transport, together.nbytes)
-        for array, total in zip(arrays, together, strict=True):
-            array[:] = total
+    def _compression_for(self, sums: Collection[Variable]) -> Narrow | TopK | None:
+        """What makes the bucket of some sums smaller; nothing for those that gradients are divided by"""
+        is_smaller = all(v not in self._divisors and is_compressed(v.dtype.numpy) for v in sums)
+        return self._compression if is_smaller else None
 
-    def _send(self, number: int, arrays: Mapping[Variable, Array]) -> None:
-        in_ranges = any(v in self._parts for v in arrays)
-        dtype, length = self._buckets.sizes[number]
-        compresses = self._compression is not None and is_compressed(dtype)
-        if len(arrays) == 1 and not in_ranges and not compresses:
-            (flat,) = arrays.values()
-        else:
-            flat = reused_buffer(length, dtype)
-            flat.fill(0)  # what lies between tensors is added up with them
-            for v, array in arrays.items():
-                np.copyto(self._slot(v, flat), array)
-            self.traffic.copied += 2 * flat.nbytes
-        self.traffic.bytes += put_together(self.transport, self._compression, number, flat, in_ranges)
-        for v, array in arrays.items():
-            if not np.shares_memory(array, flat):
-                np.copyto(array, self._slot(v, flat))
+    def _send(self, number: int, flats: Mapping[Variable, Any]) -> None:
+        in_ranges = any(v in self._parts for v in flats)
+        (dtype, length), compression = self._buckets.sizes[number], self._compression_for(flats)
+        flat = next(iter(flats.values()))
+        is_apart = len(flats) > 1 or in_ranges or compression is not None
+        if is_apart:
+            flat = self.memory.scratch(length, dtype)
+            self.memory.scale(flat, None)  # what lies between tensors is added up with them
+            for v, own in flats.items():
+                self._slot(v, flat)[...] = own
+            self.traffic.copied += 2 * length * dtype.itemsize
+        self.traffic.bytes += put_together(self.memory, compression, number, flat, dtype, in_ranges)
+        for v, own in flats.items() if is_apart else ():
+            own[...] = self._slot(v, flat)
 
-    def _slot(self, v: Variable, flat: Array) -> Array:
+    def _slot(self, v: Variable, flat: Any) -> Any:
         slot = self._buckets.slots[v]
         return flat[slot.start : slot.start + slot.size]
 
-    def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
+    def _views(self, flat: Mapping[int, Any]) -> dict[str, Any]:
         return self._buckets.views(flat)
 
     def own_sums(self, scope: Scope) -> dict[str, Array]:
@@ -804,8 +815,6 @@ def distribute(
         ArgumentError: if the formula of the loss does not say how parts add up, or there is a BatchNormalization by batch
             statistics and the strategy does not say what it is to do.
     """
-    from onnxgrad.distributed.device_exchange import DeviceExchange, device_of_transport
-
     strategy = strategy or Strategy()
     if strategy.pipeline > 1:
         raise ArgumentError("pipeline= is an option of a Trainer's strategy. For a program use PipelineStep.")
@@ -826,24 +835,23 @@ def distribute(
         raise ArgumentError(
             f"batch_norm='sync' is not written for a loss whose terms ({loss.name}) are divided by different numbers."
         )
-    sends = accumulation is None
-    exchange: GradientExchange
-    if device_of_transport(transport) is not None and DeviceExchange.takes(strategy, sends):
-        exchange = DeviceExchange(transport, loss, terms, strategy, synchronises=synchronises, part_weights=weighing)
-    else:
-        exchange = GradientExchange(
-            transport,
-            loss,
-            terms,
-            strategy,
-            sends=sends,
-            poisons=poisons and not sends,
-            synchronises=synchronises,
-            part_weights=weighing,
-        )
+    sends, memory = accumulation is None, memory_of(transport, strategy)
+    if not isinstance(memory, MainMemory):
+        strategy = replace(strategy, overlap=1)
+    exchange = GradientExchange(
+        transport,
+        loss,
+        terms,
+        strategy,
+        memory,
+        sends=sends,
+        poisons=poisons and not sends,
+        synchronises=synchronises,
+        part_weights=weighing,
+    )
     program.plan.exchange = exchange
     if accumulation is not None:
         exchange.own = {v.name for v in accumulation.sums}
-        accumulation.exchange = exchange.shares = StateExchange(transport, accumulation, strategy)
+        accumulation.exchange = exchange.shares = StateExchange(transport, accumulation, strategy, memory)
     program.version += 1
     return exchange

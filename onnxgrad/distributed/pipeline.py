@@ -32,7 +32,8 @@ from onnxgrad.core.step.synchronise import Synchronised
 from onnxgrad.distributed.agreement import StepCheck, check_step
 from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.groups import grid_of
-from onnxgrad.distributed.shared_state import FollowedRates, SharedState, own_array
+from onnxgrad.distributed.memory import MainMemory
+from onnxgrad.distributed.shared_state import FollowedRates, SharedState
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
@@ -357,7 +358,7 @@ class PipelineStep:
                 self._appliers["apply"].apply(self._scope, {})
             for total in self._accumulation.sums:
                 if total.name in self._names:
-                    own_array(self._scope, total).fill(0)
+                    MainMemory(self.grid.pipeline).state(self._scope, total).fill(0)
         for parameter, users in self._users.items():
             if len(users) > 1 and not is_small(self._variables[parameter]):
                 self._hand_out(parameter)

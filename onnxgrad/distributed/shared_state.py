@@ -16,14 +16,15 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import LEARNING_RATE, Variable, present_value, set_values
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.core.state.values import value_of, value_on, view_of
+from onnxgrad.core.state.values import value_on, view_of
 from onnxgrad.core.step.cut import is_small
 from onnxgrad.core.step.shards import Shards, Share
-from onnxgrad.distributed.buckets import Slot, aligned_zeros
+from onnxgrad.distributed.buckets import Slot
+from onnxgrad.distributed.memory import Memory
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import TrainingError
 
-__all__ = ["FlatWeights", "FollowedRates", "SharedState", "copy_state", "own_array"]
+__all__ = ["FlatWeights", "FollowedRates", "SharedState", "copy_state"]
 
 Array = np.ndarray[Any, Any]
 
@@ -93,11 +94,11 @@ class SharedState:
             TrainingError: if it has another share.
         """
         value = scope.present(v.name)
-        array = view_of(value.value) if isinstance(value, Buffer) else value
-        if v not in self._held or array is None or array.shape == v.static_shape:
+        shape = None if value is None else tuple(value.value.shape() if isinstance(value, Buffer) else value.shape)
+        if v not in self._held or shape in (None, v.static_shape):
             return False
         start, stop = self._own(v)
-        if array.size != stop - start:
+        if shape != (stop - start,):
             raise TrainingError(
                 f"this rank has another range of {v.name} than it is to update. Gather all state before, or load it."
             )
@@ -141,55 +142,90 @@ class SharedState:
 
 
 class _Flat(NamedTuple):
-    """Weights of one bucket: its array, and the buffers on it by name."""
+    """Weights of one bucket: its flat array, and the buffers on it by name."""
 
-    array: Array
+    array: Any
     buffers: dict[str, Buffer]
 
 
 class FlatWeights:
     """Weights that lie in flat arrays as their gradients do, so that a rank's range of an array is what it has updated of all.
 
+    Ranges are updated in place, or into a second array, whose turn it then is.
+
     Args:
-        transport: between the ranks.
+        memory: where the arrays lie.
+        shards: who updates what.
         buckets: for each array its element type, its length, and where each weight lies in it.
     """
 
-    def __init__(self, transport: Transport, buckets: Sequence[tuple[Any, int, Mapping[Variable, Slot]]]) -> None:
-        self.transport, self._buckets = transport, buckets
+    def __init__(self, memory: Memory, shards: Shards, buckets: Sequence[tuple[Any, int, Mapping[Variable, Slot]]]) -> None:
+        self._memory, self._shards, self._buckets = memory, shards, buckets
         self._sent = 0
         """How many arrays have been given to all in a step under way."""
         self._flats: WeakKeyDictionary[Scope, list[_Flat]] = WeakKeyDictionary()
+        """The arrays in which the weights of a scope are, or become in a step under way"""
+        self._others: WeakKeyDictionary[Scope, list[_Flat]] = WeakKeyDictionary()
 
     @property
     def bytes(self) -> int:
         """Of all arrays."""
         return sum(np.dtype(dtype).itemsize * length for dtype, length, _ in self._buckets)
 
+    def _made(self, number: int) -> _Flat:
+        dtype, length, slots = self._buckets[number]
+        array = self._memory.zeros(length, dtype)
+        return _Flat(array, {v.name: Buffer(self._memory.value(array, slot.start, slot.shape)) for v, slot in slots.items()})
+
     def settle(self, scope: Scope) -> dict[str, Buffer]:
         """Move the weights of a scope to the arrays, where they are not there or somebody else has a handle on them; by name."""
-        flats = self._flats.setdefault(scope, [_Flat(np.zeros(0), {}) for _ in self._buckets])
-        for number, (dtype, length, slots) in enumerate(self._buckets):
+        flats = self._flats.setdefault(scope, [_Flat(None, {}) for _ in self._buckets])
+        for number, (_, _, slots) in enumerate(self._buckets):
             buffers = flats[number].buffers
             if buffers and all(scope.stored(name) is buffer and buffer.is_held_by(1) for name, buffer in buffers.items()):
                 continue
-            array = aligned_zeros(length, dtype)
+            flats[number] = self._made(number)
             for v, slot in slots.items():
                 held = scope.stored(v.name)
-                np.copyto(slot.of(array), view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v))
-            flats[number] = _Flat(array, {v.name: Buffer(value_on(slot.of(array))) for v, slot in slots.items()})
+                np.copyto(
+                    slot.of(flats[number].array), view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v)
+                )
             for name, buffer in flats[number].buffers.items():
                 scope.put(name, buffer)
                 scope.drop_spare(name)
         return {name: buffer for flat in flats for name, buffer in flat.buffers.items()}
 
+    def targets(self, scope: Scope) -> dict[Variable, Any]:
+        """OrtValues for the new values of this rank's ranges, as rows: in arrays that nobody reads any more."""
+        flats = self._others.pop(scope, None) or [_Flat(None, {}) for _ in self._buckets]
+        for number, flat in enumerate(flats):
+            if not flat.buffers or not all(buffer.is_held_by(0) for buffer in flat.buffers.values()):
+                flats[number] = self._made(number)
+        present = self._flats.get(scope)
+        if present is not None:
+            self._others[scope] = present
+        self._flats[scope] = flats
+        rows: dict[Variable, Any] = {}
+        for (_, _, slots), flat in zip(self._buckets, flats, strict=True):
+            for v, slot in slots.items():
+                start, stop = self._shards.own(v)
+                if start < stop:
+                    rows[v] = self._memory.value(flat.array, slot.start + start, (stop - start,))
+        return rows
+
     def spread(self, scope: Scope) -> None:
         """Give all ranks the weights that each has updated; once more called after an interruption, it goes on."""
         flats = self._flats[scope]
-        for number in range(self._sent, len(flats)):
-            self.transport.all_gather_(flats[number].array)
-            self._sent = number + 1
+        with self._memory.turn():
+            for number in range(self._sent, len(flats)):
+                self._memory.transport.all_gather_(flats[number].array)
+                self._sent = number + 1
         self._sent = 0
+        moved = [(name, buffer) for flat in flats for name, buffer in flat.buffers.items() if scope.stored(name) is not buffer]
+        if moved:
+            scope.swap(moved)
+            for name, _ in moved:
+                scope.drop_spare(name)  # the arrays take turns themselves
 
 
 def copy_state(
@@ -204,16 +240,6 @@ def copy_state(
     left_out = set(but)
     copied = (v for v in program.list_vars() if v.persistable and v not in left_out and (only is None or v.name in only))
     set_values(((v, v.get_value(scope)) for v in copied), into)
-
-
-def own_array(scope: Scope, v: Variable) -> Array:
-    """The elements of a state in main memory that nobody else holds, to be written over: an array of rank 1."""
-    buffer = scope.present(v.name)
-    if not isinstance(buffer, Buffer) or not buffer.is_held_by(1) or buffer.value.device_name() != "cpu":
-        buffer = Buffer(value_of(v.get_value(scope)))
-        scope.put(v.name, buffer)
-    buffer.origin = None
-    return view_of(buffer.value).reshape(-1)
 
 
 class FollowedRates:

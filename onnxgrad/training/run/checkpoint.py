@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -124,19 +125,21 @@ def _write_together(program: Programs, path: Path, metadata: Mapping[str, str]) 
         token = np.frombuffer(os.urandom(4), np.uint8).copy()
         transport.broadcast_(token)
         files = [f"{path.name}.{token.tobytes().hex()}-{number}-of-{count}{_SHARD}" for number in range(count)]
-        _written(transport, path.with_name(files[rank]), rows, starts)
+        _on_all(transport, path, partial(write_ranges, path.with_name(files[rank]), rows, starts))
         metadata = {**metadata, SHARDS: json.dumps({"files": files, **layouts})}
+    # Until its name is there, a checkpoint of this name is the old one, whole.
+    write = partial(write_tensors, path, _Values(program, None).without(names), metadata)
+    _on_all(transport, path, write if rank == 0 else None)
     if rank == 0:
-        # Until its name is there, a checkpoint of this name is the old one, whole.
-        write_tensors(path, _Values(program, None).without(names), metadata)
         drop_shares(path.parent, f"{path.name}.", files)
 
 
-def _written(transport: Any, path: Path, rows: Mapping[str, np.ndarray[Any, Any]], starts: Mapping[str, int]) -> None:
-    """Write this rank's file; where one rank cannot, all end"""
+def _on_all(transport: Any, path: Path, write: Callable[[], None] | None) -> None:
+    """Write a file on the ranks that have one; where one rank cannot, all end"""
     failure = None
     try:
-        write_ranges(path, rows, starts)
+        if write is not None:
+            write()
     except TrainingError as error:
         failure = error
     has_failed = np.array([failure is not None], np.uint8)
