@@ -58,7 +58,7 @@ class DeviceTransport(Transport, Protocol):
 
 def device_of_transport(transport: Any) -> DeviceTransport | None:
     """Return the transport that exchanges in the memory of a device, under the watch of others; None where there is none."""
-    while getattr(transport, "device", None) is None:
+    while not isinstance(getattr(transport, "device", None), tuple):
         if not hasattr(transport, "transport"):
             return None
         transport = transport.transport

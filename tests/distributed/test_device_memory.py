@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 
 from onnxgrad import static
-from onnxgrad.core.runtime.places import CUDAPlace
-from onnxgrad.distributed import Strategy
+from onnxgrad.core.runtime.places import CPUPlace, CUDAPlace
+from onnxgrad.core.step import cut
+from onnxgrad.distributed import Strategy, buckets
 from onnxgrad.distributed.device_memory import DeviceMemory, device_of_transport
 from onnxgrad.distributed.exchange import distribute
 from onnxgrad.distributed.transport import Alone
 from onnxgrad.errors import ArgumentError
 from tests.distributed.ranks import launched
+from tests.distributed.test_trainer import assert_close, on_ranks, trainer
+from tests.training.small import assert_equal, data, weights
 
 
 class OnCUDA(Alone):
@@ -49,6 +52,45 @@ def test_the_largest_elements_are_found_in_main_memory():
         there = isinstance(distribute(*net(), OnCUDA(), strategy).memory, DeviceMemory)
         assert there is (strategy.compress != "top-k")
     assert device_of_transport(Alone()) is None
+
+
+class Elsewhere(CPUPlace):
+    """Where state is not replaced in place, as on a GPU; its sessions run on the CPU"""
+
+    lowering = None
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize(
+    "options", [{"optimizer": "adam"}, {"optimizer": "lamb", "clip_norm": 0.5}, {"optimizer": "adamw", "accumulate": 2}], ids=str
+)
+def test_ranges_that_are_not_replaced_in_place_are_those_that_are(tmp_path, monkeypatch, options, ranks):
+    """Rows of new weights are gathered in an array that takes turns with another; norms, sums and checkpoints are as they were"""
+    monkeypatch.setattr(cut, "SMALL", 4)
+    monkeypatch.setattr(buckets, "ALIGNMENT", 4)
+    batches = [{k: v[first : first + 6] for k, v in data().items()} for first in range(0, 30, 6)]
+
+    def work(place, folder):
+        def run(transport):
+            t = trainer(distributed=Strategy(sharding=1), place=place, **options)
+            held = set()
+            for number, batch in enumerate(batches):
+                t.step({k: np.array_split(v, ranks)[transport.rank] for k, v in batch.items()})
+                flats = (t.ranks.step.sums or t.ranks.step.exchange)._flat_weights
+                held |= {id(one.array) for one in (flats and flats._flats.get(t.program.active_scope())) or ()}
+                if number == 2:
+                    t.save(folder)
+                    t.load(folder)
+            t.ranks.step.gather(everywhere=True)
+            return weights(t), len(held) // len(flats._buckets)
+
+        return run
+
+    there, here = on_ranks(ranks, work(Elsewhere(), tmp_path / "there")), on_ranks(ranks, work(CPUPlace(), tmp_path / "here"))
+    for (state, turns), (wanted, _) in zip(there, here, strict=True):
+        assert turns >= (2 if "accumulate" not in options else 1)
+        assert_close(state, wanted, rtol=2e-5, atol=1e-6)
+        assert_equal(state, there[0][0])
 
 
 _STEPS = """

@@ -261,7 +261,13 @@ def _add_up(graph: Graph, own: Mapping[Variable, tuple[int, int]], whole: Collec
     substitute(graph.operators, rows)
     name_results(graph, first.stage or [], first.key)
     done = list(first.stage or [])
+    # Of what depends on a sum over ranks: how many stages lie before it, and the last sum.
+    after: dict[Variable, tuple[int, Variable]] = {}
     for op in graph.operators:
+        read = [after[v] for v in op.operands() if v in after]
+        stages, last = max(read, key=lambda one: one[0], default=(0, None))
+        if last is not None:
+            after.update((v, (stages, last)) for v in op.outputs if v is not None)
         length, y = next((lengths[v] for v in op.operands() if v is not None and v in lengths), None), op.outputs[0]
         if length is None or y is None:
             done.append(op)
@@ -273,9 +279,14 @@ def _add_up(graph: Graph, own: Mapping[Variable, tuple[int, int]], whole: Collec
                     lengths[result] = length
         else:
             build = stage_builder(graph, op)
-            # Of nothing it is 0, also where there is nothing that this could be computed of.
-            local = build.emit(_NORMS[op.type], [op.inputs[0]], {"keepdims": 0}) if length else build.constant(0, y.dtype)
+            if length:
+                local = build.emit(_NORMS[op.type], [op.inputs[0]], {"keepdims": 0})
+            else:
+                # Of nothing it is 0, also where this could be computed of nothing; in the stage in which others add up.
+                zero = build.constant(0, y.dtype)
+                local = zero if last is None else build.Where(build.Equal(last, last), zero, zero)
             total = sum_over_ranks(build, local)
+            after[total] = after[y] = (stages + 1, total)
             total = build.Sqrt(total) if op.type == "ReduceL2" else total
             graph.replace(y, build.Reshape(total, list(y.static_shape)) if y.static_shape else total)
             name_results(graph, build.stage or [], build.key)
