@@ -56,6 +56,7 @@ class OpenApplying:
         # Elsewhere the graphs take their ranges of whole gradients.
         in_place = place.lowering == "cpu" or (shards is not None and shards.apart)
         self._shares = {v: shards.own(v) for v in shards.gradients} if shards is not None and in_place else {}
+        self._gathers_rows = shards is not None and not in_place
         self._first: Prepared | None = None
         self._read: dict[str, Variable] = {}
         if applying.shared is not None:
@@ -122,7 +123,9 @@ class OpenApplying:
             for v, name in zip(self.applying.first_values, self._first.fetch_names, strict=True):
                 values[v] = shared[name] if name in shared else small[name].value
         ranges: Mapping[Variable, Any] = {}
-        if self.exchange is not None and any(weights for _, _, weights in self._wholes):
+        if self._gathers_rows:
+            # Also where this rank has none, as it gets those of others.
+            assert self.exchange is not None
             ranges = self.exchange.targets(scope)
         for prepared, takes, weights in self._wholes:
             prepared.slots = {prepared.names[self.cut.updates[v]]: ranges[v] for v in weights}
