@@ -185,11 +185,10 @@ class FlatWeights:
             if buffers and all(scope.stored(name) is buffer and buffer.is_held_by(1) for name, buffer in buffers.items()):
                 continue
             flats[number] = self._made(number)
-            for v, slot in slots.items():
+            for v in slots:
                 held = scope.stored(v.name)
-                np.copyto(
-                    slot.of(flats[number].array), view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v)
-                )
+                value = view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v)
+                np.copyto(view_of(flats[number].buffers[v.name].value), value)
             for name, buffer in flats[number].buffers.items():
                 scope.put(name, buffer)
                 scope.drop_spare(name)

@@ -97,12 +97,15 @@ def test_ranges_that_are_not_replaced_in_place_are_those_that_are(tmp_path, monk
 _STEPS = """
 import hashlib, numpy as np, onnxruntime
 from onnxgrad import distributed
+from onnxgrad.core.step import cut
+from onnxgrad.distributed import buckets
 from onnxgrad.distributed.device_memory import DeviceMemory
 from onnxgrad.distributed.torch_transport import TorchTransport
 from onnxgrad.training import Trainer
 from tests.distributed.ranks import answer
 from tests.training.small import data, model, weights
 
+cut.SMALL = buckets.ALIGNMENT = 4
 transport = TorchTransport("gloo", DEVICE)
 distributed.init(transport, timeout=60)
 seen = []
