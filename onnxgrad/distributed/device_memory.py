@@ -43,6 +43,9 @@ class DeviceTransport(Transport, Protocol):
     def on_stream(self) -> AbstractContextManager[Any]:
         """The context in which tensors are computed with on the stream."""
 
+    def wait(self) -> None:
+        """Wait until what is on the stream is done."""
+
     def room(self, size: int, dtype: np.dtype[Any]) -> Any:
         """Allocate a tensor of zeros of rank 1 on the device."""
 
@@ -115,6 +118,9 @@ class DeviceMemory:
 
     def turn(self) -> AbstractContextManager[Any]:
         return self.transport.on_stream()
+
+    def wait(self) -> None:
+        self.transport.wait()
 
     def zeros(self, size: int, dtype: np.dtype[Any]) -> Any:
         return self.transport.room(size, np.dtype(dtype))

@@ -211,6 +211,7 @@ class _Sharing(Keeps):
         if self._flat_weights is not None:
             self._flat_weights.spread(scope)
             self.traffic.weights += part_sent(self.transport, self._flat_weights.bytes)
+        self.memory.wait()
 
     def forget(self, scope: Scope) -> None:
         """Let go of what other ranks hold, once this rank has what it needs of it."""

@@ -52,6 +52,9 @@ class Memory(Protocol):
     def turn(self) -> AbstractContextManager[Any]:
         """The context in which flat arrays are computed with."""
 
+    def wait(self) -> None:
+        """Wait until what was computed and exchanged is there for whoever reads it otherwise than by a session or by this."""
+
     def zeros(self, size: int, dtype: np.dtype[Any]) -> Any:
         """A flat array of zeros, whose memory is given back to the system when it is let go of."""
 
@@ -100,6 +103,9 @@ class MainMemory:
 
     def turn(self) -> AbstractContextManager[Any]:
         return nullcontext()
+
+    def wait(self) -> None:
+        """Main memory is waited for by each exchange."""
 
     def zeros(self, size: int, dtype: np.dtype[Any]) -> Array:
         return aligned_zeros(size, dtype)

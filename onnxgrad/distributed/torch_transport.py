@@ -189,6 +189,11 @@ class TorchTransport:
         """The context in which torch computes on ``stream``: what runs there later finds what is computed, and the host goes on."""
         return nullcontext() if self._stream is None else self._torch.cuda.stream(self._stream)
 
+    def wait(self) -> None:
+        """Wait until what is on ``stream`` is done: copies to the host by others do not follow it."""
+        if self._stream is not None:
+            self._stream.synchronize()
+
     def room(self, size: int, dtype: np.dtype[Any]) -> Any:
         """Allocate a tensor of zeros of rank 1 on the device.
 

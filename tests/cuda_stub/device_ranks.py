@@ -126,6 +126,9 @@ class OnDevice(Alone):
     def on_stream(self):
         return nullcontext()
 
+    def wait(self):
+        pass
+
     def room(self, size, dtype):
         return new(size, dtype)
 
