@@ -65,8 +65,9 @@ class Strategy:
         compress: ``"bfloat16"`` or ``"float16"`` to send 16-bit numbers, which are added up in 32 bits or more, ``"top-k"`` to send
             the largest elements of each bucket alone. What is lost is added to the gradient of the next step. Statistics, losses
             and weights travel as they are.
-        top_k: the share of the elements that ``"top-k"`` sends, which are found in main memory also where gradients are a GPU's, to all ranks: from 1 / share ranks on (100 for 1 %) it sends more
-            than whole gradients do, and from half as many on more than ``"bfloat16"``; with shares from half of these.
+        top_k: the share of the elements that ``"top-k"`` sends, to all ranks: from 1 / share ranks on (100 for 1 %) it sends more
+            than whole gradients do, and from half as many on more than ``"bfloat16"``; with shares from half of these. They are
+            found in main memory, also where gradients are a GPU's.
         batch_norm: what BatchNormalization by batch statistics, where there is one, does: ``"local"`` normalises each rank's part
             by its own, and running statistics are averaged; ``"sync"`` normalises by those of the whole batch (of a Trainer;
             ``ShardedStep`` has an argument for it); ``"frozen"`` says that there is none.

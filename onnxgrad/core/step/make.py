@@ -467,6 +467,7 @@ def _part(
     if target.provider == "cpu":
         graph = compile(program, outputs, inputs=inputs, state_as_inputs=True, updates=updates, ordered=True)
         size, operators = size_of_pieces(graph), len(graph.operators)
+        assert size is not None or shards is None or shards.apart or states[0] not in shards.states, "ranges are updated in pieces"
         if size is not None:
             run_passes(graph, [SCALED_SUMS], Target())
     if size is None:
