@@ -40,7 +40,7 @@ from onnxgrad.core.step.shards import RangePart, Shards, Share, range_parts
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
 from onnxgrad.distributed.agreement import MARKS, StepCheck, Subject, broadcast_state, check_equal, fingerprint, versions
-from onnxgrad.distributed.buckets import Buckets
+from onnxgrad.distributed.buckets import Buckets, Slot
 from onnxgrad.distributed.compression import Keeps, Narrow, TopK, compression_of, is_compressed, put_together
 from onnxgrad.distributed.device_memory import memory_of
 from onnxgrad.distributed.memory import MainMemory, Memory, give_back
@@ -171,21 +171,16 @@ class _Sharing(Keeps):
         if self.shared is not None and _by_name(shards) != _by_name(self.shared.shards):
             raise TrainingError("the optimizer updates other state than before, of which each rank holds a share. Make a new step.")
         self.shared = SharedState(self.transport, shards)
-        held = set(shards.held())
-        slots = [
-            (number, v, buckets.slots[gradient])
-            for number, members in enumerate(buckets.members())
-            for gradient in members
-            for v in (self._parts[gradient].states if gradient in self._parts else ())
-            if v not in held
-        ]
-        dtypes = dict.fromkeys((number, np.dtype(v.dtype.numpy)) for number, v, _ in slots)
-        weights = [
-            (dtype, buckets.sizes[number][1], {v: slot for at, v, slot in slots if (at, v.dtype.numpy) == (number, dtype)})
-            for number, dtype in dtypes
-        ]
         if self._flat_weights is None:
-            self._flat_weights = FlatWeights(self.memory, shards, weights)
+            held = set(shards.held())
+            weights: dict[tuple[int, np.dtype[Any]], dict[Variable, Slot]] = {}
+            for part in parts:
+                slot = buckets.slots[part.gradient]
+                for v in part.states:
+                    if v not in held:
+                        weights.setdefault((slot.bucket, np.dtype(v.dtype.numpy)), {})[v] = slot
+            arrays = [(dtype, buckets.sizes[number][1], slots) for (number, dtype), slots in weights.items()]
+            self._flat_weights = FlatWeights(self.memory, shards, arrays)
         return shards
 
     def _buckets_of_ranges(self, cut: Cut) -> Buckets:

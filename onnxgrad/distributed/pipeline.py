@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,7 +26,7 @@ from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.core.step.make import StepTarget, applied_phases, make_exchanged, step_of
 from onnxgrad.core.step.pipeline_plan import Cuts, plan_pipeline
-from onnxgrad.core.step.shards import Shards, shares_of_stages
+from onnxgrad.core.step.shards import Shards, Share, shares_of_stages
 from onnxgrad.core.step.split import Statistics, check_batch_norm
 from onnxgrad.core.step.step import Step, phase_of
 from onnxgrad.core.step.synchronise import Synchronised
@@ -472,7 +473,8 @@ class PipelineStep:
         shards = appliers[-1].shards
         assert shards is not None
         others = {v: owners[name] for name, v in self._variables.items() if name in owners and v not in shards.states}
-        return SharedState(self.grid.pipeline, shards, others)
+        further = {v: [Share(rank, 0, prod(v.static_shape or ()))] for v, rank in others.items()}
+        return SharedState(self.grid.pipeline, shards._replace(states={**shards.states, **further}))
 
 
 class _BetweenStages:

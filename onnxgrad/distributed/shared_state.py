@@ -6,6 +6,7 @@ Tests: tests/distributed/test_sharded.py, tests/distributed/test_trainer_shares.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -18,13 +19,13 @@ from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import value_on, view_of
 from onnxgrad.core.step.cut import is_small
-from onnxgrad.core.step.shards import Shards, Share
+from onnxgrad.core.step.shards import Shards
 from onnxgrad.distributed.buckets import Slot
 from onnxgrad.distributed.memory import Memory
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import TrainingError
 
-__all__ = ["FlatWeights", "FollowedRates", "SharedState", "copy_state"]
+__all__ = ["FlatWeights", "FollowedRates", "SharedState", "copied_range", "copy_state"]
 
 Array = np.ndarray[Any, Any]
 
@@ -35,57 +36,44 @@ class SharedState:
     Args:
         transport: between the ranks, which call each method together.
         shards: who updates what.
-        others: further state that a rank alone holds, by variable.
     """
 
-    def __init__(self, transport: Transport, shards: Shards, others: Mapping[Variable, int] | None = None) -> None:
+    def __init__(self, transport: Transport, shards: Shards) -> None:
         self.transport, self.shards = transport, shards
-        self._held = {v: shards.states[v] for v in shards.held()}
-        self._held |= {v: [Share(rank, 0, prod(v.static_shape or ()))] for v, rank in (others or {}).items()}
-
-    def keep_own(self, v: Variable, whole: Array, scope: Scope) -> bool:
-        """Keep this rank's share of a state in a scope; False where it holds all of it, which is left to the caller."""
-        if v not in self._held or self._own(v) == (0, whole.size):
-            return False
-        start, stop = self._own(v)
-        if self.shards.apart:
-            scope.drop_spare(v.name)
-            scope.put(v.name, np.broadcast_to(np.zeros((), v.dtype.numpy), v.static_shape or ()))
-        else:
-            self._keep(v, whole.reshape(-1)[start:stop].copy(), scope)
-        return True
+        self._held = set(shards.held())
 
     def shared_out(self) -> list[Variable]:
         """The state that ranks hold shares of."""
-        return list(self._held)
+        return self.shards.held()
 
     def own_rows(self, scope: Scope) -> dict[Variable, tuple[int, Array]]:
         """This rank's shares of a scope, as rows, and how many elements of the whole lie before each."""
         rows: dict[Variable, tuple[int, Array]] = {}
-        for v in self._held:
-            start, stop = self._own(v)
+        for v in self.shared_out():
+            start, stop = self.shards.own(v)
             flat = present_value(scope, v).reshape(-1)
             if stop > start:
                 rows[v] = start, flat if flat.size == stop - start else flat[start:stop]
         return rows
 
-    def put_range(self, v: Variable, read: Callable[[int, int], Array], scope: Scope) -> bool:
-        """Keep this rank's share of a state that is read in a scope; False where it holds all of it, which is left to the caller.
+    def keep_own(self, v: Variable, read: Callable[[int, int], Array], scope: Scope) -> bool:
+        """Keep this rank's share of a state in a scope; False where it holds all of it, which is left to the caller.
 
         Args:
-            read: gives the elements from one number to before another.
+            v: the state.
+            read: gives a copy of the elements from one number to before another.
+            scope: that gets the share; of a pipeline zeros stand for the state of others, which take no memory.
         """
-        if v not in self._held or self.shards.apart or self._own(v) == (0, prod(v.static_shape or ())):
+        start, stop = self.shards.own(v) if v in self._held else (0, 0)
+        if v not in self._held or (start, stop) == (0, prod(v.static_shape or ())):
             return False
-        self._keep(v, read(*self._own(v)), scope)
-        return True
-
-    def _own(self, v: Variable) -> tuple[int, int]:
-        return next(((start, stop) for rank, start, stop in self._held[v] if rank == self.transport.rank), (0, 0))
-
-    def _keep(self, v: Variable, own: Array, scope: Scope) -> None:
         scope.drop_spare(v.name)
-        scope.put(v.name, Buffer(value_on(own)) if own.size else own)
+        if self.shards.apart:
+            scope.put(v.name, np.broadcast_to(np.zeros((), v.dtype.numpy), v.static_shape or ()))
+        else:
+            own = read(start, stop)
+            scope.put(v.name, Buffer(value_on(own)) if own.size else own)
+        return True
 
     def is_own_part(self, v: Variable, scope: Scope) -> bool:
         """Whether a scope has this rank's share of a state already.
@@ -97,7 +85,7 @@ class SharedState:
         shape = None if value is None else tuple(value.value.shape() if isinstance(value, Buffer) else value.shape)
         if v not in self._held or shape in (None, v.static_shape):
             return False
-        start, stop = self._own(v)
+        start, stop = self.shards.own(v)
         if shape != (stop - start,):
             raise TrainingError(
                 f"this rank has another range of {v.name} than it is to update. Gather all state before, or load it."
@@ -112,11 +100,11 @@ class SharedState:
             into: where all of it shall be, perhaps the same; None on a rank that gives its shares alone.
             only: names of what is wanted; None for all.
         """
-        for v, shares in self._held.items():
+        for v in self.shared_out():
             if only is not None and v.name not in only:
                 continue
             whole = None if into is None else np.empty(prod(v.static_shape or ()), v.dtype.numpy)
-            for rank, start, stop in shares:
+            for rank, start, stop in self.shards.states[v]:
                 part = np.empty(stop - start, v.dtype.numpy) if whole is None else whole[start:stop]
                 if rank == self.transport.rank:
                     mine = present_value(scope, v).reshape(-1)
@@ -128,17 +116,23 @@ class SharedState:
             copy_state(self.shards.program, scope, into, only, self._held)
 
     def forget(self, scope: Scope, but: Collection[str] = ()) -> None:
-        """Let go of what other ranks hold; small state stays. Of a pipeline zeros stand for it, which take no memory.
+        """Let go of what other ranks hold; small state stays.
 
         Args:
             but: names of what this rank reads, too.
         """
         kept = set(but)
-        for v in self._held:
+        for v in self.shared_out():
             if v.name in kept or is_small(v) or self.is_own_part(v, scope):
                 continue
             held = scope.present(v.name)
-            self.keep_own(v, view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v), scope)
+            whole = view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v)
+            self.keep_own(v, partial(copied_range, whole), scope)
+
+
+def copied_range(array: Array, start: int, stop: int) -> Array:
+    """A copy of some elements of an array, in the order in which they lie."""
+    return array.reshape(-1)[start:stop].copy()
 
 
 class _Flat(NamedTuple):

@@ -251,7 +251,7 @@ class _Loaded:
             if v.name in adding:
                 array = _own_terms(adding[v.name], v.name, self._file)
             elif isinstance(array, ShardedTensor):
-                if shared is not None and shared.put_range(v, array.range, self._scope):
+                if shared is not None and shared.keep_own(v, array.range, self._scope):
                     continue
                 array = np.asarray(array)
             fits = isinstance(buffer, Buffer) and tuple(buffer.value.shape()) == array.shape
