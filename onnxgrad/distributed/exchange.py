@@ -9,7 +9,6 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_overlap.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -394,16 +393,22 @@ class GradientExchange(_Sharing):
     def send(self, number: int, fetched: Mapping[Variable, Any]) -> None:
         """Weigh the first group's gradients, and let each group travel while the next is computed."""
         if self._under_way is None:
-            loss, weight = self._begun_with(fetched)
-            self._under_way = _UnderWay(loss, weight, partial(self._reduce_bucket, factor=self._factor(weight)))
-        self._under_way.send(bucket for group in self._buckets_of[: number + 1] for bucket in group)
+            self._under_way = _UnderWay(*self._begun_with(fetched), _Travelling(), set())
+            self._under_way.travelling.begin()
+        self._send_on(self._under_way, [bucket for group in self._buckets_of[: number + 1] for bucket in group])
+
+    def _send_on(self, step: _UnderWay, buckets: Iterable[int]) -> None:
+        """Let the buckets travel that do not yet"""
+        numbers = [number for number in buckets if number not in step.sent]
+        step.sent.update(numbers)
+        factor = self._factor(step.weight)
+        step.travelling.send(_Parcel((), partial(self._reduce_bucket, number, factor)) for number in numbers)
 
     def stop(self) -> None:
         """Wait for what is on its way, so that the transport is free again; that it failed is told by the run."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
-            with suppress(Exception):
-                under_way.finish(())
+            under_way.travelling.wait(None)
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
         """Exchange what is in the slots and does not travel yet, and average running statistics."""
@@ -415,7 +420,10 @@ class GradientExchange(_Sharing):
                     self._reduce_bucket(number, self._factor(weight))
         else:
             loss, weight = under_way.loss, under_way.weight
-            under_way.finish(range(len(self._buckets.sizes)))
+            self._send_on(under_way, range(len(self._buckets.sizes)))
+            error = under_way.travelling.wait(None)
+            if error is not None:
+                raise error
         if not self.sends and self.synchronises is not None:
             self._set_weight(self.weight)
         if self._compression is not None:
@@ -550,46 +558,6 @@ def _in_groups(gradients: list[Variable], count: int) -> list[list[Variable]]:
     return [one for one in groups if one]
 
 
-class _UnderWay:
-    """Buckets of one step that a thread exchanges in turn, while the step goes on.
-
-    Args:
-        loss, weight: of the step.
-        exchange: what is done with a bucket, by its number.
-    """
-
-    def __init__(self, loss: float, weight: float | None, exchange: Callable[[int], None]) -> None:
-        self.loss, self.weight, self._exchange = loss, weight, exchange
-        self._buckets: SimpleQueue[int | None] = SimpleQueue()
-        self._sent: set[int] = set()
-        self._error: BaseException | None = None
-        # A rank that ends by an error does not wait for others that do not come any more.
-        self._thread = Thread(target=self._work, daemon=True, name="onnxgrad-exchange")
-        self._thread.start()
-
-    def send(self, buckets: Iterable[int]) -> None:
-        """Exchange the gradients that were not sent before."""
-        for number in buckets:
-            if number not in self._sent:
-                self._sent.add(number)
-                self._buckets.put(number)
-
-    def finish(self, buckets: Iterable[int]) -> None:
-        """Exchange these too, and wait for all."""
-        self.send(buckets)
-        self._buckets.put(None)
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-
-    def _work(self) -> None:
-        try:
-            while (number := self._buckets.get()) is not None:
-                self._exchange(number)
-        except BaseException as error:
-            self._error = error
-
-
 def _is_statistic(v: Variable) -> bool:
     """Whether an optimizer reads what running statistics become, to keep them where gradients overflow."""
     return v.op is not None and v.op.role is Role.FORWARD and v.op.type == "BatchNormalization"
@@ -603,32 +571,42 @@ class _Parcel(NamedTuple):
 
 
 class _Travelling:
-    """Sums that a thread exchanges one after another, while what has arrived is applied. It begins with the first ``wait``."""
+    """Parcels that a thread exchanges one after another, while something else is computed."""
 
-    def __init__(self, parcels: Sequence[_Parcel]) -> None:
-        self._parcels = parcels
-        self._arrived: dict[str, Event] = {name: Event() for parcel in parcels for name in parcel.names}
+    def __init__(self) -> None:
+        self._parcels: SimpleQueue[_Parcel | None] = SimpleQueue()
+        self._arrived: dict[str, Event] = {}
         self._error: BaseException | None = None
         self._lock = Lock()
         # A rank that ends by an error does not wait for others that do not come any more.
         self._thread = Thread(target=self._work, daemon=True, name="onnxgrad-exchange")
 
-    def wait(self, names: Collection[str] | None) -> None:
-        """Until these have arrived; None for all."""
+    def send(self, parcels: Iterable[_Parcel]) -> None:
+        """Exchange these after those before."""
+        for parcel in parcels:
+            self._arrived.update((name, Event()) for name in parcel.names)
+            self._parcels.put(parcel)
+
+    def begin(self) -> None:
+        """Let the first travel, if none does yet."""
         with self._lock:
             if self._thread.ident is None:
                 self._thread.start()
+
+    def wait(self, names: Collection[str] | None) -> BaseException | None:
+        """Wait until these have arrived, or the last of all; gives the error by which the thread has ended."""
+        self.begin()
         if names is None:
+            self._parcels.put(None)
             self._thread.join()
         for name in names or ():
             if name in self._arrived:
                 self._arrived[name].wait()
-        if self._error is not None:
-            raise BetweenError(self._error)
+        return self._error
 
     def _work(self) -> None:
         try:
-            for parcel in self._parcels:
+            while (parcel := self._parcels.get()) is not None:
                 parcel.send()
                 for name in parcel.names:
                     self._arrived[name].set()
@@ -637,6 +615,21 @@ class _Travelling:
         finally:
             for event in self._arrived.values():
                 event.set()
+
+
+class _UnderWay(NamedTuple):
+    """A step whose gradients travel while others are computed.
+
+    Attributes:
+        loss, weight: of the step.
+        travelling: the buckets.
+        sent: their numbers.
+    """
+
+    loss: float
+    weight: float | None
+    travelling: _Travelling
+    sent: set[int]
 
 
 class StateExchange(_Sharing):
@@ -673,8 +666,9 @@ class StateExchange(_Sharing):
 
     def wait(self, names: Collection[str] | None) -> None:
         """Wait until some sums are complete over all ranks, as the others travel on; None for all."""
-        if self._travelling is not None:
-            self._travelling.wait(names)
+        error = None if self._travelling is None else self._travelling.wait(names)
+        if error is not None:
+            raise BetweenError(error)
 
     def applied(self, scope: Scope) -> None:
         """Give all ranks the weights and statistics that each has updated, and begin new sums."""
@@ -707,7 +701,8 @@ class StateExchange(_Sharing):
         self.traffic.steps += 1
         parcels = self._parcels(scope)
         if self._overlaps and self.overlaps:
-            self._travelling = _Travelling(parcels)
+            self._travelling = _Travelling()
+            self._travelling.send(parcels)
         else:
             with self.memory.turn():
                 for parcel in parcels:
