@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ import onnxruntime
 from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import LEARNING_RATE, Variable
 from onnxgrad.core.state.scope import Scope
+from onnxgrad.distributed.shared_state import copied_range
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import TrainingError
 from onnxgrad.version import __version__
@@ -179,7 +181,7 @@ def _number(value: Any) -> float:
 class Shares(Protocol):
     """What says which elements of a state a rank keeps: ``SharedState``."""
 
-    def keep_own(self, v: Variable, whole: Any, scope: Scope) -> bool: ...
+    def keep_own(self, v: Variable, read: Callable[[int, int], Any], scope: Scope) -> bool: ...
 
     def is_own_part(self, v: Variable, scope: Scope) -> bool: ...
 
@@ -201,7 +203,7 @@ def broadcast_state(transport: Transport, state: Iterable[Variable], scope: Scop
         words = value.reshape(-1).view(np.uint8)
         before = _hashed_bytes(words)
         transport.broadcast_(words)
-        if shared is not None and shared.keep_own(v, value, scope):
+        if shared is not None and shared.keep_own(v, partial(copied_range, value), scope):
             continue
         if transport.rank and before != _hashed_bytes(words):
             values[v.name] = value

@@ -5,26 +5,21 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_overlap.py.
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import prod
-from mmap import mmap
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.state.values import value_on
+from onnxgrad.distributed.memory import Memory
 from onnxgrad.errors import ArgumentError
 
-__all__ = ["ALIGNMENT", "Buckets", "Slot", "aligned_zeros", "give_back"]
+__all__ = ["ALIGNMENT", "Buckets", "Slot"]
 
 ALIGNMENT = 64
 """Bytes of a line of the cache, and of the widest vector of a processor."""
-
-Array = np.ndarray[Any, Any]
 
 
 class Slot(NamedTuple):
@@ -45,7 +40,7 @@ class Slot(NamedTuple):
         """Elements of the tensor."""
         return prod(self.shape)
 
-    def of(self, flat: Array) -> Array:
+    def of(self, flat: Any) -> Any:
         """The tensor's elements in an array as long as the bucket, as the tensor."""
         return flat[self.start : self.start + self.size].reshape(self.shape)
 
@@ -57,6 +52,7 @@ class Buckets:
         groups: tensors in the order in which slots are given out, the same on all ranks; no array is shared by two groups.
         limit: bytes of a bucket, which a larger tensor has for itself.
         ranks: how many there are.
+        memory: where the arrays lie; None where only the layout is asked for.
 
     Attributes:
         sizes: element type and length of each array.
@@ -67,7 +63,8 @@ class Buckets:
         ArgumentError: if a shape is unknown.
     """
 
-    def __init__(self, groups: Sequence[Sequence[Variable]], limit: int, ranks: int = 1) -> None:
+    def __init__(self, groups: Sequence[Sequence[Variable]], limit: int, ranks: int = 1, memory: Memory | None = None) -> None:
+        self._memory = memory
         sizes: list[tuple[Any, int]] = []
         self.slots: dict[Variable, Slot] = {}
         self.of_group: list[range] = []
@@ -91,14 +88,16 @@ class Buckets:
         self.sizes = [(dtype, _rounded_up(size, ranks * _line_of(dtype))) for dtype, size in sizes]
 
     @cached_property
-    def flat(self) -> list[Array]:
+    def flat(self) -> list[Any]:
         """The arrays, in memory that is taken when they are first asked for."""
-        return [aligned_zeros(size, dtype) for dtype, size in self.sizes]
+        assert self._memory is not None
+        return [self._memory.zeros(size, dtype) for dtype, size in self.sizes]
 
     @cached_property
     def values(self) -> dict[Variable, Any]:
         """An OrtValue on the memory of each tensor's slot."""
-        return {v: value_on(slot.of(self.flat[slot.bucket])) for v, slot in self.slots.items()}
+        assert self._memory is not None
+        return {v: self._memory.value(self.flat[slot.bucket], slot.start, slot.shape) for v, slot in self.slots.items()}
 
     def members(self) -> list[list[Variable]]:
         """The tensors of each array."""
@@ -107,7 +106,7 @@ class Buckets:
             members[slot.bucket].append(v)
         return members
 
-    def views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
+    def views(self, flat: Mapping[int, Any]) -> dict[str, Any]:
         """By name, where a tensor would lie in other arrays that are as long as some of the buckets."""
         return {v.name: slot.of(flat[slot.bucket]) for v, slot in self.slots.items() if slot.bucket in flat}
 
@@ -127,17 +126,3 @@ def _line_of(dtype: Any) -> int:
 
 def _rounded_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
-
-
-def aligned_zeros(size: int, dtype: Any) -> Array:
-    """A flat array of zeros that begins at a page of the system's, which has all of its memory back when the array is let go."""
-    dtype = np.dtype(dtype)
-    memory = mmap(-1, max(size * dtype.itemsize, 1))
-    return np.frombuffer(memory, np.uint8, size * dtype.itemsize).view(dtype)
-
-
-def give_back() -> None:
-    """Let the system have the memory back that was freed, and that the C library keeps, as glibc does with arrays below 32 MB."""
-    trim = None if sys.platform == "win32" else getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)

@@ -7,16 +7,16 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_trainer.py, te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from onnxgrad.core.state.scope import Scope
+from onnxgrad.distributed.memory import Memory
 from onnxgrad.distributed.strategy import Strategy
-from onnxgrad.distributed.transport import Transport, own_range, reused_buffer
+from onnxgrad.distributed.transport import Transport, own_range, part_sent
 from onnxgrad.errors import TrainingError
 
 __all__ = ["Keeps", "Narrow", "TopK", "compression_of", "is_compressed", "put_together"]
@@ -27,63 +27,75 @@ Array = np.ndarray[Any, Any]
 class _Rests:
     """The parts of earlier gradients that were not sent yet.
 
+    Args:
+        memory: where buckets lie.
+
     Attributes:
-        rest: an array for each bucket.
+        rest: a flat array for each bucket.
     """
 
-    def __init__(self) -> None:
-        self.rest: dict[int, Array] = {}
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.rest: dict[int, Any] = {}
 
-    def _with_rest(self, number: int, bucket: Array) -> Array:
+    def _with_rest(self, number: int, bucket: Any) -> Any:
         """Add to a bucket what was kept of it; gives the memory for what is kept next."""
-        rest = self.rest.setdefault(number, np.zeros_like(bucket))
-        np.add(bucket, rest, out=bucket)
+        if number not in self.rest:
+            self.rest[number] = self.memory.copy(bucket)
+            self.rest[number][...] = 0
+        rest = self.rest[number]
+        bucket += rest
         return rest
 
 
 class Narrow(_Rests):
     """A bucket as 16-bit numbers, which are added up in the type of the bucket: each rank adds up its range."""
 
-    def __init__(self, dtype: Any) -> None:
-        super().__init__()
+    def __init__(self, memory: Memory, dtype: Any) -> None:
+        super().__init__(memory)
         self.dtype = np.dtype(dtype)
         self._infinite = np.zeros(2, np.uint8)
         """Of this step: whether gradients were not finite, and whether what was sent is not."""
 
-    def reduce(self, transport: Transport, number: int, bucket: Array, in_ranges: bool) -> int:
+    def reduce(self, number: int, bucket: Any, in_ranges: bool) -> int:
         """Replace a bucket, or this rank's range of it, by its sum over ranks; gives the bytes that this rank sent.
 
         Where all get the sum of all of it, the sum travels in 16 bits too; what that rounds off is kept by the rank that has
         added it up.
         """
-        self._infinite[0] |= not np.isfinite(bucket).all()
-        sent = reused_buffer(bucket.size, self.dtype)
+        transport, memory = self.memory.transport, self.memory
+        self._infinite[0] |= not memory.is_finite(bucket)
+        sent = memory.scratch(len(bucket), self.dtype)
         self._narrow(bucket, sent, self._with_rest(number, bucket))
         transport.all_to_all_(sent)
         total = own_range(transport, bucket)
         for rank in range(transport.world_size):
             part = own_range(transport, sent, rank)
-            np.copyto(total, part) if rank == 0 else np.add(total, part.astype(total.dtype), out=total)
-        size = sent.nbytes * (transport.world_size - 1) // transport.world_size
+            if rank == 0:
+                total[...] = part
+            else:
+                total += part
+        size = part_sent(transport, len(sent) * self.dtype.itemsize)
         if in_ranges:
             return size
-        lost = np.empty_like(total)
+        lost = memory.copy(total)
         self._narrow(total, own_range(transport, sent), lost)
         rest = own_range(transport, self.rest[number])
-        np.add(rest, lost, out=rest)
+        rest += lost
         transport.all_gather_(sent)
-        np.copyto(bucket, sent)
+        bucket[...] = sent
         return 2 * size
 
-    def _narrow(self, numbers: Array, narrow: Array, rest: Array) -> None:
+    def _narrow(self, numbers: Any, narrow: Any, rest: Any) -> None:
         """Round numbers to 16 bits, and note what that loses; of what is not finite nothing is kept"""
         with np.errstate(over="ignore", invalid="ignore"):
-            np.copyto(narrow, numbers, casting="unsafe")
-            np.subtract(numbers, narrow.astype(numbers.dtype), out=rest)
-        is_finite = np.isfinite(rest)
-        if not is_finite.all():
+            narrow[...] = numbers
+            rest[...] = narrow
+            rest *= -1
+            rest += numbers
+        if not self.memory.is_finite(rest):
             self._infinite[1] = 1
-            rest[~is_finite] = 0
+            self.memory.drop_infinite(rest)
 
     def check(self, transport: Transport) -> None:
         """After the buckets of a step.
@@ -101,21 +113,22 @@ class Narrow(_Rests):
 
 
 class TopK(_Rests):
-    """The largest elements of a bucket, as numbers and positions.
+    """The largest elements of a bucket in main memory, as numbers and positions.
 
     Attributes:
         share: of the elements that are sent.
     """
 
-    def __init__(self, share: float) -> None:
-        super().__init__()
+    def __init__(self, memory: Memory, share: float) -> None:
+        super().__init__(memory)
         self.share = share
 
-    def reduce(self, transport: Transport, number: int, bucket: Array, in_ranges: bool) -> int:
+    def reduce(self, number: int, bucket: Array, in_ranges: bool) -> int:
         """Replace a bucket by the sum of what ranks send of theirs: positions, then numbers, of as many elements from each.
 
         Every rank gets what all send, so that it sends as much whether it needs the sum of its range alone or of all.
         """
+        transport = self.memory.transport
         rest = self._with_rest(number, bucket)
         count = max(1, int(bucket.size * self.share))
         # What is not finite is largest, so that all ranks get it.
@@ -132,7 +145,7 @@ class TopK(_Rests):
         for message in messages:
             positions = message[: count * chosen.itemsize].view(chosen.dtype)
             bucket[positions] += message[count * chosen.itemsize :].view(bucket.dtype)
-        return messages.nbytes * (transport.world_size - 1) // transport.world_size
+        return part_sent(transport, messages.nbytes)
 
     def check(self, transport: Transport) -> None:
         """Numbers are sent as they are: none is too large."""
@@ -142,28 +155,31 @@ def _position_type(size: int) -> Any:
     return np.int32 if size <= np.iinfo(np.int32).max else np.int64
 
 
-def compression_of(strategy: Strategy) -> Narrow | TopK | None:
-    """Create the compression that a strategy asks for."""
+def compression_of(strategy: Strategy, memory: Memory) -> Narrow | TopK | None:
+    """Create the compression that a strategy asks for, of buckets in some memory."""
     if strategy.compress is None:
         return None
     if strategy.compress == "top-k":
-        return TopK(strategy.top_k)
-    return Narrow(np.float16 if strategy.compress == "float16" else ml_dtypes.bfloat16)
+        return TopK(memory, strategy.top_k)
+    return Narrow(memory, np.float16 if strategy.compress == "float16" else ml_dtypes.bfloat16)
 
 
 def put_together(
-    transport: Transport, compression: Narrow | TopK | None, number: int, bucket: Array, in_ranges: bool = False
+    memory: Memory, compression: Narrow | TopK | None, number: int, bucket: Any, dtype: np.dtype[Any], in_ranges: bool = False
 ) -> int:
     """Replace a bucket of gradients by its sum over ranks; gives the bytes that this rank sent.
 
     Args:
+        memory: where it lies.
         compression: None to send it as it is, as are buckets of 16-bit numbers.
         number: of the bucket, for what compression keeps.
+        dtype: of its elements.
         in_ranges: whether each rank needs the sum of its range alone: the others hold anything afterwards.
     """
-    if compression is not None and is_compressed(bucket.dtype):
-        return compression.reduce(transport, number, bucket, in_ranges)
-    size = bucket.nbytes * (transport.world_size - 1) // transport.world_size
+    transport = memory.transport
+    if compression is not None and is_compressed(dtype):
+        return compression.reduce(number, bucket, in_ranges)
+    size = part_sent(transport, len(bucket) * dtype.itemsize)
     if in_ranges:
         transport.reduce_scatter_(bucket)
         return size
@@ -180,45 +196,40 @@ class Keeps:
     """An exchange that may keep what compression has left of earlier gradients: the part of it that a checkpoint holds."""
 
     transport: Transport
+    memory: Memory
     _compression: Narrow | TopK | None
     _resumed: Mapping[str, Array] | None = None
-    _rests_of_ranks: list[dict[str, Array]] | None = None
+
+    @property
+    def compresses(self) -> bool:
+        """Whether anything is kept."""
+        return self._compression is not None
 
     def rests(self) -> dict[str, Array]:
-        """The residuals by the name of the gradient: of this rank, and between ``keep_on_first`` and the next step, of all ranks
-        together on rank 0, and none on others. Nothing before the first exchange, or without compression."""
-        if self._rests_of_ranks is not None:
-            of_ranks = self._rests_of_ranks
-            return {
-                name: np.sum([rests[name] for rests in of_ranks], axis=0, dtype=of_ranks[0][name].dtype) for name in of_ranks[0]
-            }
-        return self._own_rests()
+        """The residuals of this rank by the name of the gradient; none before the first exchange, or without compression."""
+        if self._compression is None:
+            return {}
+        if self._resumed is not None:
+            return dict(self._resumed)
+        with self.memory.turn():
+            return self._views({number: self.memory.array(flat) for number, flat in self._compression.rest.items()})
 
-    def rests_of_ranks(self) -> list[dict[str, Array]]:
-        """The residuals of each rank, between ``keep_on_first`` and the next step, on rank 0; empty where there are none."""
-        return [rests for rests in self._rests_of_ranks or [] if rests]
-
-    def set_rests(self, rests: Mapping[str, Array], of_ranks: Sequence[Mapping[str, Array]] = ()) -> None:
-        """Go on from what a checkpoint holds, which every rank has read.
+    def set_rests(self, rests: Mapping[str, Array]) -> None:
+        """Go on from residuals of this rank. What is right is that those of all ranks add up to what they did.
 
         Args:
-            rests: of all ranks together: rank 0 takes them where there were more or fewer ranks, and others nothing.
-            of_ranks: of each rank.
+            rests: by the name of the gradient, in its shape.
         """
-        if self._compression is None:
-            return
-        self._compression.rest.clear()
-        self._rests_of_ranks = None
-        if len(of_ranks) == self.transport.world_size:
-            self._resumed = dict(of_ranks[self.transport.rank])
-        else:
-            self._resumed = {name: rest if self.transport.rank == 0 else np.zeros_like(rest) for name, rest in rests.items()}
+        if self._compression is not None:
+            self._compression.rest.clear()
+            self._resumed = dict(rests)
 
     @contextmanager
     def trial(self) -> Iterator[None]:
         """Put the residuals back afterwards, as they were before steps that are undone."""
         compression, resumed = self._compression, self._resumed
-        rest = {} if compression is None else {number: array.copy() for number, array in compression.rest.items()}
+        with self.memory.turn():
+            rest = {} if compression is None else {number: self.memory.copy(flat) for number, flat in compression.rest.items()}
         try:
             yield
         finally:
@@ -226,33 +237,8 @@ class Keeps:
             if compression is not None:
                 compression.rest = rest
 
-    def keep_on_first(self, scope: Scope) -> None:
-        """Give rank 0 copies of the residuals of all ranks, for a checkpoint, from which any number of ranks can resume; each goes
-        on with its own, so that the run is that without a checkpoint."""
-        if self._compression is None:
-            return
-        own = {name: np.ascontiguousarray(rest) for name, rest in sorted(self._own_rests().items())}
-        of_ranks: list[dict[str, Array]] = [{} for _ in range(self.transport.world_size)]
-        for rank, rests in enumerate(of_ranks):
-            for name, mine in own.items():
-                array = mine.copy() if rank == self.transport.rank else np.empty_like(mine)
-                self.transport.broadcast_(array.reshape(-1).view(np.uint8), rank)
-                if self.transport.rank == 0:
-                    rests[name] = array
-        self._rests_of_ranks = of_ranks
-
-    def forget_rests(self) -> None:
-        """Let go of what ``keep_on_first`` has given rank 0."""
-        self._rests_of_ranks = None
-
-    def _own_rests(self) -> dict[str, Array]:
-        if self._compression is None:
-            return {}
-        return self._views(self._compression.rest) if self._resumed is None else dict(self._resumed)
-
     def _resume(self, sizes: Mapping[int, tuple[Any, int]]) -> None:
         """Take what ``set_rests`` was given, now that it is known which buckets there are: their element types and lengths."""
-        self.forget_rests()
         if self._compression is None or self._resumed is None:
             return
         rests, self._resumed = self._resumed, None
@@ -265,7 +251,7 @@ class Keeps:
                 )
             views[name][...] = value
         if rests:
-            self._compression.rest.update(rest)
+            self._compression.rest.update((number, self.memory.taken(flat)) for number, flat in rest.items())
 
-    def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
+    def _views(self, flat: Mapping[int, Any]) -> dict[str, Any]:
         raise NotImplementedError

@@ -9,8 +9,7 @@ Tests: tests/distributed/test_programs.py, tests/distributed/test_overlap.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from queue import SimpleQueue
@@ -25,7 +24,7 @@ from onnxgrad.core.ir.examples import batch_axes
 from onnxgrad.core.ir.operator import Role
 from onnxgrad.core.ir.plan import Accumulation, LossTerm
 from onnxgrad.core.ir.program import Program
-from onnxgrad.core.ir.variable import Parameter, Variable, set_values
+from onnxgrad.core.ir.variable import Parameter, Variable
 from onnxgrad.core.passes.modes import PART
 from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.runtime.staged import BetweenError
@@ -40,16 +39,18 @@ from onnxgrad.core.step.shards import RangePart, Shards, Share, range_parts
 from onnxgrad.core.step.split import check_batch_norm
 from onnxgrad.core.step.synchronise import COUNTS, Synchronised
 from onnxgrad.distributed.agreement import MARKS, StepCheck, Subject, broadcast_state, check_equal, fingerprint, versions
-from onnxgrad.distributed.buckets import Buckets, give_back
-from onnxgrad.distributed.compression import Keeps, compression_of, is_compressed, put_together
+from onnxgrad.distributed.buckets import Buckets, Slot
+from onnxgrad.distributed.compression import Keeps, Narrow, TopK, compression_of, is_compressed, put_together
+from onnxgrad.distributed.device_memory import memory_of
+from onnxgrad.distributed.memory import MainMemory, Memory, give_back
 from onnxgrad.distributed.part_weights import PartWeights
-from onnxgrad.distributed.shared_state import FlatWeights, SharedState, own_array
+from onnxgrad.distributed.shared_state import FlatWeights, SharedState
 from onnxgrad.distributed.strategy import Strategy, refuse, stages_of
-from onnxgrad.distributed.transport import Transport, reused_buffer
+from onnxgrad.distributed.transport import Transport, part_sent
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
 from onnxgrad.internal.arguments import checked
 
-__all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute", "gathered_sizes", "part_sent"]
+__all__ = ["GradientExchange", "Part", "StateExchange", "Traffic", "distribute", "gathered_sizes"]
 
 Array = np.ndarray[Any, Any]
 
@@ -108,8 +109,14 @@ class Traffic:
 class _Sharing(Keeps):
     """An exchange after which each rank may hold a share of the optimizer's state.
 
+    Args:
+        transport: between the ranks.
+        strategy: how gradients travel.
+        memory: where what is exchanged lies.
+
     Attributes:
         sharding: see ``core.runtime.exchange``.
+        sums: state that is added up over ranks, of which each has its own term.
         shared: the state of which each rank holds a share; None where all hold all, and before the first run.
         overlaps: whether gradients travel while something else is computed, where the strategy asks for that. Sessions that were
             opened before it was set do as it was then. It decides when a bucket travels, not which buckets there are, so that the
@@ -119,13 +126,31 @@ class _Sharing(Keeps):
     sharding: int
     overlaps = True
     traffic: Traffic
+    sums: Sequence[Variable] = ()
     shared: SharedState | None = None
     _flat_weights: FlatWeights | None = None
+    _in_place = True
+    """Whether state is updated where it lies, as on the CPU"""
 
-    def __init__(self) -> None:
+    def __init__(self, transport: Transport, strategy: Strategy, memory: Memory) -> None:
+        self.transport, self.strategy, self.memory, self.rank = transport, strategy, memory, transport.rank
+        self.traffic = Traffic()
         self._begun: WeakSet[Scope] = WeakSet()
         self._parts: dict[Variable, RangePart] = {}
         """What is updated by ranges, by the gradient that this reads."""
+
+    def own_sums(self, scope: Scope) -> dict[str, Array]:
+        """The terms of this rank by name, where any rank has some; called by all ranks."""
+        return {}
+
+    def place(self, place: Place) -> Place:
+        """Return the place of the sessions, beside what is exchanged: on a device that of the transport, with its stream.
+
+        Raises:
+            ArgumentError: if ranks exchange on another device.
+        """
+        self._in_place = place.lowering == "cpu"
+        return self.memory.place(place)
 
     def has_met(self, scope: Scope) -> bool:
         """Return whether ranks have come to an agreement about what they train in this scope."""
@@ -145,21 +170,16 @@ class _Sharing(Keeps):
         if self.shared is not None and _by_name(shards) != _by_name(self.shared.shards):
             raise TrainingError("the optimizer updates other state than before, of which each rank holds a share. Make a new step.")
         self.shared = SharedState(self.transport, shards)
-        held = set(shards.held())
-        slots = [
-            (number, v, buckets.slots[gradient])
-            for number, members in enumerate(buckets.members())
-            for gradient in members
-            for v in (self._parts[gradient].states if gradient in self._parts else ())
-            if v not in held
-        ]
-        dtypes = dict.fromkeys((number, np.dtype(v.dtype.numpy)) for number, v, _ in slots)
-        weights = [
-            (dtype, buckets.sizes[number][1], {v: slot for at, v, slot in slots if (at, v.dtype.numpy) == (number, dtype)})
-            for number, dtype in dtypes
-        ]
         if self._flat_weights is None:
-            self._flat_weights = FlatWeights(self.transport, weights)
+            held = set(shards.held())
+            weights: dict[tuple[int, np.dtype[Any]], dict[Variable, Slot]] = {}
+            for part in parts:
+                slot = buckets.slots[part.gradient]
+                for v in part.states:
+                    if v not in held:
+                        weights.setdefault((slot.bucket, np.dtype(v.dtype.numpy)), {})[v] = slot
+            arrays = [(dtype, buckets.sizes[number][1], slots) for (number, dtype), slots in weights.items()]
+            self._flat_weights = FlatWeights(self.memory, shards, arrays)
         return shards
 
     def _buckets_of_ranges(self, cut: Cut) -> Buckets:
@@ -173,29 +193,28 @@ class _Sharing(Keeps):
         return ("range", *(str(state.dtype.numpy) for state in self._parts[v].states if isinstance(state, Parameter)))
 
     def settled(self, scope: Scope) -> Mapping[str, Buffer]:
-        """Move the weights that are updated by ranges to flat memory; they travel from there."""
-        return {} if self._flat_weights is None else self._flat_weights.settle(scope)
+        """Move the weights that are updated by ranges in place to flat memory; they travel from there."""
+        return self._flat_weights.settle(scope) if self._flat_weights is not None and self._in_place else {}
+
+    def targets(self, scope: Scope) -> Mapping[Variable, Any]:
+        """Return where new ranges of weights are to be computed, as rows, where they are not updated in place."""
+        return {} if self._flat_weights is None else self._flat_weights.targets(scope)
 
     def _spread(self, scope: Scope) -> None:
         """Give all ranks the weights that each has updated"""
         if self._flat_weights is not None:
             self._flat_weights.spread(scope)
             self.traffic.weights += part_sent(self.transport, self._flat_weights.bytes)
+        self.memory.wait()
 
     def forget(self, scope: Scope) -> None:
         """Let go of what other ranks hold, once this rank has what it needs of it."""
-        self.forget_rests()
         if self.shared is not None and scope in self._begun:
             self.shared.forget(scope)
 
 
 def _by_name(shards: Shards) -> dict[str, list[Share]]:
     return {v.name: shares for v, shares in shards.states.items()}
-
-
-def part_sent(transport: Transport, size: int) -> int:
-    """What a rank sends when ranges of a buffer of so many bytes are gathered, exchanged, or added up"""
-    return size * (transport.world_size - 1) // transport.world_size
 
 
 class GradientExchange(_Sharing):
@@ -205,6 +224,7 @@ class GradientExchange(_Sharing):
         transport: between the ranks.
         loss, terms: of the program, and how the losses of parts add up. There are several only where ``sends=False``.
         strategy: how gradients travel.
+        memory: where gradients lie.
         sends: False where the program weighs gradients and adds them up: ``StateExchange`` sends the sums.
         poisons: with ``sends=False``, whether gradients that are not finite on one rank shall not be finite on all.
         synchronises: whether statistics of batches are those of all ranks together. What is fetched as the loss, and gradients, are
@@ -228,39 +248,34 @@ class GradientExchange(_Sharing):
         loss: Variable,
         terms: Sequence[LossTerm],
         strategy: Strategy,
+        memory: Memory,
         *,
         sends: bool = True,
         poisons: bool = False,
         synchronises: bool = False,
         part_weights: PartWeights | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(transport, strategy, memory)
         self._part_weights = part_weights
         self.shares: _Sharing = self
-        self.transport, self.strategy, self.rank = transport, strategy, transport.rank
         self.synchronises = Synchronised(loss, terms[0]) if synchronises else None
         self.sharding = strategy.sharding if sends else 0
         self._in_ranges: set[int] = set()
         """Numbers of the buckets that are added up by range."""
         self.part: Part | None = None
         self.step = StepCheck()
-        self.traffic = Traffic()
         self._loss, self._terms, self.sends, self._poisons = loss, list(terms), sends, poisons
         self._values = [loss] if len(self._terms) == 1 else [term.value for term in self._terms]
         self._weights = [term.weight for term in self._terms]
         self.reads = list(dict.fromkeys([loss, *self._values, *(v for v in self._weights if v is not None)]))
         self._allotted: list[tuple[int, tuple[str, ...]]] | None = None
         """The gradients that have slots, by their ids, and their kinds."""
-        self._buckets, self._statistics = Buckets([], 1), Buckets([], 1)
+        self._buckets = self._statistics = Buckets([], 1, 1, memory)
         self._groups: list[list[Variable]] = []
         self._under_way: _UnderWay | None = None
-        self._compression = compression_of(strategy) if sends else None
+        self._compression = compression_of(strategy, memory) if sends else None
         self.own: set[str] = set()
         self.weight = 0.0
-
-    def place(self, place: Place) -> Place:
-        """Return the place as it is: gradients are exchanged in main memory."""
-        return place
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the feeds that say which part is fed, for Dropout and statistics.
@@ -341,7 +356,7 @@ class GradientExchange(_Sharing):
         return self._groups if self.overlaps else [[v for group in self._groups for v in group]]
 
     def slots(self, gradients: Sequence[Variable]) -> Mapping[Variable, Any]:
-        """Memory of the gradients, the same for all sessions of the program."""
+        """Memory of the gradients, the same for all sessions of the program; statistics, which are small, lie in main memory."""
         self._allot(gradients)
         return {**self._buckets.values, **self._statistics.values}
 
@@ -360,7 +375,7 @@ class GradientExchange(_Sharing):
         count = stages_of(self.strategy, self.transport) if self.sends else 1
         self._groups = _in_groups(sent, count)
         self._allot_buckets(limit)
-        self._statistics = Buckets([[v for v in numbers if _is_statistic(v)]], limit)
+        self._statistics = Buckets([[v for v in numbers if _is_statistic(v)]], limit, 1, MainMemory(self.transport))
 
     def _allot_buckets(self, limit: int) -> None:
         """Buckets of each group; what is added up by range has buckets of its own"""
@@ -370,7 +385,7 @@ class GradientExchange(_Sharing):
             kinds = sorted({self._kind(v) for v in group})
             rows += [[v for v in group if self._kind(v) == kind] for kind in kinds]
             counts.append(len(kinds))
-        self._buckets = Buckets(rows, limit, self.transport.world_size)
+        self._buckets = Buckets(rows, limit, self.transport.world_size, self.memory)
         self._in_ranges = {self._buckets.slots[v].bucket for row in rows for v in row if v in self._parts}
         ranges = iter(self._buckets.of_group)
         self._buckets_of = [[number for numbers in islice(ranges, count) for number in numbers] for count in counts]
@@ -378,27 +393,37 @@ class GradientExchange(_Sharing):
     def send(self, number: int, fetched: Mapping[Variable, Any]) -> None:
         """Weigh the first group's gradients, and let each group travel while the next is computed."""
         if self._under_way is None:
-            loss, weight = self._begun_with(fetched)
-            self._under_way = _UnderWay(loss, weight, partial(self._reduce_bucket, factor=self._factor(weight)))
-        self._under_way.send(bucket for group in self._buckets_of[: number + 1] for bucket in group)
+            self._under_way = _UnderWay(*self._begun_with(fetched), _Travelling(), set())
+            self._under_way.travelling.begin()
+        self._send_on(self._under_way, [bucket for group in self._buckets_of[: number + 1] for bucket in group])
+
+    def _send_on(self, step: _UnderWay, buckets: Iterable[int]) -> None:
+        """Let the buckets travel that do not yet"""
+        numbers = [number for number in buckets if number not in step.sent]
+        step.sent.update(numbers)
+        factor = self._factor(step.weight)
+        step.travelling.send(_Parcel((), partial(self._reduce_bucket, number, factor)) for number in numbers)
 
     def stop(self) -> None:
         """Wait for what is on its way, so that the transport is free again; that it failed is told by the run."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
-            with suppress(Exception):
-                under_way.finish(())
+            under_way.travelling.wait(None)
 
     def reduce(self, scope: Scope, fetched: Mapping[Variable, Any], statistics: Sequence[Buffer]) -> Mapping[Variable, Any]:
         """Exchange what is in the slots and does not travel yet, and average running statistics."""
         under_way, self._under_way = self._under_way, None
         if under_way is None:
             loss, weight = self._begun_with(fetched)
-            for number in range(len(self._buckets.sizes)):
-                self._reduce_bucket(number, self._factor(weight))
+            with self.memory.turn():
+                for number in range(len(self._buckets.sizes)):
+                    self._reduce_bucket(number, self._factor(weight))
         else:
             loss, weight = under_way.loss, under_way.weight
-            under_way.finish(range(len(self._buckets.sizes)))
+            self._send_on(under_way, range(len(self._buckets.sizes)))
+            error = under_way.travelling.wait(None)
+            if error is not None:
+                raise error
         if not self.sends and self.synchronises is not None:
             self._set_weight(self.weight)
         if self._compression is not None:
@@ -438,7 +463,7 @@ class GradientExchange(_Sharing):
         if self.synchronises is None:
             # What weighs nothing may have gradients that are NaN; here they pass on those of others, by way of statistics.
             counts = any(weights)
-        bad = self._poisons and counts and not all(np.isfinite(flat).all() for flat in self._flat())
+        bad = self._poisons and counts and not self._are_finite()
         is_sum = [term.reduction == "sum" or self.synchronises is not None for term in self._terms]
         own = [
             self._weighed(fetched[v], weight, plain, counts) for v, weight, plain in zip(self._values, weights, is_sum, strict=True)
@@ -466,9 +491,10 @@ class GradientExchange(_Sharing):
     def _poison(self) -> None:
         """Let an overflow of one rank be one of this rank"""
         weights = {v.name for v in self._weights if v is not None}
-        for name, view in self._views(dict(enumerate(self._buckets.flat))).items():
-            if name not in weights and view.dtype.kind != "b":
-                view.reshape(-1)[:1] = np.nan
+        with self.memory.turn():
+            for v, slot in self._buckets.slots.items():
+                if v.name not in weights and v.is_float and slot.size:
+                    self._buckets.flat[slot.bucket][slot.start] = np.nan
 
     @staticmethod
     def _weighed(value: Any, weight: float, is_plain: bool, counts: bool) -> float:
@@ -481,29 +507,30 @@ class GradientExchange(_Sharing):
         """Let the program weigh gradients, and count, by the mean weight of ranks in place of that of this part, also where this
         part does not count"""
         views = self._views(dict(enumerate(self._buckets.flat)))
-        for v in self._weights:
-            if v is not None:
-                views[v.name].fill(total / self.transport.world_size)
+        with self.memory.turn():
+            for v in self._weights:
+                if v is not None:
+                    views[v.name][...] = total / self.transport.world_size
 
-    def _flat(self) -> list[Array]:
-        return [flat for flat in self._buckets.flat if flat.dtype.kind != "b"]
+    def _are_finite(self) -> bool:
+        """Whether all gradients of this rank are"""
+        with self.memory.turn():
+            numbers = [flat for flat, (dtype, _) in zip(self._buckets.flat, self._buckets.sizes, strict=True) if dtype.kind != "b"]
+            return all(map(self.memory.is_finite, numbers))
 
     def _reduce_bucket(self, number: int, factor: float | None) -> None:
-        bucket = self._buckets.flat[number]
-        if bucket.dtype.kind == "b":
-            self.transport.all_reduce_(bucket, "max")
+        bucket, (dtype, length) = self._buckets.flat[number], self._buckets.sizes[number]
+        if dtype.kind == "b":
+            self.memory.transport.all_reduce_(bucket, "max")
             return
-        if factor is None:
-            bucket.fill(0)
-        elif factor != 1:
-            np.multiply(bucket, bucket.dtype.type(factor), out=bucket)
+        self.memory.scale(bucket, factor)
         if not self.sends:
             return
-        compresses = self._compression is not None and is_compressed(bucket.dtype)
-        self.traffic.bytes += put_together(self.transport, self._compression, number, bucket, number in self._in_ranges)
-        self.traffic.copied += bucket.nbytes if compresses else 0
+        compresses = self._compression is not None and is_compressed(dtype)
+        self.traffic.bytes += put_together(self.memory, self._compression, number, bucket, dtype, number in self._in_ranges)
+        self.traffic.copied += length * dtype.itemsize if compresses else 0
 
-    def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
+    def _views(self, flat: Mapping[int, Any]) -> dict[str, Any]:
         return self._buckets.views(flat)
 
     def _average(self, statistics: Sequence[Array], weight: float | None) -> None:
@@ -531,46 +558,6 @@ def _in_groups(gradients: list[Variable], count: int) -> list[list[Variable]]:
     return [one for one in groups if one]
 
 
-class _UnderWay:
-    """Buckets of one step that a thread exchanges in turn, while the step goes on.
-
-    Args:
-        loss, weight: of the step.
-        exchange: what is done with a bucket, by its number.
-    """
-
-    def __init__(self, loss: float, weight: float | None, exchange: Callable[[int], None]) -> None:
-        self.loss, self.weight, self._exchange = loss, weight, exchange
-        self._buckets: SimpleQueue[int | None] = SimpleQueue()
-        self._sent: set[int] = set()
-        self._error: BaseException | None = None
-        # A rank that ends by an error does not wait for others that do not come any more.
-        self._thread = Thread(target=self._work, daemon=True, name="onnxgrad-exchange")
-        self._thread.start()
-
-    def send(self, buckets: Iterable[int]) -> None:
-        """Exchange the gradients that were not sent before."""
-        for number in buckets:
-            if number not in self._sent:
-                self._sent.add(number)
-                self._buckets.put(number)
-
-    def finish(self, buckets: Iterable[int]) -> None:
-        """Exchange these too, and wait for all."""
-        self.send(buckets)
-        self._buckets.put(None)
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-
-    def _work(self) -> None:
-        try:
-            while (number := self._buckets.get()) is not None:
-                self._exchange(number)
-        except BaseException as error:
-            self._error = error
-
-
 def _is_statistic(v: Variable) -> bool:
     """Whether an optimizer reads what running statistics become, to keep them where gradients overflow."""
     return v.op is not None and v.op.role is Role.FORWARD and v.op.type == "BatchNormalization"
@@ -584,32 +571,42 @@ class _Parcel(NamedTuple):
 
 
 class _Travelling:
-    """Sums that a thread exchanges one after another, while what has arrived is applied. It begins with the first ``wait``."""
+    """Parcels that a thread exchanges one after another, while something else is computed."""
 
-    def __init__(self, parcels: Sequence[_Parcel]) -> None:
-        self._parcels = parcels
-        self._arrived: dict[str, Event] = {name: Event() for parcel in parcels for name in parcel.names}
+    def __init__(self) -> None:
+        self._parcels: SimpleQueue[_Parcel | None] = SimpleQueue()
+        self._arrived: dict[str, Event] = {}
         self._error: BaseException | None = None
         self._lock = Lock()
         # A rank that ends by an error does not wait for others that do not come any more.
         self._thread = Thread(target=self._work, daemon=True, name="onnxgrad-exchange")
 
-    def wait(self, names: Collection[str] | None) -> None:
-        """Until these have arrived; None for all."""
+    def send(self, parcels: Iterable[_Parcel]) -> None:
+        """Exchange these after those before."""
+        for parcel in parcels:
+            self._arrived.update((name, Event()) for name in parcel.names)
+            self._parcels.put(parcel)
+
+    def begin(self) -> None:
+        """Let the first travel, if none does yet."""
         with self._lock:
             if self._thread.ident is None:
                 self._thread.start()
+
+    def wait(self, names: Collection[str] | None) -> BaseException | None:
+        """Wait until these have arrived, or the last of all; gives the error by which the thread has ended."""
+        self.begin()
         if names is None:
+            self._parcels.put(None)
             self._thread.join()
         for name in names or ():
             if name in self._arrived:
                 self._arrived[name].wait()
-        if self._error is not None:
-            raise BetweenError(self._error)
+        return self._error
 
     def _work(self) -> None:
         try:
-            for parcel in self._parcels:
+            while (parcel := self._parcels.get()) is not None:
                 parcel.send()
                 for name in parcel.names:
                     self._arrived[name].set()
@@ -620,6 +617,21 @@ class _Travelling:
                 event.set()
 
 
+class _UnderWay(NamedTuple):
+    """A step whose gradients travel while others are computed.
+
+    Attributes:
+        loss, weight: of the step.
+        travelling: the buckets.
+        sent: their numbers.
+    """
+
+    loss: float
+    weight: float | None
+    travelling: _Travelling
+    sent: set[int]
+
+
 class StateExchange(_Sharing):
     """``Program.exchange`` of a program that applies what was added up over micro-batches: the sums are sent, once.
 
@@ -627,23 +639,21 @@ class StateExchange(_Sharing):
         transport: between the ranks.
         accumulation: of the program: the state that holds the sums.
         strategy: how they travel. Sums of weights are never compressed, as gradients are divided by them.
+        memory: where they lie when they travel.
     """
 
     reads: Sequence[Variable] = ()
     sends = False
     synchronises = None
 
-    def __init__(self, transport: Transport, accumulation: Accumulation, strategy: Strategy) -> None:
-        self.transport, self.strategy, self.rank = transport, strategy, transport.rank
+    def __init__(self, transport: Transport, accumulation: Accumulation, strategy: Strategy, memory: Memory) -> None:
+        super().__init__(transport, strategy, memory)
         self.sums, self._divisors = accumulation.sums, accumulation.divisors
-        super().__init__()
         self.sharding = strategy.sharding
-        self.traffic = Traffic()
-        self._compression = compression_of(strategy)
-        self._buckets = Buckets([], 1)
+        self._compression = compression_of(strategy, memory)
+        self._buckets = Buckets([], 1, 1, memory)
         self._overlaps = False
         self._travelling: _Travelling | None = None
-        self._of_ranks: list[dict[str, Array]] = []
 
     def begin(self, program: Program, gradients: Sequence[Variable], scope: Scope) -> None:
         """Refuse ranks that differ, at the first run on a scope; the state of the first program is that of rank 0 already."""
@@ -656,20 +666,18 @@ class StateExchange(_Sharing):
 
     def wait(self, names: Collection[str] | None) -> None:
         """Wait until some sums are complete over all ranks, as the others travel on; None for all."""
-        if self._travelling is not None:
-            self._travelling.wait(names)
+        error = None if self._travelling is None else self._travelling.wait(names)
+        if error is not None:
+            raise BetweenError(error)
 
     def applied(self, scope: Scope) -> None:
         """Give all ranks the weights and statistics that each has updated, and begin new sums."""
         self.wait(None)
         self._travelling = None
-        for v in self.sums:
-            own_array(scope, v).fill(0)
+        with self.memory.turn():
+            for v in self.sums:
+                self.memory.state(scope, v)[...] = 0
         self._spread(scope)
-
-    def place(self, place: Place) -> Place:
-        """Return the place as it is: sums are exchanged in main memory."""
-        return place
 
     def feeds(self, program: Program, feed: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
@@ -693,10 +701,12 @@ class StateExchange(_Sharing):
         self.traffic.steps += 1
         parcels = self._parcels(scope)
         if self._overlaps and self.overlaps:
-            self._travelling = _Travelling(parcels)
+            self._travelling = _Travelling()
+            self._travelling.send(parcels)
         else:
-            for parcel in parcels:
-                parcel.send()
+            with self.memory.turn():
+                for parcel in parcels:
+                    parcel.send()
         return {}
 
     def _buckets_of_ranges(self, cut: Cut) -> Buckets:
@@ -704,89 +714,59 @@ class StateExchange(_Sharing):
         return self._buckets
 
     def _allot(self) -> None:
-        """Buckets of the sums: the small ones first, which all parts wait for, and what is added up by range apart"""
-        sums = [v for v in self.sums if v not in self._divisors]
-        kinds = {v: (not is_small(v), *self._kind(v)) for v in sums}
-        rows = [[v for v in sums if kinds[v] == kind] for kind in sorted(set(kinds.values()))]
-        self._buckets = Buckets(rows, int(self.strategy.bucket_megabytes * 1e6), self.transport.world_size)
+        """Buckets of the sums: divisors, then small ones, which all parts wait for, and what is added up by range apart"""
+        kinds = {v: (v not in self._divisors, not is_small(v), *self._kind(v)) for v in self.sums}
+        rows = [[v for v in self.sums if kinds[v] == kind] for kind in sorted(set(kinds.values()))]
+        self._buckets = Buckets(rows, int(self.strategy.bucket_megabytes * 1e6), self.transport.world_size, self.memory)
 
     def _parcels(self, scope: Scope) -> list[_Parcel]:
         """Group the sums that travel together: a large one that all get where it lies, the others in a buffer"""
-        self.forget_rests()
         if not self._buckets.sizes:
             self._allot()
-        self._resume({number: size for number, size in enumerate(self._buckets.sizes) if is_compressed(size[0])})
-        parcels = [_Parcel(tuple(v.name for v in self._divisors), partial(self._send_divisors, scope))] if self._divisors else []
-        for number, members in enumerate(self._buckets.members()):
-            arrays = {v: own_array(scope, v) for v in members}
-            parcels.append(_Parcel(tuple(v.name for v in members), partial(self._send, number, arrays)))
+        members = self._buckets.members()
+        compressed = [number for number, own in enumerate(members) if self._compression_for(own) is not None]
+        self._resume({number: self._buckets.sizes[number] for number in compressed})
+        parcels: list[_Parcel] = []
+        for number, own in enumerate(members):
+            flats = {v: self.memory.state(scope, v) for v in own}
+            parcels.append(_Parcel(tuple(v.name for v in own), partial(self._send, number, flats)))
         if self._compression is not None:
             parcels.append(_Parcel((), partial(self._compression.check, self.transport)))
         return parcels
 
-    def _send_divisors(self, scope: Scope) -> None:
-        arrays = [own_array(scope, v) for v in self.sums if v in self._divisors]
-        together = np.concatenate(arrays)
-        self.transport.all_reduce_(together)
-        self.traffic.bytes += 2 * part_sent(self.transport, together.nbytes)
-        for array, total in zip(arrays, together, strict=True):
-            array[:] = total
+    def _compression_for(self, sums: Collection[Variable]) -> Narrow | TopK | None:
+        """What makes the bucket of some sums smaller; nothing for those that gradients are divided by"""
+        is_smaller = all(v not in self._divisors and is_compressed(v.dtype.numpy) for v in sums)
+        return self._compression if is_smaller else None
 
-    def _send(self, number: int, arrays: Mapping[Variable, Array]) -> None:
-        in_ranges = any(v in self._parts for v in arrays)
-        dtype, length = self._buckets.sizes[number]
-        compresses = self._compression is not None and is_compressed(dtype)
-        if len(arrays) == 1 and not in_ranges and not compresses:
-            (flat,) = arrays.values()
-        else:
-            flat = reused_buffer(length, dtype)
-            flat.fill(0)  # what lies between tensors is added up with them
-            for v, array in arrays.items():
-                np.copyto(self._slot(v, flat), array)
-            self.traffic.copied += 2 * flat.nbytes
-        self.traffic.bytes += put_together(self.transport, self._compression, number, flat, in_ranges)
-        for v, array in arrays.items():
-            if not np.shares_memory(array, flat):
-                np.copyto(array, self._slot(v, flat))
+    def _send(self, number: int, flats: Mapping[Variable, Any]) -> None:
+        in_ranges = any(v in self._parts for v in flats)
+        (dtype, length), compression = self._buckets.sizes[number], self._compression_for(flats)
+        flat = next(iter(flats.values()))
+        is_apart = len(flats) > 1 or in_ranges or compression is not None
+        if is_apart:
+            flat = self.memory.scratch(length, dtype)
+            self.memory.scale(flat, None)  # what lies between tensors is added up with them
+            for v, own in flats.items():
+                self._slot(v, flat)[...] = own
+            self.traffic.copied += 2 * length * dtype.itemsize
+        self.traffic.bytes += put_together(self.memory, compression, number, flat, dtype, in_ranges)
+        for v, own in flats.items() if is_apart else ():
+            own[...] = self._slot(v, flat)
 
-    def _slot(self, v: Variable, flat: Array) -> Array:
+    def _slot(self, v: Variable, flat: Any) -> Any:
         slot = self._buckets.slots[v]
         return flat[slot.start : slot.start + slot.size]
 
-    def _views(self, flat: Mapping[int, Array]) -> dict[str, Array]:
+    def _views(self, flat: Mapping[int, Any]) -> dict[str, Any]:
         return self._buckets.views(flat)
 
-    def keep_on_first(self, scope: Scope) -> None:
-        """Give rank 0 the sums of all ranks, for a checkpoint; each goes on with its own."""
-        super().keep_on_first(scope)
-        own = {v: np.array(v.get_value(scope), order="C") for v in self.sums}
+    def own_sums(self, scope: Scope) -> dict[str, Array]:
+        """The sums of this rank by name; none where no rank has begun any. Called by all ranks."""
+        own = {v.name: np.array(v.get_value(scope), order="C") for v in self.sums}
         any_sums = np.array([any(array.any() for array in own.values())], np.uint8)
         self.transport.all_reduce_(any_sums, "max")
-        if not any_sums[0]:
-            return
-        self._of_ranks = [{} for _ in range(self.transport.world_size)]
-        for rank, arrays in enumerate(self._of_ranks):
-            for v, mine in own.items():
-                array = mine if rank == self.rank else np.empty_like(mine)
-                self.transport.broadcast_(array.reshape(-1).view(np.uint8), rank)
-                if self.rank == 0:
-                    arrays[v.name] = array
-
-    def sums_of_ranks(self) -> list[dict[str, Array]]:
-        """The sums of each rank by name, between ``keep_on_first`` and ``forget``, on rank 0; empty where nothing is added up."""
-        return self._of_ranks if self.rank == 0 else []
-
-    def forget(self, scope: Scope) -> None:
-        self._of_ranks = []
-        super().forget(scope)
-
-    def set_sums(self, of_ranks: Sequence[Mapping[str, Array]], scope: Scope) -> None:
-        """Go on from what a checkpoint holds, which every rank has read: each with its own sums, or, where there were more or fewer
-        ranks, rank 0 with those of all, which are in the scope."""
-        known = len(of_ranks) == self.transport.world_size
-        if known or self.rank:
-            own = of_ranks[self.rank] if known else {}
-            set_values(((v, own.get(v.name, np.zeros(v.static_shape or (), v.dtype.numpy))) for v in self.sums), scope)
+        return own if any_sums[0] else {}
 
 
 def _size(v: Variable) -> int:
@@ -826,8 +806,6 @@ def distribute(
         ArgumentError: if the formula of the loss does not say how parts add up, or there is a BatchNormalization by batch
             statistics and the strategy does not say what it is to do.
     """
-    from onnxgrad.distributed.device_exchange import DeviceExchange, device_of_transport
-
     strategy = strategy or Strategy()
     if strategy.pipeline > 1:
         raise ArgumentError("pipeline= is an option of a Trainer's strategy. For a program use PipelineStep.")
@@ -848,24 +826,23 @@ def distribute(
         raise ArgumentError(
             f"batch_norm='sync' is not written for a loss whose terms ({loss.name}) are divided by different numbers."
         )
-    sends = accumulation is None
-    exchange: GradientExchange
-    if device_of_transport(transport) is not None and DeviceExchange.takes(strategy, sends):
-        exchange = DeviceExchange(transport, loss, terms, strategy, synchronises=synchronises, part_weights=weighing)
-    else:
-        exchange = GradientExchange(
-            transport,
-            loss,
-            terms,
-            strategy,
-            sends=sends,
-            poisons=poisons and not sends,
-            synchronises=synchronises,
-            part_weights=weighing,
-        )
+    sends, memory = accumulation is None, memory_of(transport, strategy)
+    if not isinstance(memory, MainMemory):
+        strategy = replace(strategy, overlap=1)
+    exchange = GradientExchange(
+        transport,
+        loss,
+        terms,
+        strategy,
+        memory,
+        sends=sends,
+        poisons=poisons and not sends,
+        synchronises=synchronises,
+        part_weights=weighing,
+    )
     program.plan.exchange = exchange
     if accumulation is not None:
         exchange.own = {v.name for v in accumulation.sums}
-        accumulation.exchange = exchange.shares = StateExchange(transport, accumulation, strategy)
+        accumulation.exchange = exchange.shares = StateExchange(transport, accumulation, strategy, memory)
     program.version += 1
     return exchange

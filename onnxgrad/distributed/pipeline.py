@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,14 +28,15 @@ from onnxgrad.core.state.values import value_of, view_of
 from onnxgrad.core.step.cut import Cut, is_small
 from onnxgrad.core.step.make import StepTarget, applied_phases, make_exchanged, step_of
 from onnxgrad.core.step.pipeline_plan import Cuts, plan_pipeline
-from onnxgrad.core.step.shards import Shards, shares_of_stages
+from onnxgrad.core.step.shards import Shards, Share, shares_of_stages
 from onnxgrad.core.step.split import Statistics, check_batch_norm
 from onnxgrad.core.step.step import Step, phase_of
 from onnxgrad.core.step.synchronise import Synchronised
 from onnxgrad.distributed.agreement import StepCheck, check_step
 from onnxgrad.distributed.exchange import Part
 from onnxgrad.distributed.groups import grid_of
-from onnxgrad.distributed.shared_state import FollowedRates, SharedState, own_array
+from onnxgrad.distributed.memory import MainMemory
+from onnxgrad.distributed.shared_state import FollowedRates, SharedState
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import ArgumentError
 from onnxgrad.internal.arguments import checked
@@ -378,7 +380,7 @@ class PipelineStep:
                 self._appliers["apply"].apply(self._scope, {})
             for total in self._accumulation.sums:
                 if total.name in self._names:
-                    own_array(self._scope, total).fill(0)
+                    MainMemory(self.grid.pipeline).state(self._scope, total).fill(0)
         for parameter, users in self._users.items():
             if len(users) > 1 and not is_small(self._variables[parameter]):
                 self._hand_out(parameter)
@@ -495,7 +497,8 @@ class PipelineStep:
         shards = appliers[-1].shards
         assert shards is not None
         others = {v: owners[name] for name, v in self._variables.items() if name in owners and v not in shards.states}
-        return SharedState(self.grid.pipeline, shards, others)
+        further = {v: [Share(rank, 0, prod(v.static_shape or ()))] for v, rank in others.items()}
+        return SharedState(self.grid.pipeline, shards._replace(states={**shards.states, **further}))
 
 
 class _BetweenStages:

@@ -6,6 +6,7 @@ Tests: tests/distributed/test_sharded.py, tests/distributed/test_trainer_shares.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -16,14 +17,15 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import LEARNING_RATE, Variable, present_value, set_values
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
-from onnxgrad.core.state.values import value_of, value_on, view_of
+from onnxgrad.core.state.values import value_on, view_of
 from onnxgrad.core.step.cut import is_small
-from onnxgrad.core.step.shards import Shards, Share
-from onnxgrad.distributed.buckets import Slot, aligned_zeros
+from onnxgrad.core.step.shards import Shards
+from onnxgrad.distributed.buckets import Slot
+from onnxgrad.distributed.memory import Memory
 from onnxgrad.distributed.transport import Transport
 from onnxgrad.errors import TrainingError
 
-__all__ = ["FlatWeights", "FollowedRates", "SharedState", "copy_state", "own_array"]
+__all__ = ["FlatWeights", "FollowedRates", "SharedState", "copied_range", "copy_state"]
 
 Array = np.ndarray[Any, Any]
 
@@ -34,57 +36,44 @@ class SharedState:
     Args:
         transport: between the ranks, which call each method together.
         shards: who updates what.
-        others: further state that a rank alone holds, by variable.
     """
 
-    def __init__(self, transport: Transport, shards: Shards, others: Mapping[Variable, int] | None = None) -> None:
+    def __init__(self, transport: Transport, shards: Shards) -> None:
         self.transport, self.shards = transport, shards
-        self._held = {v: shards.states[v] for v in shards.held()}
-        self._held |= {v: [Share(rank, 0, prod(v.static_shape or ()))] for v, rank in (others or {}).items()}
-
-    def keep_own(self, v: Variable, whole: Array, scope: Scope) -> bool:
-        """Keep this rank's share of a state in a scope; False where it holds all of it, which is left to the caller."""
-        if v not in self._held or self._own(v) == (0, whole.size):
-            return False
-        start, stop = self._own(v)
-        if self.shards.apart:
-            scope.drop_spare(v.name)
-            scope.put(v.name, np.broadcast_to(np.zeros((), v.dtype.numpy), v.static_shape or ()))
-        else:
-            self._keep(v, whole.reshape(-1)[start:stop].copy(), scope)
-        return True
+        self._held = set(shards.held())
 
     def shared_out(self) -> list[Variable]:
         """The state that ranks hold shares of."""
-        return list(self._held)
+        return self.shards.held()
 
     def own_rows(self, scope: Scope) -> dict[Variable, tuple[int, Array]]:
         """This rank's shares of a scope, as rows, and how many elements of the whole lie before each."""
         rows: dict[Variable, tuple[int, Array]] = {}
-        for v in self._held:
-            start, stop = self._own(v)
+        for v in self.shared_out():
+            start, stop = self.shards.own(v)
             flat = present_value(scope, v).reshape(-1)
             if stop > start:
                 rows[v] = start, flat if flat.size == stop - start else flat[start:stop]
         return rows
 
-    def put_range(self, v: Variable, read: Callable[[int, int], Array], scope: Scope) -> bool:
-        """Keep this rank's share of a state that is read in a scope; False where it holds all of it, which is left to the caller.
+    def keep_own(self, v: Variable, read: Callable[[int, int], Array], scope: Scope) -> bool:
+        """Keep this rank's share of a state in a scope; False where it holds all of it, which is left to the caller.
 
         Args:
-            read: gives the elements from one number to before another.
+            v: the state.
+            read: gives a copy of the elements from one number to before another.
+            scope: that gets the share; of a pipeline zeros stand for the state of others, which take no memory.
         """
-        if v not in self._held or self.shards.apart or self._own(v) == (0, prod(v.static_shape or ())):
+        start, stop = self.shards.own(v) if v in self._held else (0, 0)
+        if v not in self._held or (start, stop) == (0, prod(v.static_shape or ())):
             return False
-        self._keep(v, read(*self._own(v)), scope)
-        return True
-
-    def _own(self, v: Variable) -> tuple[int, int]:
-        return next(((start, stop) for rank, start, stop in self._held[v] if rank == self.transport.rank), (0, 0))
-
-    def _keep(self, v: Variable, own: Array, scope: Scope) -> None:
         scope.drop_spare(v.name)
-        scope.put(v.name, Buffer(value_on(own)) if own.size else own)
+        if self.shards.apart:
+            scope.put(v.name, np.broadcast_to(np.zeros((), v.dtype.numpy), v.static_shape or ()))
+        else:
+            own = read(start, stop)
+            scope.put(v.name, Buffer(value_on(own)) if own.size else own)
+        return True
 
     def is_own_part(self, v: Variable, scope: Scope) -> bool:
         """Whether a scope has this rank's share of a state already.
@@ -93,11 +82,11 @@ class SharedState:
             TrainingError: if it has another share.
         """
         value = scope.present(v.name)
-        array = view_of(value.value) if isinstance(value, Buffer) else value
-        if v not in self._held or array is None or array.shape == v.static_shape:
+        shape = None if value is None else tuple(value.value.shape() if isinstance(value, Buffer) else value.shape)
+        if v not in self._held or shape in (None, v.static_shape):
             return False
-        start, stop = self._own(v)
-        if array.size != stop - start:
+        start, stop = self.shards.own(v)
+        if shape != (stop - start,):
             raise TrainingError(
                 f"this rank has another range of {v.name} than it is to update. Gather all state before, or load it."
             )
@@ -111,11 +100,11 @@ class SharedState:
             into: where all of it shall be, perhaps the same; None on a rank that gives its shares alone.
             only: names of what is wanted; None for all.
         """
-        for v, shares in self._held.items():
+        for v in self.shared_out():
             if only is not None and v.name not in only:
                 continue
             whole = None if into is None else np.empty(prod(v.static_shape or ()), v.dtype.numpy)
-            for rank, start, stop in shares:
+            for rank, start, stop in self.shards.states[v]:
                 part = np.empty(stop - start, v.dtype.numpy) if whole is None else whole[start:stop]
                 if rank == self.transport.rank:
                     mine = present_value(scope, v).reshape(-1)
@@ -127,69 +116,109 @@ class SharedState:
             copy_state(self.shards.program, scope, into, only, self._held)
 
     def forget(self, scope: Scope, but: Collection[str] = ()) -> None:
-        """Let go of what other ranks hold; small state stays. Of a pipeline zeros stand for it, which take no memory.
+        """Let go of what other ranks hold; small state stays.
 
         Args:
             but: names of what this rank reads, too.
         """
         kept = set(but)
-        for v in self._held:
+        for v in self.shared_out():
             if v.name in kept or is_small(v) or self.is_own_part(v, scope):
                 continue
             held = scope.present(v.name)
-            self.keep_own(v, view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v), scope)
+            whole = view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v)
+            self.keep_own(v, partial(copied_range, whole), scope)
+
+
+def copied_range(array: Array, start: int, stop: int) -> Array:
+    """A copy of some elements of an array, in the order in which they lie."""
+    return array.reshape(-1)[start:stop].copy()
 
 
 class _Flat(NamedTuple):
-    """Weights of one bucket: its array, and the buffers on it by name."""
+    """Weights of one bucket: its flat array, and the buffers on it by name."""
 
-    array: Array
+    array: Any
     buffers: dict[str, Buffer]
 
 
 class FlatWeights:
     """Weights that lie in flat arrays as their gradients do, so that a rank's range of an array is what it has updated of all.
 
+    Ranges are updated in place, or into a second array, whose turn it then is.
+
     Args:
-        transport: between the ranks.
+        memory: where the arrays lie.
+        shards: who updates what.
         buckets: for each array its element type, its length, and where each weight lies in it.
     """
 
-    def __init__(self, transport: Transport, buckets: Sequence[tuple[Any, int, Mapping[Variable, Slot]]]) -> None:
-        self.transport, self._buckets = transport, buckets
+    def __init__(self, memory: Memory, shards: Shards, buckets: Sequence[tuple[Any, int, Mapping[Variable, Slot]]]) -> None:
+        self._memory, self._shards, self._buckets = memory, shards, buckets
         self._sent = 0
         """How many arrays have been given to all in a step under way."""
         self._flats: WeakKeyDictionary[Scope, list[_Flat]] = WeakKeyDictionary()
+        """The arrays in which the weights of a scope are, or become in a step under way"""
+        self._others: WeakKeyDictionary[Scope, list[_Flat]] = WeakKeyDictionary()
 
     @property
     def bytes(self) -> int:
         """Of all arrays."""
         return sum(np.dtype(dtype).itemsize * length for dtype, length, _ in self._buckets)
 
+    def _made(self, number: int) -> _Flat:
+        dtype, length, slots = self._buckets[number]
+        array = self._memory.zeros(length, dtype)
+        return _Flat(array, {v.name: Buffer(self._memory.value(array, slot.start, slot.shape)) for v, slot in slots.items()})
+
     def settle(self, scope: Scope) -> dict[str, Buffer]:
         """Move the weights of a scope to the arrays, where they are not there or somebody else has a handle on them; by name."""
-        flats = self._flats.setdefault(scope, [_Flat(np.zeros(0), {}) for _ in self._buckets])
-        for number, (dtype, length, slots) in enumerate(self._buckets):
+        flats = self._flats.setdefault(scope, [_Flat(None, {}) for _ in self._buckets])
+        for number, (_, _, slots) in enumerate(self._buckets):
             buffers = flats[number].buffers
             if buffers and all(scope.stored(name) is buffer and buffer.is_held_by(1) for name, buffer in buffers.items()):
                 continue
-            array = aligned_zeros(length, dtype)
-            for v, slot in slots.items():
+            flats[number] = self._made(number)
+            for v in slots:
                 held = scope.stored(v.name)
-                np.copyto(slot.of(array), view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v))
-            flats[number] = _Flat(array, {v.name: Buffer(value_on(slot.of(array))) for v, slot in slots.items()})
+                value = view_of(held.value) if isinstance(held, Buffer) else present_value(scope, v)
+                np.copyto(view_of(flats[number].buffers[v.name].value), value)
             for name, buffer in flats[number].buffers.items():
                 scope.put(name, buffer)
                 scope.drop_spare(name)
         return {name: buffer for flat in flats for name, buffer in flat.buffers.items()}
 
+    def targets(self, scope: Scope) -> dict[Variable, Any]:
+        """OrtValues for the new values of this rank's ranges, as rows: in arrays that nobody reads any more."""
+        flats = self._others.pop(scope, None) or [_Flat(None, {}) for _ in self._buckets]
+        for number, flat in enumerate(flats):
+            if not flat.buffers or not all(buffer.is_held_by(0) for buffer in flat.buffers.values()):
+                flats[number] = self._made(number)
+        present = self._flats.get(scope)
+        if present is not None:
+            self._others[scope] = present
+        self._flats[scope] = flats
+        rows: dict[Variable, Any] = {}
+        for (_, _, slots), flat in zip(self._buckets, flats, strict=True):
+            for v, slot in slots.items():
+                start, stop = self._shards.own(v)
+                if start < stop:
+                    rows[v] = self._memory.value(flat.array, slot.start + start, (stop - start,))
+        return rows
+
     def spread(self, scope: Scope) -> None:
         """Give all ranks the weights that each has updated; once more called after an interruption, it goes on."""
         flats = self._flats[scope]
-        for number in range(self._sent, len(flats)):
-            self.transport.all_gather_(flats[number].array)
-            self._sent = number + 1
+        with self._memory.turn():
+            for number in range(self._sent, len(flats)):
+                self._memory.transport.all_gather_(flats[number].array)
+                self._sent = number + 1
         self._sent = 0
+        moved = [(name, buffer) for flat in flats for name, buffer in flat.buffers.items() if scope.stored(name) is not buffer]
+        if moved:
+            scope.swap(moved)
+            for name, _ in moved:
+                scope.drop_spare(name)  # the arrays take turns themselves
 
 
 def copy_state(
@@ -204,16 +233,6 @@ def copy_state(
     left_out = set(but)
     copied = (v for v in program.list_vars() if v.persistable and v not in left_out and (only is None or v.name in only))
     set_values(((v, v.get_value(scope)) for v in copied), into)
-
-
-def own_array(scope: Scope, v: Variable) -> Array:
-    """The elements of a state in main memory that nobody else holds, to be written over: an array of rank 1."""
-    buffer = scope.present(v.name)
-    if not isinstance(buffer, Buffer) or not buffer.is_held_by(1) or buffer.value.device_name() != "cpu":
-        buffer = Buffer(value_of(v.get_value(scope)))
-        scope.put(v.name, buffer)
-    buffer.origin = None
-    return view_of(buffer.value).reshape(-1)
 
 
 class FollowedRates:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.order import peak_of_run
 from onnxgrad.core.ir.program import Program
@@ -63,7 +65,7 @@ def _activations(program: Program, loss: Variable, grads: list[Variable]) -> int
 
 def _bucket_bytes(grads: list[Variable], limit: int) -> list[int]:
     """Bytes of the buckets of gradients; their memory is not touched, so it is never taken"""
-    return [flat.nbytes for flat in Buckets([grads], limit).flat]
+    return [np.dtype(dtype).itemsize * size for dtype, size in Buckets([grads], limit).sizes]
 
 
 def _state(program: Program) -> int:

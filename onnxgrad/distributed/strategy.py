@@ -66,7 +66,8 @@ class Strategy:
             the largest elements of each bucket alone. What is lost is added to the gradient of the next step. Statistics, losses
             and weights travel as they are.
         top_k: the share of the elements that ``"top-k"`` sends, to all ranks: from 1 / share ranks on (100 for 1 %) it sends more
-            than whole gradients do, and from half as many on more than ``"bfloat16"``; with shares from half of these.
+            than whole gradients do, and from half as many on more than ``"bfloat16"``; with shares from half of these. They are
+            found in main memory, also where gradients are a GPU's.
         batch_norm: what BatchNormalization by batch statistics, where there is one, does: ``"local"`` normalises each rank's part
             by its own, and running statistics are averaged; ``"sync"`` normalises by those of the whole batch (of a Trainer;
             ``ShardedStep`` has an argument for it); ``"frozen"`` says that there is none.

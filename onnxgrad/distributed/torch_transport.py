@@ -6,9 +6,8 @@ Tests: tests/distributed/test_torch_transport.py.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -98,37 +97,36 @@ class TorchTransport:
         self._stream = present if present.cuda_stream else cuda.Stream(device)
         self.stream = int(self._stream.cuda_stream)
 
-    # Arrays in main memory --------------------------------------------------------------------------------------------
+    # Arrays in main memory, and tensors on the device ------------------------------------------------------------------
 
-    def all_reduce_(self, buffer: np.ndarray[Any, Any], op: Operation = "sum") -> None:
-        with self._tensor(writable_buffer(buffer, op)) as tensor:
+    def all_reduce_(self, buffer: Any, op: Operation = "sum") -> None:
+        with self._tensor(buffer, op) as tensor:
             self._engine.all_reduce(tensor, self._operations[op], group=self._group)
 
-    def reduce_scatter_(self, buffer: np.ndarray[Any, Any]) -> None:
-        own_range(self, writable_buffer(buffer))
+    def reduce_scatter_(self, buffer: Any) -> None:
         with self._tensor(buffer) as tensor:
-            if self._adds_up_itself:
+            own = own_range(self, tensor)
+            if self._adds_up_itself and tensor.device.type == "cpu":
                 received = self._torch.empty_like(tensor)
                 self._engine.all_to_all_single(received, tensor, group=self._group)
                 first, *others = received.view(self.world_size, -1)
                 for part in others:
                     first += part
-                self._own(tensor).copy_(first)
+                own.copy_(first)
             else:
-                self._reduce_scatter(self._own(tensor), tensor, group=self._group)
+                self._reduce_scatter(own, tensor, group=self._group)
 
-    def all_gather_(self, buffer: np.ndarray[Any, Any]) -> None:
-        own_range(self, writable_buffer(buffer))
+    def all_gather_(self, buffer: Any) -> None:
         with self._tensor(buffer) as tensor:
-            self._all_gather(tensor, self._own(tensor), group=self._group)
+            self._all_gather(tensor, own_range(self, tensor), group=self._group)
 
-    def all_to_all_(self, buffer: np.ndarray[Any, Any]) -> None:
-        own_range(self, writable_buffer(buffer))
+    def all_to_all_(self, buffer: Any) -> None:
         with self._tensor(buffer) as tensor:
+            own_range(self, tensor)
             self._engine.all_to_all_single(tensor, tensor.clone(), group=self._group)
 
     def broadcast_(self, buffer: np.ndarray[Any, Any], root: int = 0) -> None:
-        with self._tensor(writable_buffer(buffer)) as tensor:
+        with self._tensor(buffer) as tensor:
             self._engine.broadcast(tensor, self._ranks[root], group=self._group)
 
     def barrier(self) -> None:
@@ -136,7 +134,7 @@ class TorchTransport:
         self.all_reduce_(np.zeros(1, np.uint8))
 
     def send(self, buffer: np.ndarray[Any, Any], to: int) -> None:
-        with self._tensor(writable_buffer(buffer)) as tensor:
+        with self._tensor(buffer) as tensor:
             sent = tensor.clone()
             self._sent = [(request, kept) for request, kept in self._sent if not request.is_completed()]
             while len(self._sent) >= _ON_THE_WAY:
@@ -144,7 +142,7 @@ class TorchTransport:
             self._sent.append((self._engine.isend(sent, self._ranks[to], group=self._group), sent))
 
     def receive_(self, buffer: np.ndarray[Any, Any], source: int) -> None:
-        with self._tensor(writable_buffer(buffer)) as tensor:
+        with self._tensor(buffer) as tensor:
             self._engine.recv(tensor, self._ranks[source], group=self._group)
 
     def groups(self, groups: list[list[int]]) -> TorchTransport:
@@ -165,14 +163,14 @@ class TorchTransport:
         }
         return TorchTransport(group=made[tuple(mine)], device=None if self.device is None else str(self._device))
 
-    def _own(self, tensor: Any) -> Any:
-        """This rank's range, as ``own_range`` of an array"""
-        length = tensor.numel() // self.world_size
-        return tensor[self.rank * length : (self.rank + 1) * length]
-
     @contextmanager
-    def _tensor(self, buffer: np.ndarray[Any, Any]) -> Iterator[Any]:
+    def _tensor(self, buffer: Any, op: Operation = "sum") -> Iterator[Any]:
         """The same memory as a tensor; where the backend exchanges on GPUs alone a copy there, which is copied back"""
+        if isinstance(buffer, self._torch.Tensor):
+            with self.on_stream():
+                yield buffer
+            return
+        writable_buffer(buffer, op)
         if buffer.dtype.name == "bfloat16":
             tensor = self._torch.from_numpy(buffer.view(np.int16)).view(self._torch.bfloat16)
         else:
@@ -180,23 +178,47 @@ class TorchTransport:
         if self._exchanges_on_host:
             yield tensor
             return
-        with self._on_stream():
+        with self.on_stream():
             there = tensor.to(self._device, copy=True)
             yield there
             tensor.copy_(there)
 
-    # Memory of a device -----------------------------------------------------------------------------------------------
+    # Memory of the device -----------------------------------------------------------------------------------------------
 
-    def room(self, shapes: Sequence[Sequence[int]], dtype: np.dtype[Any], alignment: int) -> tuple[Any, list[Any]]:
-        """Allocate flat memory on the device, and the OrtValues of these shapes in it, one after another.
+    def on_stream(self) -> Any:
+        """The context in which torch computes on ``stream``: what runs there later finds what is computed, and the host goes on."""
+        return nullcontext() if self._stream is None else self._torch.cuda.stream(self._stream)
+
+    def wait(self) -> None:
+        """Wait until what is on ``stream`` is done: copies to the host by others do not follow it."""
+        if self._stream is not None:
+            self._stream.synchronize()
+
+    def room(self, size: int, dtype: np.dtype[Any]) -> Any:
+        """Allocate a tensor of zeros of rank 1 on the device.
 
         Args:
-            shapes: of the values.
-            dtype: of all of them.
-            alignment: bytes of which each value begins at a multiple.
+            size: how many elements.
+            dtype: of these.
+        """
+        torch_type = self._torch.bool if dtype.kind == "b" else getattr(self._torch, dtype.name)
+        with self.on_stream():
+            return self._torch.zeros(size, dtype=torch_type, device=self._device)
 
-        Returns:
-            The memory as a tensor of torch, of zeros, and OrtValues in the order of ``shapes``.
+    def taken(self, array: np.ndarray[Any, Any]) -> Any:
+        """Copy an array to the device.
+
+        Args:
+            array: of rank 1.
+        """
+        with self.on_stream():
+            return self._torch.from_numpy(array).to(self._device, copy=True)
+
+    def value(self, tensor: Any) -> Any:
+        """An OrtValue on the memory of a tensor.
+
+        Args:
+            tensor: whose elements lie side by side.
 
         Raises:
             ProviderError: if onnxruntime is too old to take memory of torch's.
@@ -207,37 +229,15 @@ class TorchTransport:
         if taken is None:
             message = f"onnxruntime {onnxruntime.__version__} takes no memory of torch's (DLPack), where gradients are exchanged"
             raise ProviderError(f"{message}. Use a newer one, or exchange by gloo.")
-        step = max(1, alignment // dtype.itemsize)
-        sizes = [-(-prod(shape) // step) * step for shape in shapes]
-        torch_type = self._torch.bool if dtype.kind == "b" else getattr(self._torch, dtype.name)
-        with self._on_stream():
-            flat = self._torch.zeros(sum(sizes), dtype=torch_type, device=self._device)
-        values, start = [], 0
-        for shape, size in zip(shapes, sizes, strict=True):
-            part = flat[start : start + prod(shape)].view(tuple(shape))
-            values.append(taken(part))
-            start += size
-        return flat, values
+        return taken(tensor)
 
-    def all_reduce_room_(self, flat: Any, factor: float | None, op: Operation = "sum") -> None:
-        """Multiply memory of the device by a factor, and replace it by the sum over all ranks, in place; the host does not wait.
-
-        What runs later on ``stream`` finds the sum.
+    def view(self, value: Any) -> Any:
+        """A tensor of rank 1 on the memory of an OrtValue.
 
         Args:
-            flat: of ``room``.
-            factor: None to count as zeros, whatever is there.
-            op: as for ``all_reduce_``.
+            value: a tensor on the device.
         """
-        with self._on_stream():
-            if factor is None:
-                flat.zero_()
-            elif factor != 1 and op == "sum":
-                flat.mul_(factor)
-            self._engine.all_reduce(flat, self._operations[op], group=self._group)
-
-    def _on_stream(self) -> Any:
-        return nullcontext() if self._stream is None else self._torch.cuda.stream(self._stream)
+        return self._torch.from_dlpack(value).view(-1)
 
 
 def _backends(distributed: Any, group: Any) -> list[str]:

@@ -30,6 +30,7 @@ __all__ = [
     "all_to_all_by_pairs",
     "hosts",
     "own_range",
+    "part_sent",
     "reduce_scatter_by_pairs",
     "reused_buffer",
     "run_local",
@@ -141,22 +142,27 @@ def writable_buffer(buffer: np.ndarray[Any, Any], op: Operation = "sum") -> np.n
     return buffer
 
 
-def own_range(transport: Any, buffer: np.ndarray[Any, Any], rank: int | None = None) -> np.ndarray[Any, Any]:
+def own_range(transport: Any, buffer: Any, rank: int | None = None) -> Any:
     """The range of a buffer that belongs to a rank: the n-th part of it, for n ranks.
 
     Args:
         transport: says how many ranks there are, and which this is.
-        buffer: flat.
+        buffer: flat, an array or a tensor.
         rank: whose range; None for this one's.
 
     Raises:
         ArgumentError: if the length of the buffer is no multiple of the number of ranks.
     """
-    length, rest = divmod(buffer.size, transport.world_size)
+    length, rest = divmod(len(buffer), transport.world_size)
     if rest:
-        raise ArgumentError(f"{buffer.size} elements are no equal ranges of {transport.world_size} ranks. Fill the buffer up.")
+        raise ArgumentError(f"{len(buffer)} elements are no equal ranges of {transport.world_size} ranks. Fill the buffer up.")
     first = (transport.rank if rank is None else rank) * length
     return buffer[first : first + length]
+
+
+def part_sent(transport: Any, size: int) -> int:
+    """What a rank sends when ranges of a buffer of so many bytes are gathered, exchanged, or added up."""
+    return size * int(transport.world_size - 1) // int(transport.world_size)
 
 
 def reduce_scatter_by_pairs(transport: Any, buffer: np.ndarray[Any, Any]) -> None:

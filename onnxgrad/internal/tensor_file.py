@@ -1,6 +1,7 @@
 """Safetensors files with checksums: what is read is what was written, or a ModelError says what is damaged.
 
-A file may name others beside it, each with ranges of the elements of further tensors, which several processes have written.
+A file may name others beside it, which several processes have written: each has ranges of the elements of further tensors, or
+a term of each.
 
 Tests: tests/internal/test_files.py, tests/training/test_damaged_checkpoints.py, tests/distributed/test_shard_files.py.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from mmap import ACCESS_READ, mmap
@@ -30,6 +31,7 @@ __all__ = [
     "read_metadata",
     "read_tensors",
     "shard_files",
+    "sum_of",
     "write_ranges",
     "write_tensors",
 ]
@@ -38,7 +40,7 @@ Array = np.ndarray[Any, Any]
 
 CHECKSUMS = "checksums"
 SHARDS = "shards"
-"""The entry of a file that names the others with ranges of further tensors, and what these are."""
+"""The entry of a file that names the others with ranges of further tensors, or terms whose sums these are, and what these are."""
 _STARTS = "starts"
 _LENGTH = 32  # digits: 128 bits
 _ADVICE = "Use another checkpoint of the run, or an intact copy of this one"
@@ -60,24 +62,40 @@ _NAMES = {name: written for written, name in _DTYPES.items()}
 
 
 class ShardedTensor:
-    """A tensor whose elements lie in several files, by ranges. It is put together when somebody reads it as an array.
+    """A tensor that lies in several files: ranges of its elements, or terms whose sum it is. It is put together when it is read.
+
+    Args:
+        name: for messages.
+        shape, dtype: of the tensor.
+        terms: one where each file has a range; else one for each file.
 
     Attributes:
         shape, dtype: of the tensor.
+        terms: rows whose ranges are all of the tensor, for each term.
     """
 
-    def __init__(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], rows: Sequence[_Row]) -> None:
-        self.name, self.shape, self.dtype = name, shape, dtype
-        self._rows = sorted(rows, key=lambda row: row.start)
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], terms: Sequence[Sequence[_Row]]) -> None:
+        self.name, self.shape, self.dtype, self.terms = name, shape, dtype, terms
 
-    def range(self, start: int, stop: int) -> Array:
+    def range(self, start: int, stop: int, terms: Iterable[int] | None = None) -> Array:
         """A copy of some elements, in the order in which they lie; only files that have some of them are read.
+
+        Args:
+            start, stop: of the elements.
+            terms: numbers of the terms that are added up; None for all.
 
         Raises:
             ModelError: if they do not fit their checksums.
         """
+        elements: Array | None = None
+        for number in range(len(self.terms)) if terms is None else terms:
+            term = self._range_of(self.terms[number], start, stop)
+            elements = term if elements is None else np.add(elements, term, out=elements)
+        return np.zeros(stop - start, self.dtype) if elements is None else elements
+
+    def _range_of(self, rows: Sequence[_Row], start: int, stop: int) -> Array:
         elements = np.empty(stop - start, self.dtype)
-        for row in self._rows:
+        for row in rows:
             first, last = max(start, row.start), min(stop, row.start + row.array.size)
             if first < last:
                 if row.checksum is not None and _checksum(self.name, row.array) != row.checksum:
@@ -88,6 +106,17 @@ class ShardedTensor:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         array = self.range(0, prod(self.shape)).reshape(self.shape)
         return array if dtype is None else array.astype(dtype)
+
+
+def sum_of(name: str, arrays: Sequence[Array]) -> ShardedTensor:
+    """The sum of some arrays as a tensor of as many terms.
+
+    Args:
+        name: of the tensor.
+        arrays: of one shape and dtype.
+    """
+    terms = [[_Row(Path(), 0, array.reshape(-1), None)] for array in arrays]
+    return ShardedTensor(name, arrays[0].shape, arrays[0].dtype, terms)
 
 
 class _Row(NamedTuple):
@@ -224,7 +253,7 @@ def _sharded(path: Path, entry: str) -> dict[str, ShardedTensor]:
     try:
         named = json.loads(entry)
         files = [str(name) for name in named["files"]]
-        tensors = {name: (dtype_of(dtype).numpy, tuple(map(int, shape))) for name, (dtype, shape) in named["tensors"].items()}
+        tensors, sums = _layouts(named["tensors"]), _layouts(named.get("sums", {}))
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(path, f"its entry {SHARDS!r} cannot be read") from error
     for name in files:
@@ -232,20 +261,34 @@ def _sharded(path: Path, entry: str) -> dict[str, ShardedTensor]:
         if shard.name != name or not shard.is_file():
             raise ModelError(f"{str(path)!r} has a part in {name!r}, which is not beside it. Copy all files of the checkpoint.")
         arrays, strings = _opened(shard)
-        metadata, sums = _checked_strings(shard, strings)
-        _check_names(shard, arrays, sums or {})
+        metadata, checksums = _checked_strings(shard, strings)
+        _check_names(shard, arrays, checksums or {})
         starts = json.loads(metadata.get(_STARTS, "{}"))
         for tensor, array in arrays.items():
-            rows.setdefault(tensor, []).append(_Row(shard, int(starts[tensor]), array, (sums or {})[tensor]))
-    for tensor, (dtype, shape) in tensors.items():
-        end = 0
-        for row in sorted(rows.get(tensor, []), key=lambda row: row.start):
-            end = row.start + row.array.size if row.start == end and row.array.dtype == dtype else -1
-        if end != prod(shape):
+            rows.setdefault(tensor, []).append(_Row(shard, int(starts[tensor]), array, (checksums or {})[tensor]))
+    sharded: dict[str, ShardedTensor] = {}
+    for tensor, (shape, dtype) in {**tensors, **sums}.items():
+        own = rows.get(tensor, [])
+        terms = [[row] for row in own] if tensor in sums else [sorted(own, key=lambda row: row.start)]
+        count = len(files) if tensor in sums else 1
+        if len(terms) != count or not all(_are_whole(term, prod(shape), dtype) for term in terms):
             raise damaged(path, f"the ranges of the tensor {tensor!r} are not all there")
-    return {
-        tensor: ShardedTensor(tensor, shape, np.dtype(dtype), rows.get(tensor, [])) for tensor, (dtype, shape) in tensors.items()
-    }
+        sharded[tensor] = ShardedTensor(tensor, shape, dtype, terms)
+    return sharded
+
+
+def _layouts(entry: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    return {name: (tuple(map(int, shape)), np.dtype(dtype_of(dtype).numpy)) for name, (dtype, shape) in entry.items()}
+
+
+def _are_whole(rows: Sequence[_Row], size: int, dtype: np.dtype[Any]) -> bool:
+    """Whether ranges in order are so many elements, each of them once"""
+    end = 0
+    for row in rows:
+        if row.start != end or row.array.dtype != dtype:
+            return False
+        end += row.array.size
+    return end == size
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -81,8 +80,6 @@ from onnxgrad.training.run.checkpoint import (
     graph_hash,
     save_checkpoint,
     set_tensors,
-    write_manifest,
-    write_shares,
 )
 from onnxgrad.training.run.folder import RunFolder
 from onnxgrad.training.run.loop import TrainingLoop
@@ -1095,7 +1092,7 @@ class Trainer(TrainingSteps):
             raise TrainingError(
                 f"{weight or 'state'} is not finite after step {self.step_number}. Lower the learning rate or set clip_norm."
             )
-        files = self._written_shares(path) if self.ranks.step.writes_shares else None
+        metadata = {}
         if self.ranks.is_first:
             metadata = {
                 "graph": graph_hash(self.program),
@@ -1108,22 +1105,10 @@ class Trainer(TrainingSteps):
             targets = targets_to_json(self.terms)
             if targets is not None:
                 metadata["targets"] = targets
-            if files is None:
-                save_checkpoint(self.program, path, metadata=metadata)
-            else:
-                write_manifest(self.program, path, files, metadata)
+        together = self.ranks.step.writes_together
+        if together or self.ranks.is_first:
+            save_checkpoint(self.program, path, metadata=metadata, together=together)
         self.ranks.step.forget()
-
-    def _written_shares(self, path: str | Path) -> list[str]:
-        """Write this rank's share of the state beside a checkpoint, which is written when all have; gives the names of all files"""
-        token, files, failure = self.ranks.of_first(int.from_bytes(os.urandom(4), "little")), [], None
-        try:
-            files = write_shares(self.program, path, token)
-        except TrainingError as error:
-            failure = error
-        if self.ranks.any(failure is not None):
-            raise failure or TrainingError(f"another rank cannot write its part of {str(path)!r}. See its message.")
-        return files
 
     @checked
     def load(self, path: str | Path) -> None:

@@ -11,6 +11,7 @@ from onnxgrad.core.runtime import application
 from onnxgrad.core.step import cut, make as making
 from onnxgrad.distributed import DistributedBatchSampler, Strategy, fleet, run_local
 from onnxgrad.distributed.buckets import ALIGNMENT, Buckets
+from onnxgrad.distributed.memory import MainMemory
 from onnxgrad.errors import ArgumentError, ArgumentTypeError, TrainingError
 from onnxgrad.training import load_checkpoint, save_checkpoint
 
@@ -175,9 +176,9 @@ def test_what_compression_has_kept_goes_on_in_another_program(tmp_path, compress
     def work(transport):
         program, loss = made()
         step(transport, program, loss, range(3))
-        program.exchange.keep_on_first(program.active_scope())
-        if transport.rank == 0:
-            save_checkpoint(program, tmp_path / "rests")
+        with pytest.raises(TrainingError, match=r"different values of what is kept of .*Let all ranks call save_checkpoint\(tog"):
+            save_checkpoint(program, tmp_path / "alone")
+        save_checkpoint(program, tmp_path / "rests", together=True)
         transport.barrier()
         step(transport, program, loss, [3, 4])
         again, loss = made()
@@ -218,7 +219,7 @@ def test_gradients_are_not_copied_on_their_way(monkeypatch):
 def test_slots_are_aligned_and_buckets_have_a_limit():
     program = static.Program()
     made = [program.create_global_var(f"v{size}", np.zeros(size, np.float32)) for size in (3, 17, 100, 5)]
-    buckets = Buckets([made], 256, ranks=3)
+    buckets = Buckets([made], 256, ranks=3, memory=MainMemory(distributed.Alone()))
     assert all(value.data_ptr() % ALIGNMENT == 0 for value in buckets.values.values())
     assert [bucket.size for bucket in buckets.flat] == [3 * 16, 3 * 48, 3 * 16]  # of 16 + 32, 112 and 16, in three ranges of lines
     assert [buckets.shares(v, 3) for v in made] == [

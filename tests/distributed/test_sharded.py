@@ -17,6 +17,7 @@ from onnxgrad.core.step.step import AllGather, AllReduce, ReduceScatter
 from onnxgrad.distributed import Alone, ShardedStep, Strategy, run_local
 from onnxgrad.distributed.compression import Narrow, TopK, compression_of
 from onnxgrad.distributed.exchange import distribute
+from onnxgrad.distributed.memory import MainMemory
 from onnxgrad.errors import ArgumentError, FeedError, TrainingError
 from onnxgrad.nn import ClipGradByGlobalNorm
 
@@ -463,9 +464,9 @@ def test_a_gradient_larger_than_16_bits_hold_is_refused_on_all_ranks(shards):
 
 
 def test_an_infinity_is_sent_and_not_kept():
-    for made in (TopK(0.25), Narrow(np.float16)):
+    for made in (TopK(MainMemory(Alone()), 0.25), Narrow(MainMemory(Alone()), np.float16)):
         bucket = np.array([1.0, np.inf, np.nan, -np.inf, 3.0, 4.0, 5.0, 6.0], np.float32)
-        made.reduce(Alone(), 0, bucket, False)
+        made.reduce(0, bucket, False)
         assert not np.isfinite(bucket).all() and np.isfinite(made.rest[0]).all()
 
 
@@ -478,8 +479,8 @@ def test_what_is_sent_and_what_is_kept_are_the_whole(compress, dtype, in_ranges)
     given = np.random.default_rng(1).normal(size=(3, 192)).astype(dtype)
 
     def run(transport):
-        made, bucket = compression_of(COMPRESSED[compress]), given[transport.rank].copy()
-        made.reduce(transport, 7, bucket, in_ranges)
+        made, bucket = compression_of(COMPRESSED[compress], MainMemory(transport)), given[transport.rank].copy()
+        made.reduce(7, bucket, in_ranges)
         made.check(transport)
         return bucket, made.rest[7]
 

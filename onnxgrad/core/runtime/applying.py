@@ -18,7 +18,7 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.runtime.application import Application, ApplyBuffers, open_parts
 from onnxgrad.core.runtime.exchange import Exchange
-from onnxgrad.core.runtime.places import CPUPlace, Place
+from onnxgrad.core.runtime.places import Place
 from onnxgrad.core.runtime.prepared import Prepared, on_device
 from onnxgrad.core.runtime.runner import added_up
 from onnxgrad.core.runtime.session import open_graph, open_part
@@ -51,11 +51,12 @@ class OpenApplying:
 
     def __init__(self, program: Program, applying: Applying, place: Place, threads: int | None) -> None:
         shards = applying.shards
-        if shards is not None and not shards.apart and place.lowering != "cpu":
-            place = CPUPlace()  # ranges are updated where they travel
         self.applying, self.cut, self.place = applying, applying.cut, place
         self.exchange: Exchange | None = applying.exchange  # type: ignore[assignment]
-        self._shares = {} if shards is None else {v: shards.own(v) for v in shards.gradients}
+        # Elsewhere the graphs take their ranges of whole gradients.
+        in_place = place.lowering == "cpu" or (shards is not None and shards.apart)
+        self._shares = {v: shards.own(v) for v in shards.gradients} if shards is not None and in_place else {}
+        self._gathers_rows = shards is not None and not in_place
         self._first: Prepared | None = None
         self._read: dict[str, Variable] = {}
         if applying.shared is not None:
@@ -63,16 +64,20 @@ class OpenApplying:
             for _, takes in applying.first:
                 self._read.update(takes)
             sessions = [open_graph(phase.graph, place, threads, stops_spinning=True, is_training=True) for phase in phases]
-            session = joined_sessions(sessions, phases, applying.shared, self.exchange)
+            session = joined_sessions(sessions, phases, applying.shared, self.exchange, place)
             self._first = self._opened(session, phases, applying.shared, applying.first_values)
-        self._wholes: list[tuple[Prepared, Mapping[str, Variable]]] = []
+        self._wholes: list[tuple[Prepared, Mapping[str, Variable], list[Variable]]] = []
+        """Sessions, what they take, and the weights of which they compute this rank's ranges"""
         if place.lowering == "cpu":
             self.parts = open_parts(applying, partial(open_part, place=place, threads=threads))
         else:
             self.parts = []
             for phase, takes in applying.parts:
                 session = open_graph(phase.graph, place, threads, is_training=True)
-                self._wholes.append((self._opened(session, [phase], phase.graph, []), takes))
+                replaced = {v.name for v in phase.graph.updates}
+                weights = [v for v in self.cut.updates if v.name in phase.writes and v.name not in replaced]
+                opened = self._opened(session, [phase], phase.graph, [self.cut.updates[v] for v in weights])
+                self._wholes.append((opened, takes, weights))
         self.takes_pieces = all(part.size is not None for part in self.parts) and not self._wholes
         self._threads = threads or usable_cores()
         variables = program.global_block().vars
@@ -117,7 +122,13 @@ class OpenApplying:
             shared, small = self._run(self._first, self._read, own, scope, others, bindings)
             for v, name in zip(self.applying.first_values, self._first.fetch_names, strict=True):
                 values[v] = shared[name] if name in shared else small[name].value
-        for prepared, takes in self._wholes:
+        ranges: Mapping[Variable, Any] = {}
+        if self._gathers_rows:
+            # Also where this rank has none, as it gets those of others.
+            assert self.exchange is not None
+            ranges = self.exchange.targets(scope)
+        for prepared, takes, weights in self._wholes:
+            prepared.slots = {prepared.names[self.cut.updates[v]]: ranges[v] for v in weights}
             self._run(prepared, takes, values, scope, others, bindings)
         buffers = {v.name: on_device(scope, v, self.place) for v in self._state}
         apply_buffers = self._apply_buffers.setdefault(scope, ApplyBuffers(self._threads))
@@ -157,8 +168,8 @@ class OpenApplying:
         return fetched, state
 
 
-def joined_sessions(sessions: list[Any], phases: list[Phase], graph: Graph, exchange: Exchange | None) -> Any:
-    """The sessions of phases that compute a graph, as one; None where there are none"""
+def joined_sessions(sessions: list[Any], phases: list[Phase], graph: Graph, exchange: Exchange | None, place: Place) -> Any:
+    """The sessions of phases that compute a graph on a place, as one; None where there are none"""
     sums = [[total.name for each in _reductions(phase) for total in each.sums] for phase in phases]
     if len(sessions) < 2 and not any(sums):
         return sessions[0] if sessions else None
@@ -176,7 +187,7 @@ def joined_sessions(sessions: list[Any], phases: list[Phase], graph: Graph, exch
             exchange.send(group, {v: array_of(values[name]) for v, name in names.items()} if number == 0 else {})
         return outputs
 
-    return StagedSession(sessions, [name for name, _ in graph.outputs], between, exchange.stop, sums)
+    return StagedSession(sessions, [name for name, _ in graph.outputs], between, exchange.stop, sums, (place.device, place.index))
 
 
 def _reductions(phase: Phase) -> list[AllReduce]:

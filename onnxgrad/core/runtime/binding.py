@@ -239,7 +239,8 @@ class DoubleBinding:
             fetched, state = dict(fetched), dict(state)
             for name, value in zip(side.outputs, side.binding.get_outputs(), strict=True):
                 if name in self._state:
-                    state.setdefault(name, Buffer(self._own(value), memory=self._place.memory))
+                    if name not in state:
+                        state[name] = Buffer(self._own(value), memory=self._place.memory)
                 elif name not in side.stacked:
                     fetched.setdefault(name, value)
         return fetched, state

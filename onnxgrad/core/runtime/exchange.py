@@ -83,5 +83,9 @@ class Exchange(Travels, Protocol):
     def settled(self, scope: Scope) -> Mapping[str, Buffer]:
         """Gradients are about to be applied: move the state that is written over to where it travels from, and give it by name."""
 
+    def targets(self, scope: Scope) -> Mapping[Variable, Any]:
+        """The OrtValues into which new values of this rank's ranges of weights are computed, as rows, where they are not replaced
+        in place. ``applied`` makes these the present ones."""
+
     def applied(self, scope: Scope) -> None:
         """Gradients are applied: let all ranks have what each has updated of what all hold."""

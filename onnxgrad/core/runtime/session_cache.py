@@ -155,7 +155,7 @@ def open_step(
             raise
         reason = f"{place!r} does not take this program with unknown sizes: it runs on onnxruntime's CPU provider. {error}"
         return Narrower(CPUPlace(), reason, trains_state)
-    session = joined_sessions(sessions, before, graph, None if applying is None else applying.exchange)
+    session = joined_sessions(sessions, before, graph, None if applying is None else applying.exchange, place)
     return Prepared(session, step, fetches, place, applying, held=held, stacks=stacks)
 
 

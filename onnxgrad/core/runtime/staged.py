@@ -39,6 +39,7 @@ class StagedSession:
             values by name.
         failed: called when a run has failed.
         sums: names of these further values, by the number of the session that they come after.
+        device: where values stay that cross from one session to another: its name and number.
     """
 
     def __init__(
@@ -48,7 +49,9 @@ class StagedSession:
         between: Callable[[int, Mapping[str, Any]], Mapping[str, Any]],
         failed: Callable[[], None],
         sums: Sequence[Collection[str]] = (),
+        device: tuple[str, int] = ("cpu", 0),
     ) -> None:
+        self.device = device
         self.sessions, self.between, self.failed = sessions, between, failed
         self.sums = {name for names in sums for name in names}
         self.reads = [{v.name for v in session.get_inputs()} for session in sessions]
@@ -126,7 +129,7 @@ class _Binding:
                 stage.bind_ortvalue_input(name, values[name])
             for name in staged.makes[number]:
                 if name not in bound:
-                    stage.bind_output(name)
+                    stage.bind_output(name, *staged.device)
                     bound[name] = None
             session.run_with_iobinding(stage, options)
             values.update(zip(bound, stage.get_outputs(), strict=True))

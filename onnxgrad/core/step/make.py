@@ -14,6 +14,7 @@ from onnxgrad.core.compile import Graph, compile
 from onnxgrad.core.costs import COSTS
 from onnxgrad.core.graph.contract import Target
 from onnxgrad.core.graph.manager import run_passes
+from onnxgrad.core.graph.rewriting import name_results, return_instead, stage_builder
 from onnxgrad.core.graph_passes.scaled_sums import SCALED_SUMS
 from onnxgrad.core.graph_passes.tile_updates import PIECE as ROW
 from onnxgrad.core.ir.limits import bytes_needed
@@ -392,14 +393,13 @@ def make_applying(program: Program, cut: Cut, target: StepTarget, exchange: Trav
         exchange: what ranks do with the gradients before.
     """
     shards = None if exchange is None else exchange.share_out(program, cut)
-    if shards is not None and not shards.apart:
-        # Ranges travel in main memory, where each rank updates its own in place.
-        target = target._replace(provider="cpu")
     shared, first = _make_shared(program, cut, target, shards)
     own = [states for states in cut.parts if shards is None or states[0] not in shards.states or shards.own(states[0]) != (0, 0)]
-    if target.provider != "cpu" and own:
-        # Elsewhere nothing is replaced in place, so that one graph takes the least time.
-        own = [[v for states in own for v in states]]
+    if target.provider != "cpu":
+        # Elsewhere nothing is replaced in place, so that one graph takes the least time, and one for ranges.
+        ranges = set() if shards is None or shards.apart else set(shards.states)
+        groups = [[v for states in own if (states[0] in ranges) is by_range for v in states] for by_range in (True, False)]
+        own = [states for states in groups if states]
     parts = [_part(program, cut, number, states, target, shards) for number, states in enumerate(own, 1)]
     return Applying(cut, shared, tuple(first), tuple(parts), exchange, shards)
 
@@ -424,11 +424,7 @@ def _make_shared(program: Program, cut: Cut, target: StepTarget, shards: Shards 
     )
     if is_partial:
         assert shards is not None
-        inputs, held = set(graph.inputs), set(shards.held())
-        read = [v for v in [*shards.gradients, *shards.states] if graph.of(v) in inputs]
-        # A rank that has all of a state has it in its own shape.
-        whole = [graph.of(v) for v in read if v.persistable and (v not in held or shards.own(v) == (0, prod(v.static_shape or ())))]
-        run_passes(graph, [sums_over_shares({graph.of(v): shards.own(v) for v in read}, whole)], Target())
+        _take_ranges(graph, shards, target)
         phases = make_stages(graph, [v for _, v in graph.outputs], target.provider, "shared")
     else:
         phases = [_phase("shared", graph)]
@@ -440,6 +436,21 @@ def _make_shared(program: Program, cut: Cut, target: StepTarget, shards: Shards 
         hands = tuple(name for name, _ in phase.graph.outputs if name in handed)
         parts.append(ApplyingPhase(_writing(replace(phase, feeds={}, hands=hands), graph), takes))
     return graph, parts
+
+
+def _take_ranges(graph: Graph, shards: Shards, target: StepTarget) -> None:
+    """Let a graph compute with the ranges that this rank has of gradients and state"""
+    inputs, held = set(graph.inputs), set(shards.held())
+    read = [v for v in [*shards.gradients, *shards.states] if graph.of(v) in inputs]
+    # A rank that has all of a state has it in its own shape. On the CPU gradients are given as ranges, elsewhere whole.
+    is_given_whole = [v for v in read if v.persistable or (target.provider != "cpu" and not shards.apart)]
+    whole = [graph.of(v) for v in is_given_whole if v not in held or _is_all(shards, v)]
+    run_passes(graph, [sums_over_shares({graph.of(v): shards.own(v) for v in read}, whole)], Target())
+
+
+def _is_all(shards: Shards, v: Variable) -> bool:
+    """Whether this rank has all of a state or gradient"""
+    return shards.own(v) == (0, prod(v.static_shape or ()))
 
 
 def _first_values(cut: Cut, shards: Shards | None) -> list[Variable]:
@@ -456,10 +467,13 @@ def _part(
     if target.provider == "cpu":
         graph = compile(program, outputs, inputs=inputs, state_as_inputs=True, updates=updates, ordered=True)
         size, operators = size_of_pieces(graph), len(graph.operators)
+        assert size is not None or shards is None or shards.apart or states[0] not in shards.states, "ranges are updated in pieces"
         if size is not None:
             run_passes(graph, [SCALED_SUMS], Target())
     if size is None:
         graph = compile(program, outputs, target.provider, inputs=inputs, state_as_inputs=True, updates=updates, ordered=True)
+    if target.provider != "cpu" and shards is not None and not shards.apart and states[0] in shards.states:
+        graph, size = _part_of_ranges(program, cut, states, inputs, target, shards), None
     names = {graph.name(v): v for v in inputs}
     length = PIECE * (1 if operators > _FEW else _LONG)
     phase = Phase(
@@ -470,6 +484,27 @@ def _part(
         runs="once" if size is None else _pieces(size, length, states, shards),
     )
     return ApplyingPhase(phase, {v.name: names[v.name] for v in graph.inputs if not v.persistable})
+
+
+def _part_of_ranges(
+    program: Program, cut: Cut, states: Sequence[Variable], inputs: Sequence[Variable], target: StepTarget, shards: Shards
+) -> Graph:
+    """The graph that gives new values of this rank's ranges as rows; those of weights, which all hold, are no updates of it."""
+    held = set(shards.held())
+    outputs = [cut.updates[v] for v in states]
+    graph = compile(program, outputs, inputs=inputs, state_as_inputs=True, updates=False, ordered=True)
+    graph.updates = {graph.of(v): graph.of(cut.updates[v]) for v in states if v in held}
+    _take_ranges(graph, shards, target)
+    for v in states:
+        if v in held and _is_all(shards, v) and len(v.static_shape or ()) != 1:
+            build, row = stage_builder(graph, None, key="share"), graph.of(cut.updates[v])
+            whole = build.Reshape(row, list(v.static_shape or ()))
+            name_results(graph, build.stage or [], build.key)
+            return_instead(graph, row, whole)
+            graph.operators = [*graph.operators, *(build.stage or [])]
+    graph.settle()
+    graph.take_constants()
+    return graph
 
 
 def _pieces(size: int, length: int, states: Sequence[Variable], shards: Shards | None) -> Pieces:

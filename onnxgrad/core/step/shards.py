@@ -11,11 +11,10 @@ Tests: tests/distributed/test_sharded.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
-from onnxgrad.core.compile.door import compile
 from onnxgrad.core.graph.contract import GraphPass, Target
 from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.graph.plan import Plan, make_plan
@@ -97,85 +96,73 @@ def range_parts(program: Program, cut: Cut) -> list[RangePart]:
         program: that ``minimize`` was called on.
         cut: of the program.
     """
-    plan = make_plan(program, [new for new in cut.updates.values() if is_applied(new)])
-    reads = _reads(plan, cut)
+    plan = _plan_of(program, cut)
+    sources = _sources(plan, cut)
+    new = [[plan.resolve(cut.updates[v]) for v in states] for states in cut.parts]
+    reads = [set().union(*(sources.of.get(v, ()) for v in values)) for values in new]
+    readers = Counter(v for read in reads for v in read)
+    # The part for which alone a value is computed.
+    shared, part_of = set(cut.shared), {v: number for number, values in enumerate(new) for v in values}
+    for op in reversed(plan.operators):
+        number = next((part_of[v] for v in op.outputs if v in part_of), None)
+        if number is not None and op.role is Role.OPTIMIZE:
+            part_of.update((v, number) for v in _resolved(plan, op) if v not in shared)
     parts = []
-    for states, (operators, gradients) in zip(cut.parts, reads, strict=True):
-        shapes = {v.static_shape for v in [*states, *gradients]}
-        large = [v for v in gradients if v.is_float and is_graded(v)]
-        if len(shapes) != 1 or len(gradients) != 1 or len(large) != 1 or None in shapes:
+    for number, (states, values, read) in enumerate(zip(cut.parts, new, reads, strict=True)):
+        gradients = [v for v in cut.gradients if v in read]
+        shapes = {v.static_shape for v in [*states, *values, *read]}
+        if len(gradients) != 1 or len(shapes) != 1 or None in shapes:
             continue
-        shape = next(iter(shapes))
-        shared = set(cut.shared)
-        results = [op.outputs[0] for op in operators if _is_norm(op, shape)]
-        norms = [v for v in results if v is not None and v not in shared]
-        outputs, inputs = [cut.updates[v] for v in states], [*cut.gradients, *cut.shared, *norms]
-        graph = compile(program, outputs, inputs=inputs, state_as_inputs=True, updates=False, ordered=True)
-        if size_of_pieces(graph) is not None:
-            parts.append(RangePart(states, gradients[0], norms))
-    readers = _counted(reads)
-    parts = [part for part in parts if readers[part.gradient] == 1]
-    mixed = _read_otherwise(plan, cut, parts)
-    return [part for part in parts if mixed.isdisjoint([*part.states, part.gradient])]
-
-
-def _reads(plan: Plan, cut: Cut) -> list[tuple[list[Operator], list[Variable]]]:
-    """The operators of each part, and the large gradients that they read"""
-    gradients = set(cut.gradients)
-    reads = []
-    for states in cut.parts:
-        operators = _operators_of(plan, [cut.updates[v] for v in states], {*gradients, *cut.shared})
-        operands = [plan.resolve(v) for op in operators for v in op.operands() if v is not None]
-        reads.append((operators, [v for v in dict.fromkeys(operands) if v in gradients and not is_small(v)]))
-    return reads
-
-
-def _counted(reads: Sequence[tuple[list[Operator], list[Variable]]]) -> Counter[Variable]:
-    """In how many parts each gradient is read"""
-    return Counter(gradient for _, gradients in reads for gradient in gradients)
-
-
-def _operators_of(plan: Plan, results: Iterable[Variable], inputs: Collection[Variable]) -> list[Operator]:
-    """The operators of the optimizer that some results need"""
-    operators: dict[Operator, None] = {}
-    waiting = [plan.resolve(v) for v in results]
-    while waiting:
-        v = waiting.pop()
-        op = v.op
-        if op is None or op in operators or v in inputs or op.role is not Role.OPTIMIZE:
+        if read.difference(states, gradients) or not read.isdisjoint(values):
             continue
-        operators[op] = None
-        waiting += [plan.resolve(operand) for operand in op.operands() if operand is not None]
-    return list(operators)
+        (gradient,) = gradients
+        if is_graded(gradient) and readers[gradient] == 1 and sources.mixed.isdisjoint([*states, gradient]):
+            norms = [v for v in sources.norms if part_of.get(v) == number]
+            parts.append(RangePart(states, gradient, norms))
+    return parts
 
 
-def _is_norm(op: Operator, shape: tuple[int, ...] | None) -> bool:
-    """Whether an operator makes one number of all elements of a tensor of a shape"""
-    if op.type not in _NORMS or op.domain not in ("", "ai.onnx"):
-        return False
-    x, y = op.inputs[0], op.outputs[0]
-    return x is not None and y is not None and x.static_shape == shape and is_single(y)
+class _Sources(NamedTuple):
+    """The large states and gradients that values are computed of.
+
+    Attributes:
+        of: those of each large value.
+        norms: of whole tensors.
+        mixed: those of which something is computed that is neither a norm nor element by element.
+    """
+
+    of: dict[Variable, set[Variable]]
+    norms: list[Variable]
+    mixed: set[Variable]
 
 
-def _read_otherwise(plan: Plan, cut: Cut, parts: Sequence[RangePart]) -> set[Variable]:
-    """The gradients and states of some parts of which something is computed that is no norm of a whole tensor"""
-    sources: dict[Variable, set[Variable]] = {v: {v} for part in parts for v in [*part.states, part.gradient]}
-    results = [*cut.shared, *cut.small, *(v for part in parts for v in part.norms)]
-    needed = set(_operators_of(plan, results, set(cut.gradients)))
-    mixed: set[Variable] = set()
+def _plan_of(program: Program, cut: Cut) -> Plan:
+    return make_plan(program, [new for new in cut.updates.values() if is_applied(new)])
+
+
+def _resolved(plan: Plan, op: Operator) -> list[Variable]:
+    """The operands of an operator as they are really computed"""
+    return [plan.resolve(v) for v in op.operands() if v is not None]
+
+
+def _sources(plan: Plan, cut: Cut) -> _Sources:
+    """What operators of the optimizer compute large values of"""
+    inputs = [*(v for states in cut.parts for v in states), *(v for v in cut.gradients if not is_small(v))]
+    sources = _Sources({v: {v} for v in inputs}, [], set())
     for op in plan.operators:
-        operands = [plan.resolve(v) for v in op.operands() if v is not None]
-        read = set().union(*(sources.get(v, ()) for v in operands))
-        if op not in needed or not read:
+        operands = _resolved(plan, op)
+        read = set().union(*(sources.of.get(v, ()) for v in operands))
+        if op.role is not Role.OPTIMIZE or not read:
             continue
-        shape = next(v.static_shape for v in operands if v in sources)
-        if _is_norm(op, shape):
-            continue
-        tensors = [v for v in [*operands, *op.outputs] if v is not None and not is_single(v)]
-        if op.type not in ELEMENTWISE or op.domain not in ("", "ai.onnx") or {v.static_shape for v in tensors} != {shape}:
-            mixed |= read
-        sources.update((v, read) for v in op.outputs if v is not None and not is_single(v))
-    return mixed
+        results = [v for v in op.outputs if v is not None]
+        shapes = {v.static_shape for v in [*operands, *results] if not is_single(v)}
+        is_standard = op.domain in ("", "ai.onnx")
+        if is_standard and op.type in _NORMS and is_single(results[0]):
+            sources.norms.append(results[0])
+        elif not is_standard or op.type not in ELEMENTWISE or len(shapes) != 1:
+            sources.mixed.update(read)
+        sources.of.update((v, read) for v in results if not is_single(v))
+    return sources
 
 
 def size_of_pieces(graph: Graph) -> int | None:
@@ -207,18 +194,19 @@ def shares_of_stages(program: Program, cut: Cut, rank: int, rank_of: Mapping[str
     Raises:
         ArgumentError: if two parameters of different stages are updated together.
     """
-    plan = make_plan(program, [new for new in cut.updates.values() if is_applied(new)])
-    reads = _reads(plan, cut)
-    readers = _counted(reads)
+    plan = _plan_of(program, cut)
+    sources = _sources(plan, cut).of
     shares: dict[Variable, list[Share]] = {}
-    parts = []
-    for states, (_, gradients) in zip(cut.parts, reads, strict=True):
+    readers: Counter[Variable] = Counter()
+    for states in cut.parts:
+        read = set().union(*(sources.get(plan.resolve(cut.updates[v]), ()) for v in states)).intersection(cut.gradients)
+        readers.update(read)
         owner = _stage_of(states, rank_of)
-        shares.update((v, [Share(owner, 0, prod(v.static_shape or ()))]) for v in [*states, *gradients])
-        parts += [RangePart(states, v, []) for v in gradients if readers[v] == 1]
-    mixed = _read_otherwise(plan, cut, parts)
-    read = {part.gradient: shares[part.gradient] for part in parts if part.gradient not in mixed}
-    return Shards(program, cut, rank, {v: shares[v] for states in cut.parts for v in states}, read, [], apart=True)
+        shares.update((v, [Share(owner, 0, prod(v.static_shape or ()))]) for v in [*states, *read])
+    # All ranks compute small values: of whole gradients, where these are no norms.
+    mixed = _sources(make_plan(program, [*cut.shared, *cut.small]), cut).mixed
+    gradients = {v: shares[v] for v in cut.gradients if readers[v] == 1 and v not in mixed}
+    return Shards(program, cut, rank, {v: shares[v] for states in cut.parts for v in states}, gradients, [], apart=True)
 
 
 def _stage_of(part: Sequence[Variable], rank_of: Mapping[str, int]) -> int:
@@ -261,7 +249,13 @@ def _add_up(graph: Graph, own: Mapping[Variable, tuple[int, int]], whole: Collec
     substitute(graph.operators, rows)
     name_results(graph, first.stage or [], first.key)
     done = list(first.stage or [])
+    # Of what depends on a sum over ranks: how many stages lie before it, and the last sum.
+    after: dict[Variable, tuple[int, Variable]] = {}
     for op in graph.operators:
+        read = [after[v] for v in op.operands() if v in after]
+        stages, last = max(read, key=lambda one: one[0], default=(0, None))
+        if last is not None:
+            after.update((v, (stages, last)) for v in op.outputs if v is not None)
         length, y = next((lengths[v] for v in op.operands() if v is not None and v in lengths), None), op.outputs[0]
         if length is None or y is None:
             done.append(op)
@@ -273,9 +267,14 @@ def _add_up(graph: Graph, own: Mapping[Variable, tuple[int, int]], whole: Collec
                     lengths[result] = length
         else:
             build = stage_builder(graph, op)
-            # Of nothing it is 0, also where there is nothing that this could be computed of.
-            local = build.emit(_NORMS[op.type], [op.inputs[0]], {"keepdims": 0}) if length else build.constant(0, y.dtype)
+            if length:
+                local = build.emit(_NORMS[op.type], [op.inputs[0]], {"keepdims": 0})
+            else:
+                # Of nothing it is 0, also where this could be computed of nothing; in the stage in which others add up.
+                zero = build.constant(0, y.dtype)
+                local = zero if last is None else build.Where(build.Equal(last, last), zero, zero)
             total = sum_over_ranks(build, local)
+            after[total] = after[y] = (stages + 1, total)
             total = build.Sqrt(total) if op.type == "ReduceL2" else total
             graph.replace(y, build.Reshape(total, list(y.static_shape)) if y.static_shape else total)
             name_results(graph, build.stage or [], build.key)

@@ -142,18 +142,14 @@ class RankStep:
     # State -----------------------------------------------------------------------------------------------------------
 
     def gather(self, everywhere: bool = False) -> None:
-        """Give all ranks the state of all, or for a checkpoint rank 0 what ranks do not write themselves: what compression has
-        kept, and the sums of each; of a pipeline also the state."""
-        if everywhere or not self.writes_shares:
+        """Give all ranks the state of all, or for a checkpoint rank 0 that of a pipeline; other ranks write theirs themselves."""
+        if everywhere or not self.writes_together:
             self._gather(everywhere or self.transport.rank == 0, None)
-        for one in (self.exchange, self.sums):
-            if one is not None and not everywhere:
-                one.keep_on_first(self.program.active_scope())
 
     @property
-    def writes_shares(self) -> bool:
-        """Whether each rank writes its share of the state to a file of its own."""
-        return any(one is not None and one.shared is not None for one in (self.exchange, self.sums))
+    def writes_together(self) -> bool:
+        """Whether each rank may have something of its own that it writes to a file: shares, what compression has kept, sums."""
+        return any(one is not None and (one.shared is not None or one.compresses or one.sums) for one in (self.exchange, self.sums))
 
     def share_out(self) -> None:
         """Find out, before a checkpoint is read, which ranges of the state this rank is to hold."""

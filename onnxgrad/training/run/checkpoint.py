@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -20,21 +23,31 @@ from onnxgrad.core.ir.program import Program
 from onnxgrad.core.state.buffers import Buffer
 from onnxgrad.core.state.scope import Scope
 from onnxgrad.core.state.values import view_of
+from onnxgrad.distributed.agreement import Subject, check_equal
+from onnxgrad.dtypes import dtype_of
 from onnxgrad.errors import TrainingError, UnknownName
 from onnxgrad.internal.arguments import checked
-from onnxgrad.internal.tensor_file import SHARDS, ShardedTensor, TensorFile, read_tensors, shard_files, write_ranges, write_tensors
+from onnxgrad.internal.tensor_file import (
+    SHARDS,
+    ShardedTensor,
+    TensorFile,
+    read_tensors,
+    shard_files,
+    sum_of,
+    write_ranges,
+    write_tensors,
+)
 from onnxgrad.training.surgery.lora_targets import KEY
 
 __all__ = [
     "check_tensors",
     "drop_shares",
+    "exchanges_of",
     "graph_hash",
     "load_checkpoint",
     "save_checkpoint",
     "set_tensors",
     "shared_of",
-    "write_manifest",
-    "write_shares",
 ]
 
 Programs: TypeAlias = "Program | Sequence[Program]"
@@ -45,13 +58,19 @@ _REST = "rest of "
 _SHARD = ".shard"
 """The end of the names of files with ranges of tensors."""
 
-_SUM = re.compile(r"rank (\d+) of (.+)", re.DOTALL)
-"""Names of sums of gradients, and of residuals, of one rank; under the name alone are those of all, for other numbers of ranks."""
+_TERM = re.compile(r"rank (\d+) of (.+)", re.DOTALL)
+"""Names of sums of gradients, and of residuals, of one rank in files that one wrote for all; under the name alone is the sum."""
+
+_TOGETHER = "Let all ranks call save_checkpoint(together=True), or Trainer.save"
 
 
 @checked
 def save_checkpoint(
-    program: Programs, path: str | Path, scope: Scope | None = None, metadata: dict[str, str] | None = None
+    program: Programs,
+    path: str | Path,
+    scope: Scope | None = None,
+    metadata: dict[str, str] | None = None,
+    together: bool = False,
 ) -> None:
     """Write every persistable variable of a program to a safetensors file, under a temporary name first.
 
@@ -61,57 +80,72 @@ def save_checkpoint(
         program: its parameters, optimizer state and statistics are saved by name; several share what has the same name.
         path: file to write.
         scope: where the values are; default the program's.
-        metadata: further strings to store. ``checksums`` is taken.
+        metadata: further strings to store. ``checksums`` is taken; where ranks write together those of rank 0 are stored.
+        together: whether all ranks call this, with one name in a folder that all see. Each writes what it alone has to a file
+            beside it: ranges of the optimizer's state, what compression has kept, sums over micro-batches.
 
     Raises:
         NotInitialized: if a variable has no value yet.
-        TrainingError: if the file cannot be written; an old file of that name is then untouched.
+        TrainingError: if the file cannot be written, which then is as before, or if this rank alone has something and
+            ``together=False``.
     """
+    if together and exchanges_of(program):
+        _write_together(program, Path(path), metadata or {})
+        return
+    if scope is None:
+        kept = [name for one in exchanges_of(program) for name in [*one.rests(), *_own_sums(one)]]
+        if kept:
+            raise TrainingError(f"ranks have different values of what is kept of {kept[0]}. {_TOGETHER}.")
     write_tensors(path, _Values(program, scope), metadata)
 
 
-def write_shares(program: Program, path: str | Path, token: int) -> list[str]:
-    """Write this rank's ranges of the optimizer's state to a file beside a checkpoint; gives the names of the files of all ranks.
+def _write_together(program: Programs, path: Path, metadata: Mapping[str, str]) -> None:
+    """Write what each rank alone has, then on rank 0 the checkpoint that names these files, and delete those that none names"""
+    exchanges = exchanges_of(program)
+    transport = exchanges[0].transport
+    rank, count = transport.rank, transport.world_size
+    scope = _as_list(program)[0].active_scope()
+    check_equal(transport, {"another checkpoint to write": Subject(path.name, "Give all ranks one name")})
+    rows: dict[str, np.ndarray[Any, Any]] = {}
+    starts: dict[str, int] = {}
+    layouts: dict[str, dict[str, Any]] = {"tensors": {}, "sums": {}}
+    shared = shared_of(program)
+    for v, (start, row) in ({} if shared is None else shared.own_rows(scope)).items():
+        rows[v.name], starts[v.name] = row, start
+    for v in () if shared is None else shared.shared_out():
+        layouts["tensors"][v.name] = [v.dtype.name, v.static_shape]
+    for one in exchanges:
+        for name, term in {**{_REST + name: rest for name, rest in one.rests().items()}, **one.own_sums(scope)}.items():
+            rows[name], starts[name] = term.reshape(-1), 0
+            layouts["sums"][name] = [dtype_of(term.dtype).name, term.shape]
+    names = {name for layout in layouts.values() for name in layout}
+    files: list[str] = []
+    if names:
+        # No other checkpoint of this name has it.
+        token = np.frombuffer(os.urandom(4), np.uint8).copy()
+        transport.broadcast_(token)
+        files = [f"{path.name}.{token.tobytes().hex()}-{number}-of-{count}{_SHARD}" for number in range(count)]
+        _on_all(transport, path, partial(write_ranges, path.with_name(files[rank]), rows, starts))
+        metadata = {**metadata, SHARDS: json.dumps({"files": files, **layouts})}
+    # Until its name is there, a checkpoint of this name is the old one, whole.
+    write = partial(write_tensors, path, _Values(program, None).without(names), metadata)
+    _on_all(transport, path, write if rank == 0 else None)
+    if rank == 0:
+        drop_shares(path.parent, f"{path.name}.", files)
 
-    Args:
-        program: whose state ranks share out.
-        path: of the checkpoint, which ``write_manifest`` writes when all ranks have written theirs.
-        token: a number that no other checkpoint of this name has, the same on all ranks.
 
-    Raises:
-        TrainingError: if the file cannot be written.
-    """
-    shared, path = shared_of(program), Path(path)
-    assert shared is not None
-    rank, count = shared.transport.rank, shared.transport.world_size
-    names = [f"{path.name}.{token:08x}-{number}-of-{count}{_SHARD}" for number in range(count)]
-    rows = {v.name: own for v, own in shared.own_rows(program.active_scope()).items()}
-    starts = {name: start for name, (start, _) in rows.items()}
-    write_ranges(path.with_name(names[rank]), {name: row for name, (_, row) in rows.items()}, starts)
-    return names
-
-
-def write_manifest(program: Program, path: str | Path, files: Sequence[str], metadata: dict[str, str]) -> None:
-    """Write a checkpoint whose other files all ranks have written, and delete those that none beside it names any more.
-
-    Until its name is there, a checkpoint of this name is the old one, whole.
-
-    Args:
-        program: whose state ranks share out.
-        path: of the checkpoint.
-        files: the names that ``write_shares`` gives.
-        metadata: further strings to store.
-
-    Raises:
-        TrainingError: if the file cannot be written.
-    """
-    shared, path = shared_of(program), Path(path)
-    assert shared is not None
-    held = {v.name: [v.dtype.name, v.static_shape] for v in shared.shared_out()}
-    entry = json.dumps({"files": list(files), "tensors": held})
-    values = _Values(program, None)
-    write_tensors(path, values.without(held), {**metadata, SHARDS: entry})
-    drop_shares(path.parent, f"{path.name}.", files)
+def _on_all(transport: Any, path: Path, write: Callable[[], None] | None) -> None:
+    """Write a file on the ranks that have one; where one rank cannot, all end"""
+    failure = None
+    try:
+        if write is not None:
+            write()
+    except TrainingError as error:
+        failure = error
+    has_failed = np.array([failure is not None], np.uint8)
+    transport.all_reduce_(has_failed, "max")
+    if has_failed[0]:
+        raise failure or TrainingError(f"another rank cannot write its part of the checkpoint, {path.name!r}. See its message.")
 
 
 def drop_shares(folder: Path, prefix: str, kept: Collection[str] = ()) -> None:
@@ -124,7 +158,7 @@ def drop_shares(folder: Path, prefix: str, kept: Collection[str] = ()) -> None:
 
 def shared_of(program: Programs) -> Any:
     """The state of which ranks hold ranges (``distributed.shared_state.SharedState``); None where each holds all."""
-    return next((one.shared for one in _exchanges(program) if getattr(one, "shared", None) is not None), None)
+    return next((one.shared for one in exchanges_of(program) if getattr(one, "shared", None) is not None), None)
 
 
 class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
@@ -132,13 +166,6 @@ class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
 
     def __init__(self, program: Programs, scope: Scope | None) -> None:
         self._state = {v.name: v for v in _state(program)}
-        self._rests = {_REST + name: rest for one in _exchanges(program) for name, rest in one.rests().items()}
-        for one in _exchanges(program):
-            for rank, rests in enumerate(one.rests_of_ranks() if len(one.rests_of_ranks()) > 1 else ()):
-                self._rests |= {f"rank {rank} of {_REST}{name}": rest for name, rest in rests.items()}
-        of_ranks = [sums for one in _summing(program) for sums in one.sums_of_ranks()]
-        self._sums = {f"rank {rank} of {name}": sums[name] for rank, sums in enumerate(of_ranks) for name in sums}
-        self._totals = {name: [sums[name] for sums in of_ranks] for name in (of_ranks[0] if of_ranks else ())}
         self._now = (scope or _as_list(program)[0].active_scope()).copy()
 
     def without(self, names: Collection[str]) -> _Values:
@@ -147,22 +174,16 @@ class _Values(Mapping[str, "np.ndarray[Any, Any]"]):
         return self
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        if name in self._totals:
-            return np.asarray(np.sum(self._totals[name], axis=0, dtype=self._totals[name][0].dtype))
-        if name in self._rests:
-            return np.asarray(self._rests[name])
-        if name in self._sums:
-            return np.asarray(self._sums[name])
         value = np.asarray(self._state[name].get_value(self._now))
         if self._state[name].static_shape not in (None, value.shape):
-            raise TrainingError(f"this rank has its range of {name} alone. Let all ranks call Trainer.save, or gather before.")
+            raise TrainingError(f"this rank has its range of {name} alone. {_TOGETHER}, or gather before.")
         return value
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._state, *self._rests, *self._sums])
+        return iter(self._state)
 
     def __len__(self) -> int:
-        return len(self._state) + len(self._rests) + len(self._sums)
+        return len(self._state)
 
 
 @checked
@@ -186,7 +207,7 @@ def load_checkpoint(program: Programs, path: str | Path, scope: Scope | None = N
 def check_tensors(program: Programs, file: TensorFile) -> None:
     """Raise UnknownName unless a file holds exactly the variables of a program, in their shapes and dtypes."""
     variables = {v.name: v for v in _state(program)}
-    beside = {name for name in file.arrays if name.startswith(_REST) or _is_sum(name, file)}
+    beside = {name for name in file.arrays if name.startswith(_REST) or _is_of_rank(name, file)}
     foreign = sorted((file.arrays.keys() - beside) ^ variables.keys())
     if foreign:
         raise UnknownName(f"{file.path!r} belongs to another program: {foreign[0]!r} is only on one side.")
@@ -200,12 +221,10 @@ def check_tensors(program: Programs, file: TensorFile) -> None:
 
 def set_tensors(program: Programs, file: TensorFile, scope: Scope | None = None) -> None:
     """Set the variables of a program to what ``check_tensors`` has seen, all of them also where this is interrupted."""
-    rests = {name.removeprefix(_REST): array for name, array in file.arrays.items() if name.startswith(_REST)}
-    of_ranks = [
-        {name.removeprefix(_REST): array for name, array in own.items() if name.startswith(_REST)} for own in _of_ranks(file)
-    ]
-    for exchange in _exchanges(program):
-        exchange.set_rests(rests, [own for own in of_ranks if own])
+    for exchange in exchanges_of(program):
+        if exchange.compresses:
+            rests = {name: _own_terms(exchange.transport, name, file) for name in file.arrays if name.startswith(_REST)}
+            exchange.set_rests({name.removeprefix(_REST): rest for name, rest in rests.items()})
     where = scope or _as_list(program)[0].active_scope()
     where.defer(_Loaded(where, program, file))
     if not where.changes:
@@ -223,13 +242,16 @@ class _Loaded:
         self.has_begun = False
 
     def finish(self) -> None:
-        """Set all values, then the sums of gradients that each rank has of its own."""
+        """Set all values; of sums of gradients that of this rank."""
         shared = shared_of(self._program)
+        adding = {v.name: one.transport for one in exchanges_of(self._program) for v in one.sums}
         for v in _state(self._program):
             array, buffer = self._file.arrays[v.name], self._scope.stored(v.name)
             self.has_begun = True
-            if isinstance(array, ShardedTensor):
-                if shared is not None and shared.put_range(v, array.range, self._scope):
+            if v.name in adding:
+                array = _own_terms(adding[v.name], v.name, self._file)
+            elif isinstance(array, ShardedTensor):
+                if shared is not None and shared.keep_own(v, array.range, self._scope):
                     continue
                 array = np.asarray(array)
             fits = isinstance(buffer, Buffer) and tuple(buffer.value.shape()) == array.shape
@@ -239,9 +261,6 @@ class _Loaded:
                 np.copyto(view_of(buffer.value), array)
             else:
                 self._scope.set(v.name, array, v)
-        of_ranks = [{name: array for name, array in own.items() if not name.startswith(_REST)} for own in _of_ranks(self._file)]
-        for exchange in _summing(self._program):
-            exchange.set_sums([own for own in of_ranks if own], self._scope)
 
 
 def graph_hash(program: Programs) -> str:
@@ -262,30 +281,34 @@ def _as_list(program: Programs) -> list[Program]:
     return [program] if isinstance(program, Program) else list(program)
 
 
-def _exchanges(program: Programs) -> list[Any]:
+def exchanges_of(program: Programs) -> list[Any]:
+    """What ranks exchange by (``distributed.exchange``): gradients, and sums of them."""
     exchanges = [one.plan.exchange_of(phase) for one in _as_list(program) for phase in ("run", "apply")]
     return [exchange for exchange in exchanges if hasattr(exchange, "rests")]
 
 
-def _summing(program: Programs) -> list[Any]:
-    return [exchange for exchange in _exchanges(program) if hasattr(exchange, "set_sums")]
+def _own_sums(exchange: Any) -> list[str]:
+    """The names of sums in which this rank has begun"""
+    return [v.name for v in exchange.sums if v.get_value().any()]
 
 
-def _is_sum(name: str, file: TensorFile) -> bool:
-    """Whether a tensor is a sum of gradients, or a residual, of one rank: like that of all, which the file holds too"""
-    match = _SUM.fullmatch(name)
+def _is_of_rank(name: str, file: TensorFile) -> bool:
+    """Whether a tensor is a term of one that a file in one piece holds too"""
+    match = _TERM.fullmatch(name)
     total = None if match is None else file.arrays.get(match[2])
     return total is not None and (total.shape, total.dtype) == (file.arrays[name].shape, file.arrays[name].dtype)
 
 
-def _of_ranks(file: TensorFile) -> list[dict[str, Any]]:
-    """The sums and residuals of each rank, by the names under which those of all stand"""
-    of_ranks: dict[int, dict[str, Any]] = {}
-    for name, array in file.arrays.items():
-        if _is_sum(name, file):
-            rank, own = _SUM.fullmatch(name).groups()  # type: ignore[union-attr]
-            of_ranks.setdefault(int(rank), {})[own] = array
-    return [of_ranks[rank] for rank in sorted(of_ranks)]
+def _own_terms(transport: Any, name: str, file: TensorFile) -> np.ndarray[Any, Any]:
+    """What this rank has of a sum over ranks: its own term, or where there were more or fewer ranks every so many-th, or 0, so that
+    the sum stays the same."""
+    total = file.arrays[name]
+    if not isinstance(total, ShardedTensor):
+        matches = [match for other in file.arrays if (match := _TERM.fullmatch(other)) and match[2] == name]
+        terms = {int(match[1]): file.arrays[match[0]] for match in matches}
+        total = sum_of(name, [terms[rank] for rank in sorted(terms)] or [total])
+    own = range(transport.rank, len(total.terms), transport.world_size)
+    return total.range(0, prod(total.shape), own).reshape(total.shape)
 
 
 def _state(program: Programs) -> list[Any]:

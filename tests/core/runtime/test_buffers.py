@@ -54,6 +54,22 @@ def test_the_first_values_are_written_over(line):
     assert weights(scope.values["w"]) == [6.0] * 3
 
 
+def test_state_is_not_copied_where_something_large_is_fetched_too(monkeypatch):
+    """Of which onnxruntime allocates the memory, as its size is not known"""
+    copied = []
+    own = DoubleBinding._own
+    monkeypatch.setattr(DoubleBinding, "_own", lambda self, value: (copied.append(value), own(self, value))[1])
+    hidden = static.nn.fc(static.data("x", [None, 3]), 4)
+    loss = paddle.mean(hidden)
+    paddle.optimizer.Adam(0.1).minimize(loss)
+    executor = static.Executor()
+    executor.run(static.default_startup_program())
+    copied.clear()
+    for _ in range(2):
+        assert executor.run(feed={"x": np.ones((5, 3), np.float32)}, fetch_list=[loss, hidden])[1].shape == (5, 4)
+    assert not copied
+
+
 def test_first_values_that_are_held_stay(line):
     scope = static.global_scope()
     held = scope.values["w"]
