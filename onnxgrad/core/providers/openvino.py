@@ -21,11 +21,13 @@ from onnxgrad.core.providers.layouts.filter_gradient import FILTER_GRADIENT
 from onnxgrad.core.providers.layouts.filter_taps import filter_taps
 from onnxgrad.core.providers.layouts.pool_gradient import UNREAD_INDICES, pool_gradient
 from onnxgrad.core.providers.layouts.pool_residues import pool_gradient_by_residues
+from onnxgrad.core.providers.loops import WRITTEN_OUT
 from onnxgrad.core.providers.losses.labelled import LABELLED_LOSSES
 from onnxgrad.core.providers.losses.rows import embedding_gradient
 from onnxgrad.core.providers.losses.shared_exponentials import SHARED_EXPONENTIALS
 from onnxgrad.core.providers.products.attention import ATTENTION
 from onnxgrad.core.providers.products.fold_alpha import FOLD_ALPHA
+from onnxgrad.core.providers.products.hoist_transposes import HOIST_TRANSPOSES_APART
 from onnxgrad.core.providers.products.turned_products import TURNED_PRODUCTS
 from onnxgrad.errors import ProviderError
 
@@ -138,6 +140,9 @@ def refuse(graph: Graph, target: Target) -> None:
 
 
 PASSES: list[GraphPass] = [
+    # Before all that looks at operators, which are in bodies before.
+    HOIST_TRANSPOSES_APART,
+    WRITTEN_OUT,
     Pass("refusals", lambda graph, target: 0, needs=refuse),
     replace(CHWN, when=_has_rows_of_images, gain=OPENVINO_FORMS),
     ATTENTION,
