@@ -21,7 +21,7 @@ from onnxgrad.core.providers.layouts.filter_gradient import FILTER_GRADIENT
 from onnxgrad.core.providers.layouts.filter_taps import filter_taps
 from onnxgrad.core.providers.layouts.pool_gradient import UNREAD_INDICES, pool_gradient
 from onnxgrad.core.providers.layouts.pool_residues import pool_gradient_by_residues
-from onnxgrad.core.providers.loops import WRITTEN_OUT
+from onnxgrad.core.providers.loops import written_out
 from onnxgrad.core.providers.losses.labelled import LABELLED_LOSSES
 from onnxgrad.core.providers.losses.rows import embedding_gradient
 from onnxgrad.core.providers.losses.shared_exponentials import SHARED_EXPONENTIALS
@@ -142,7 +142,8 @@ def refuse(graph: Graph, target: Target) -> None:
 PASSES: list[GraphPass] = [
     # Before all that looks at operators, which are in bodies before.
     HOIST_TRANSPOSES_APART,
-    WRITTEN_OUT,
+    # In float32, steps of a smaller weight take longer than on the CPU provider.
+    written_out(least=2**20),
     Pass("refusals", lambda graph, target: 0, needs=refuse),
     replace(CHWN, when=_has_rows_of_images, gain=OPENVINO_FORMS),
     ATTENTION,

@@ -33,9 +33,7 @@ def _transposed_apart(build: Any, weight: Variable) -> Variable | None:
     return result
 
 
-def hoist_transposes(
-    graph: Graph, target: Target, transposed: Callable[[Any, Variable], Variable | None] = _transposed
-) -> int:
+def hoist_transposes(graph: Graph, target: Target, transposed: Callable[[Any, Variable], Variable | None] = _transposed) -> int:
     """In bodies of Loop and Scan, W^T x with the W of the graph: the Gemm reads a W that is transposed before the loop.
 
     A Gemm with transA takes 1.7 times as long as one without (1024x256 by 256x32), and longer than turning W from four steps on.
