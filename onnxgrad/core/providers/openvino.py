@@ -16,6 +16,7 @@ from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
+from onnxgrad.core.providers.layouts.channel_forms import ONE_TAP, SLICED_CHANNELS
 from onnxgrad.core.providers.layouts.chwn import CHWN
 from onnxgrad.core.providers.layouts.filter_gradient import FILTER_GRADIENT
 from onnxgrad.core.providers.layouts.filter_taps import filter_taps
@@ -53,6 +54,15 @@ def _swapped(build: Any, op: Operator) -> list[Variable | None] | None:
     if a is None or not a.is_float:
         return None
     return [build.emit(op.type.replace("Greater", "Less"), [b, a], {})]
+
+
+def _clip(build: Any, op: Operator) -> list[Variable | None] | None:
+    """Clip by comparisons that NaN fails: they are one pass, where IsNaN is another. Older bounds are attributes."""
+    x, low, high = [*op.inputs, None, None][:3]
+    if x is None or not x.is_float or not op.attrs.keys().isdisjoint(("min", "max")):
+        return _passes_nan(build, op)
+    limited: Any = x if low is None else build.Where(build.Less(x, low), low, x)
+    return [limited if high is None else build.Where(build.Less(high, limited), high, limited)]
 
 
 def _passes_nan(build: Any, op: Operator) -> list[Variable | None] | None:
@@ -147,7 +157,7 @@ PASSES: list[GraphPass] = [
     Pass("refusals", lambda graph, target: 0, needs=refuse),
     replace(CHWN, when=_has_rows_of_images, gain=OPENVINO_FORMS),
     ATTENTION,
-    Pass("nan_through_limits", forms=dict.fromkeys(("Celu", "Clip", "Max", "Min"), _passes_nan)),
+    Pass("nan_through_limits", forms={**dict.fromkeys(("Celu", "Max", "Min"), _passes_nan), "Clip": _clip}),
     Pass("nan_through_comparisons", forms=dict.fromkeys(("Greater", "GreaterOrEqual"), _swapped)),
     Pass("nan_through_relu", forms={"Relu": _relu}, rounding="order"),
     Pass("hard_sigmoid", forms={"HardSigmoid": _hard_sigmoid}, rounding="order"),
@@ -155,6 +165,8 @@ PASSES: list[GraphPass] = [
     FILTER_GRADIENT,
     # Copies of larger maps take longer than the convolution, in float32.
     filter_taps(most=4096),
+    ONE_TAP,
+    SLICED_CHANNELS,
     Pass("one_hot_rows", forms={"ScatterElements": embedding_gradient}, rounding="order"),
     Pass("pool_gradient", forms={"ScatterElements": _pool_gradient}, rounding="order", gain=OPENVINO_FORMS),
     LABELLED_LOSSES,
