@@ -16,7 +16,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers import openvino
 from onnxgrad.core.providers.layouts.filter_taps import filter_taps
 from onnxgrad.core.providers.loops import written_out
-from onnxgrad.core.providers.products.turned_products import EVEN_PRODUCTS
+from onnxgrad.core.providers.products.turned_products import EVEN_PRODUCTS, PARTED_PRODUCTS
 
 __all__ = ["PASSES"]
 
@@ -56,5 +56,6 @@ _OWN = {each.name: each for each in (filter_taps(), written_out())}
 PASSES: list[GraphPass] = [
     *(_OWN.get(each.name, each) for each in openvino.PASSES),
     TRANSPOSED_CONVOLUTION,
+    PARTED_PRODUCTS,
     EVEN_PRODUCTS,
 ]
