@@ -1,4 +1,4 @@
-"""Forms over the channels of images for OpenVINO's provider: convolutions of one tap as products, parts of channels as slices.
+"""Forms over the channels of images for OpenVINO's provider: convolutions of one tap as products, of parts of channels apart.
 
 Tests: tests/core/providers/test_channel_forms.py.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnxgrad.core.graph.contract import OPENVINO_FORMS, Pass
+from onnxgrad.core.graph.contract import OPENVINO_FORMS, Form, Pass
+from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph.rewriting import Links
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["ONE_TAP", "SLICED_CHANNELS"]
+__all__ = ["CHANNELS_APART", "ONE_TAP"]
 
 
 def _one_tap(build: Any, op: Operator) -> list[Variable | None] | None:
@@ -41,19 +43,33 @@ def _one_tap(build: Any, op: Operator) -> list[Variable | None] | None:
 ONE_TAP = Pass("one_tap", forms={"Conv": _one_tap, "ConvTranspose": _one_tap}, rounding="order", gain=OPENVINO_FORMS)
 
 
-def _sliced_channels(build: Any, op: Operator) -> list[Variable | None] | None:
-    """Slice the channels of images apart: the parts of a Split lie within it, and what brings such a part in order is slow."""
-    x = op.inputs[0]
-    if x is None or x.rank != 4 or op.attr("axis") != 1:
-        return None
-    slices, end = [], 0
-    for v in op.outputs:
-        width = None if v is None or v.dims is None else v.dims[1]
-        if not isinstance(width, int):
+def _apart(graph: Graph) -> dict[str, Form]:
+    """Convolve to each part of the channels apart, where nothing else reads the whole: the gradient of a Concat of images.
+
+    The parts of a Split lie within it, and bringing such a part into another layout takes longer than the convolution.
+    """
+    links = Links(graph)
+
+    def form(build: Any, op: Operator) -> list[Variable | None] | None:
+        whole = op.inputs[0]
+        maker = None if whole is None else links.makers.get(whole)
+        if whole is None or maker is None or whole.rank != 4 or op.attr("axis") != 1 or maker.type not in ("Conv", "ConvTranspose"):
             return None
-        slices.append(build.Slice(x, [end], [end + width], [1]))
-        end += width
-    return slices
+        if maker.domain or whole in links.returned or len(links.readers[whole]) > 1 or maker.attr("group") not in (None, 1):
+            return None
+        x, w, *bias = maker.inputs
+        axis = 0 if maker.type == "Conv" else 1
+        parts, end = [], 0
+        for v in op.outputs:
+            width = None if v is None or v.dims is None else v.dims[1]
+            if not isinstance(width, int):
+                return None
+            each = [build.Slice(w, [end], [end + width], [axis]), *(build.Slice(b, [end], [end + width], [0]) for b in bias)]
+            parts.append(build.emit(maker.type, [x, *each], dict(maker.attrs)))
+            end += width
+        return parts
+
+    return {"Split": form}
 
 
-SLICED_CHANNELS = Pass("sliced_channels", forms={"Split": _sliced_channels}, gain=OPENVINO_FORMS)
+CHANNELS_APART = Pass("channels_apart", forms=_apart, rounding="order", gain=OPENVINO_FORMS)
