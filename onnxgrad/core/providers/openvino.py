@@ -16,10 +16,10 @@ from onnxgrad.core.graph.graph import Graph
 from onnxgrad.core.ir.operator import Operator, Role
 from onnxgrad.core.ir.types import TensorType
 from onnxgrad.core.ir.variable import Variable
-from onnxgrad.core.providers.layouts.channel_forms import CHANNELS_APART, ONE_TAP
 from onnxgrad.core.providers.layouts.chwn import CHWN
 from onnxgrad.core.providers.layouts.filter_gradient import FILTER_GRADIENT
 from onnxgrad.core.providers.layouts.filter_taps import filter_taps
+from onnxgrad.core.providers.layouts.one_tap import ONE_TAP
 from onnxgrad.core.providers.layouts.pool_gradient import UNREAD_INDICES, pool_gradient
 from onnxgrad.core.providers.layouts.pool_residues import pool_gradient_by_residues
 from onnxgrad.core.providers.loops import written_out
@@ -155,8 +155,6 @@ PASSES: list[GraphPass] = [
     # In float32, steps of a smaller weight take longer than on the CPU provider.
     written_out(least=2**20),
     Pass("refusals", lambda graph, target: 0, needs=refuse),
-    # Alone, as the forms below write these convolutions again.
-    CHANNELS_APART,
     replace(CHWN, when=_has_rows_of_images, gain=OPENVINO_FORMS),
     ATTENTION,
     Pass("nan_through_limits", forms={**dict.fromkeys(("Celu", "Max", "Min"), _passes_nan), "Clip": _clip}),

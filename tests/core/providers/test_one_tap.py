@@ -1,4 +1,4 @@
-"""Forms for OpenVINO over the channels of images: convolutions of one tap as products, of parts of channels apart."""
+"""Convolutions of one tap over one image are products, and others stay."""
 
 import numpy as np
 import onnxruntime
@@ -9,7 +9,7 @@ from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.contract import Target
 from onnxgrad.core.graph.manager import run_passes
 from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.providers.layouts.channel_forms import CHANNELS_APART, ONE_TAP
+from onnxgrad.core.providers.layouts.one_tap import ONE_TAP
 
 
 def outcome(y, each):
@@ -54,22 +54,3 @@ def test_other_convolutions_stay(kind, options):
 @pytest.mark.parametrize("options", [{"output_padding": [1, 0], "strides": [2, 1]}, {"output_shape": [3, 5]}], ids=str)
 def test_a_transposed_convolution_that_says_its_size_stays(options):
     assert outcome(convolved("ConvTranspose", **options), ONE_TAP)[0] == {"ConvTranspose"}
-
-
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("kind", ["Conv", "ConvTranspose"])
-def test_parts_of_the_channels_are_convolved_apart(kind, bias):
-    y = convolved(kind, images=2, kernel=3, bias=bias, pads=[1] * 4)
-    types, apart = outcome(y.block.build.Split(y, np.array([1, 2, 3]), axis=1, outputs=3), CHANNELS_APART)
-    assert types == {"Slice", kind} and apart < 1e-5
-
-
-def test_other_splits_stay():
-    y, x = convolved("Conv"), static.data("images", [2, 6, 3, 5])
-    build = y.block.build
-    by_rows = build.Split(y, np.array([1, 2]), axis=2, outputs=2)
-    of_images = build.Split(x, np.array([1, 5]), axis=1, outputs=2)
-    z = build.Conv(x, static.data("v", [4, 6, 1, 1]))
-    read_twice = [*build.Split(z, np.array([1, 3]), axis=1, outputs=2), build.Neg(z)]
-    for parts in (by_rows, of_images, read_twice):
-        assert "Slice" not in outcome(parts, CHANNELS_APART)[0]
