@@ -65,6 +65,7 @@ def hoist_transposes(graph: Graph, target: Target, transposed: Callable[[Any, Va
         name_results(graph, build.stage, build.key)
         written += [*build.stage, op]
     graph.operators = written
+    graph.take_constants()
     return count
 
 
