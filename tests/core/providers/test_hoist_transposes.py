@@ -63,7 +63,8 @@ def test_openvino_transposes_through_three_axes_and_leaves_an_odd_number_of_rows
     assert _types(turned) == (["Reshape", "Transpose", "Reshape", "Scan"], [0])
     for ours, theirs in zip(_run(turned, 4), _run(plain, 4), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
-    odd = _graph(_scan(lambda build, w, h: build.Gemm(w, h, transA=1)))
+    with static.program_guard(static.Program()):
+        odd = _graph(_scan(lambda build, w, h: build.Gemm(w, h, transA=1)))
     run_passes(odd, [HOIST_TRANSPOSES_APART], Target())
     assert _types(odd) == (["Scan"], [1])
 
