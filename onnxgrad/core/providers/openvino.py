@@ -19,13 +19,16 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers.layouts.chwn import CHWN
 from onnxgrad.core.providers.layouts.filter_gradient import FILTER_GRADIENT
 from onnxgrad.core.providers.layouts.filter_taps import filter_taps
+from onnxgrad.core.providers.layouts.one_tap import ONE_TAP
 from onnxgrad.core.providers.layouts.pool_gradient import UNREAD_INDICES, pool_gradient
 from onnxgrad.core.providers.layouts.pool_residues import pool_gradient_by_residues
+from onnxgrad.core.providers.loops import written_out
 from onnxgrad.core.providers.losses.labelled import LABELLED_LOSSES
 from onnxgrad.core.providers.losses.rows import embedding_gradient
 from onnxgrad.core.providers.losses.shared_exponentials import SHARED_EXPONENTIALS
 from onnxgrad.core.providers.products.attention import ATTENTION
 from onnxgrad.core.providers.products.fold_alpha import FOLD_ALPHA
+from onnxgrad.core.providers.products.hoist_transposes import HOIST_TRANSPOSES_APART
 from onnxgrad.core.providers.products.turned_products import TURNED_PRODUCTS
 from onnxgrad.errors import ProviderError
 
@@ -51,6 +54,15 @@ def _swapped(build: Any, op: Operator) -> list[Variable | None] | None:
     if a is None or not a.is_float:
         return None
     return [build.emit(op.type.replace("Greater", "Less"), [b, a], {})]
+
+
+def _clip(build: Any, op: Operator) -> list[Variable | None] | None:
+    """Clip by comparisons that NaN fails: they are one pass, where IsNaN is another. Older bounds are attributes."""
+    x, low, high = [*op.inputs, None, None][:3]
+    if x is None or not x.is_float or not op.attrs.keys().isdisjoint(("min", "max")):
+        return _passes_nan(build, op)
+    limited: Any = x if low is None else build.Where(build.Less(x, low), low, x)
+    return [limited if high is None else build.Where(build.Less(high, limited), high, limited)]
 
 
 def _passes_nan(build: Any, op: Operator) -> list[Variable | None] | None:
@@ -138,10 +150,14 @@ def refuse(graph: Graph, target: Target) -> None:
 
 
 PASSES: list[GraphPass] = [
+    # Before all that looks at operators, which are in bodies before.
+    HOIST_TRANSPOSES_APART,
+    # In float32, steps of a smaller weight take longer than on the CPU provider.
+    written_out(least=2**20),
     Pass("refusals", lambda graph, target: 0, needs=refuse),
     replace(CHWN, when=_has_rows_of_images, gain=OPENVINO_FORMS),
     ATTENTION,
-    Pass("nan_through_limits", forms=dict.fromkeys(("Celu", "Clip", "Max", "Min"), _passes_nan)),
+    Pass("nan_through_limits", forms={**dict.fromkeys(("Celu", "Max", "Min"), _passes_nan), "Clip": _clip}),
     Pass("nan_through_comparisons", forms=dict.fromkeys(("Greater", "GreaterOrEqual"), _swapped)),
     Pass("nan_through_relu", forms={"Relu": _relu}, rounding="order"),
     Pass("hard_sigmoid", forms={"HardSigmoid": _hard_sigmoid}, rounding="order"),
@@ -149,6 +165,7 @@ PASSES: list[GraphPass] = [
     FILTER_GRADIENT,
     # Copies of larger maps take longer than the convolution, in float32.
     filter_taps(most=4096),
+    ONE_TAP,
     Pass("one_hot_rows", forms={"ScatterElements": embedding_gradient}, rounding="order"),
     Pass("pool_gradient", forms={"ScatterElements": _pool_gradient}, rounding="order", gain=OPENVINO_FORMS),
     LABELLED_LOSSES,

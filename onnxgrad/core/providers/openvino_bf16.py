@@ -15,7 +15,8 @@ from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 from onnxgrad.core.providers import openvino
 from onnxgrad.core.providers.layouts.filter_taps import filter_taps
-from onnxgrad.core.providers.products.turned_products import EVEN_PRODUCTS
+from onnxgrad.core.providers.loops import written_out
+from onnxgrad.core.providers.products.turned_products import EVEN_PRODUCTS, PARTED_PRODUCTS
 
 __all__ = ["PASSES"]
 
@@ -51,9 +52,10 @@ TRANSPOSED_CONVOLUTION = Pass(
 )
 """The gradients of images as convolutions. In float32 these are slower: a step of a ResNet-18 takes 1.2 times as long."""
 
-_TAPS = filter_taps()
+_OWN = {each.name: each for each in (filter_taps(), written_out())}
 PASSES: list[GraphPass] = [
-    *(_TAPS if each.name == _TAPS.name else each for each in openvino.PASSES),
+    *(_OWN.get(each.name, each) for each in openvino.PASSES),
     TRANSPOSED_CONVOLUTION,
+    PARTED_PRODUCTS,
     EVEN_PRODUCTS,
 ]

@@ -34,8 +34,9 @@ class OpenVINOPlace(Place):
     """A device of OpenVINO: the whole training step runs there as one node of onnxruntime.
 
     State and feeds lie in main memory and are read in place. With ``"bf16"`` matrix products and convolutions compute in
-    bfloat16 on processors that have it (AMX, AVX-512-BF16); weights and optimizer state stay float32. A program with
-    control flow (Scan, Loop, If), or without anything to train, runs on onnxruntime's own CPU provider instead.
+    bfloat16 on processors that have it (AMX, AVX-512-BF16); weights and optimizer state stay float32. Loops of a known
+    number of steps (LSTM, GRU, RNN, Scan, Loop) are written out, in float32 only those of large weights. A program with other
+    control flow, or without anything to train, runs on onnxruntime's own CPU provider instead.
 
     Args:
         precision: ``"f32"`` or ``"bf16"``.

@@ -97,6 +97,9 @@ def cases() -> dict[str, Callable[[], Made]]:
     found["one column"] = _one_column
     found["a transposed weight"] = _transposed_weight
     found["an odd number of terms"] = _odd_terms
+    found["a vocabulary in parts"] = _vocabulary_in_parts
+    found["a wide loop"] = _wide_loop
+    found["one image"] = _one_image
     found["newer than the runtime"] = _newer_than_the_runtime
     found["unknown to the runtime"] = _unknown_to_the_runtime
     return found
@@ -349,6 +352,45 @@ def _odd_terms() -> Made:
     draw = np.random.default_rng(0)
     feed = {"x": draw.normal(size=(4, 1025)).astype(np.float32), "w": draw.normal(size=(1025, 3)).astype(np.float32)}
     return Made(program, [y, z], feed)
+
+
+def _vocabulary_in_parts() -> Made:
+    """Both gradients of a product with 40,001 words"""
+    shapes = {"g": [3, 40_001], "x": [3, 2], "w": [40_001, 2]}
+    program = static.Program()
+    with static.program_guard(program):
+        (g, x, w), build = (static.data(name, shape) for name, shape in shapes.items()), program.global_block().build
+        outputs = [build.Gemm(g, x, transA=1), build.Gemm(g, w)]
+    draw = np.random.default_rng(0)
+    return Made(program, outputs, {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()})
+
+
+def _wide_loop() -> Made:
+    """A layer of 1,024 states over two steps, and its gradients"""
+    shapes = {"x": [2, 16, 3], "w": [1, 1024, 3], "r": [1, 1024, 1024]}
+    program = static.Program()
+    with static.program_guard(program):
+        inputs = [static.data(name, shape) for name, shape in shapes.items()]
+        for v in inputs:
+            v.stop_gradient = False
+        _, last = program.global_block().build.RNN(*inputs, hidden_size=1024, outputs=2)
+        outputs = [last, *gradients([last], inputs)]
+    draw = np.random.default_rng(0)
+    return Made(program, outputs, {name: 0.03 * draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()})
+
+
+def _one_image() -> Made:
+    """A convolution of one tap over one image, and its gradients"""
+    shapes = {"x": [1, 4, 5, 6], "w": [6, 4, 1, 1]}
+    program = static.Program()
+    with static.program_guard(program):
+        x, w = (static.data(name, shape) for name, shape in shapes.items())
+        x.stop_gradient = w.stop_gradient = False
+        build = program.global_block().build
+        y = build.Tanh(build.Conv(x, w))
+        outputs = [y, *gradients([y], [x, w])]
+    draw = np.random.default_rng(0)
+    return Made(program, outputs, {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()})
 
 
 def _split() -> Made:

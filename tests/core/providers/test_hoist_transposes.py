@@ -7,17 +7,18 @@ import pytest
 from onnxgrad import static
 from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.contract import Target
+from onnxgrad.core.graph.manager import run_passes
 from onnxgrad.core.interop.onnx_export import write_model
 from onnxgrad.core.ir.bodies import write_body
 from onnxgrad.core.ir.types import TensorType
-from onnxgrad.core.providers.products.hoist_transposes import hoist_transposes
+from onnxgrad.core.providers.products.hoist_transposes import HOIST_TRANSPOSES_APART, hoist_transposes
 
 F = np.float32
 
 
-def _scan(product, columns=2):
-    """h' = tanh(product of a step), four times, for h of three rows and a square weight"""
-    w, h = static.data("w", [3, 3]), static.data("h", [3, columns])
+def _scan(product, columns=2, rows=3):
+    """h' = tanh(product of a step), four times, for h of some rows and a square weight"""
+    w, h = static.data("w", [rows, rows]), static.data("h", [rows, columns])
     op = h.block.build
     types = [("h", h.type), ("t", TensorType(op.constant(np.zeros(1, F)).dtype, ()))]
 
@@ -38,9 +39,9 @@ def _types(graph):
     return [op.type for op in graph.operators], [op.attr("transA") for op in scan.attrs["body"].ops if op.type == "Gemm"]
 
 
-def _run(graph):
+def _run(graph, rows=3):
     rng = np.random.default_rng(0)
-    feed = {"w": rng.normal(size=(3, 3)).astype(F), "h": rng.normal(size=(3, 2)).astype(F)}
+    feed = {"w": rng.normal(size=(rows, rows)).astype(F), "h": rng.normal(size=(rows, 2)).astype(F)}
     session = onnxruntime.InferenceSession(write_model(graph).SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, feed)
 
@@ -53,6 +54,19 @@ def test_weight_of_the_graph_is_turned_once_before_the_loop():
     assert _types(turned) == (["Transpose", "Scan"], [0, 0])
     for ours, theirs in zip(_run(turned), _run(plain), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_openvino_transposes_through_three_axes_and_leaves_an_odd_number_of_rows():
+    outputs = _scan(lambda build, w, h: build.Gemm(w, h, transA=1), rows=4)
+    plain, turned = _graph(outputs), _graph(outputs)
+    run_passes(turned, [HOIST_TRANSPOSES_APART], Target())
+    assert _types(turned) == (["Reshape", "Transpose", "Reshape", "Scan"], [0])
+    for ours, theirs in zip(_run(turned, 4), _run(plain, 4), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    with static.program_guard(static.Program()):
+        odd = _graph(_scan(lambda build, w, h: build.Gemm(w, h, transA=1)))
+    run_passes(odd, [HOIST_TRANSPOSES_APART], Target())
+    assert _types(odd) == (["Scan"], [1])
 
 
 @pytest.mark.parametrize(

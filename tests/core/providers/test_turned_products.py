@@ -8,7 +8,7 @@ from onnxgrad.core.compile import compile
 from onnxgrad.core.graph.contract import Target
 from onnxgrad.core.graph.manager import run_passes
 from onnxgrad.core.interop.onnx_export import write_model
-from onnxgrad.core.providers.products.turned_products import EVEN_PRODUCTS, TURNED_PRODUCTS
+from onnxgrad.core.providers.products.turned_products import EVEN_PRODUCTS, PARTED_PRODUCTS, TURNED_PRODUCTS
 from onnxgrad.testing import evaluate
 
 
@@ -69,3 +69,21 @@ def test_a_gemm_of_an_odd_number_of_terms_is_cut_unless_it_is_scaled_or_reads_ro
 def test_an_even_or_a_small_number_of_terms_stays(terms):
     y, w = static.data("y", [3, terms]), static.data("w", [terms, 4])
     assert both([y.block.build.MatMul(y, w)], EVEN_PRODUCTS) == ["MatMul"]
+
+
+def test_gradients_of_a_product_with_a_vocabulary_are_taken_by_parts():
+    g, x, w, t = (static.data(n, s) for n, s in {"g": [3, 40_001], "x": [3, 2], "w": [40_001, 2], "t": [2, 40_001]}.items())
+    build = g.block.build
+    assert both([build.Gemm(g, x, transA=1, alpha=0.5)], PARTED_PRODUCTS) == ["Split", *["Gemm"] * 10, "Concat"]
+    assert both([build.Gemm(g, w)], PARTED_PRODUCTS) == ["Split", "Split", *["Gemm"] * 10]
+    # A weight that is transposed is read as it lies.
+    assert both([build.Gemm(g, build.Transpose(w, perm=[1, 0]), transB=1)], PARTED_PRODUCTS) == ["Split", "Split", *["Gemm"] * 10]
+    assert both([build.Gemm(g, t, transB=1)], PARTED_PRODUCTS) == ["Gemm"]
+
+
+@pytest.mark.parametrize("words", [40_000, 39_999])
+def test_fewer_words_or_a_multiple_of_eight_stay(words):
+    g, x, w = static.data("g", [2, words]), static.data("x", [2, 2]), static.data("w", [words, 2])
+    build = g.block.build
+    assert both([build.Gemm(g, x, transA=1)], PARTED_PRODUCTS) == ["Gemm"]
+    assert ("Split" in both([build.Gemm(g, w)], PARTED_PRODUCTS)) == (words == 40_000)

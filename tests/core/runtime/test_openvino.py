@@ -1,6 +1,7 @@
 """Training by OpenVINO's provider, a plug-in beside stock onnxruntime: the values of the CPU provider, or a refusal."""
 
 import json
+import warnings
 
 import numpy as np
 import onnxruntime
@@ -210,13 +211,39 @@ def test_float64_is_refused():
         executor.run(feed={"x": np.ones(3)}, fetch_list=[loss])
 
 
-def test_a_program_with_a_loop_runs_on_the_cpu_provider_and_says_so():
-    x = static.data("x", [4, 5, 3])
+def lstm(steps=4):
+    """The loss of a layer of six states over some steps of five rows"""
+    x = static.data("x", [steps, 5, 3])
     build = x.block.build
     w, r = static.create_parameter([1, 24, 3], "float32"), static.create_parameter([1, 24, 6], "float32")
     out, _ = build.LSTM(x, w, r, hidden_size=6, outputs=2)
     loss = paddle.mean(out * out)
     paddle.optimizer.SGD(0.1).minimize(loss)
+    return loss
+
+
+def test_a_loop_of_known_steps_is_written_out_and_runs_there_in_bfloat16():
+    """As sessions are for one shape, of the first few, a free number of steps is known too"""
+    loss = lstm(steps=None)
+    program = static.default_main_program()
+    draw = np.random.default_rng(0)
+    feeds = [{"x": draw.normal(size=(n, 5, 3)).astype(np.float32)} for n in (4, 4, 7, 4)]
+    losses = []
+    for place in (CPUPlace(), Turned()):
+        scope, executor = static.Scope(), static.Executor(place)
+        with static.scope_guard(scope), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            static.Executor().run(static.default_startup_program())
+            for seed, p in enumerate(program.all_parameters()):
+                p.set_value(np.random.default_rng(seed).normal(size=p.shape).astype(np.float32))
+            losses.append([float(executor.run(program, feed, [loss])[0]) for feed in feeds])
+        assert {type(used) for used, _ in executor._sessions.steps()} == {type(place)}
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+def test_a_program_with_a_loop_runs_on_the_cpu_provider_and_says_so():
+    """In float32, where its weights are small"""
+    loss = lstm()
     losses = []
     draw = np.random.default_rng(0).normal(size=(4, 5, 3)).astype(np.float32)
     executor = static.Executor(OpenVINOPlace())

@@ -215,12 +215,11 @@ def _filter_product(pass_: LayoutPass, x: Variable, gy: Variable, window: MapWin
         return None
     image = build.Reshape(pass_.image(x), [channels, *sizes, -1])
     gradient = build.Reshape(pass_.image(gy), [channels, *positions, -1])
-    if positions[0] <= _HIGHEST:
+    # Elsewhere strips, which are gathered, take twice as long: docs/develop/measurements/openvino_tried.md.
+    if positions[0] <= _HIGHEST or not pass_.target.runs_on_cpu:
         return filter_products.depthwise_filter_of_rows(build, image, gradient, window)
 
     def strip(build: Any, x: Any, gy: Any) -> Any:
         return filter_products.depthwise_filter_product(build, x, gy, sizes, positions, window)
 
-    if not pass_.target.runs_on_cpu:
-        return strip(build, image, gradient)
     return by_channels(build, channels, prod(image.static_shape), [image, gradient], strip)

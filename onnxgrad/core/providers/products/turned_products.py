@@ -1,19 +1,23 @@
-"""Matrix products in other forms than they are written in: without a Transpose behind them, and without an odd inner size.
+"""Matrix products in other forms than they are written in: without a Transpose behind them, in parts, without an odd inner size.
 
 Tests: tests/core/providers/test_turned_products.py.
 """
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
+
+import numpy as np
 
 from onnxgrad.core.graph.contract import OPENVINO_FORMS, Form, Pass
 from onnxgrad.core.graph.graph import Graph
+from onnxgrad.core.graph.matching import operand_of
 from onnxgrad.core.graph.rewriting import Links
 from onnxgrad.core.ir.operator import Operator
 from onnxgrad.core.ir.variable import Variable
 
-__all__ = ["EVEN_PRODUCTS", "TURNED_PRODUCTS"]
+__all__ = ["EVEN_PRODUCTS", "PARTED_PRODUCTS", "TURNED_PRODUCTS"]
 
 _FEWEST = 1025
 """Terms from which on the parts are worth their operators."""
@@ -45,6 +49,52 @@ def turned_products(graph: Graph) -> dict[str, Form]:
 TURNED_PRODUCTS = Pass("turned_products", forms=turned_products, rounding="order", gain=OPENVINO_FORMS)
 
 
+_MANY_WORDS = 40_000
+"""Columns of a matrix from which on its products are faster by parts, in bfloat16."""
+_ALIGNED = 8
+"""Of a multiple of so many, the transposed matrix is read as fast whole."""
+_PART = 4096
+_MULTIPLE = 32
+
+
+def _parted(build: Any, op: Operator) -> list[Variable | None] | None:
+    """The gradients of a product with a vocabulary by parts of its words: G^T X one below the other, and the sum of the G W."""
+    g, w = op.inputs[:2]
+    if g is None or w is None or len(op.inputs) > 2 or g.static_shape is None or w.static_shape is None:
+        return None
+    if g.rank != 2 or w.rank != 2 or g.static_shape[1] < _MANY_WORDS or g.dtype.name != "float32":
+        return None
+    parts = _parts(g.static_shape[1])
+    if op.attr("transA"):
+        if op.attr("transB") or g.static_shape[1] % _ALIGNED == 0:
+            return None
+        columns = build.Split(g, parts, axis=1, outputs=len(parts))
+        return [build.Concat(*(build.Gemm(part, w, transA=1, alpha=op.attr("alpha")) for part in columns), axis=0)]
+    turned = operand_of(w, "Transpose", [1, 0]) if op.attr("transB") else w
+    if turned is None or op.attr("alpha") != 1.0:
+        return None
+    columns = build.Split(g, parts, axis=1, outputs=len(parts))
+    rows = build.Split(turned, parts, axis=0, outputs=len(parts))
+    # First the last ones, whose number may be odd: what is added up already is a third operand of the others.
+    total = build.Gemm(columns[-1], rows[-1])
+    for column, row in zip(columns[:-1], rows[:-1], strict=True):
+        total = build.Gemm(column, row, total)
+    return [total]
+
+
+def _parts(words: int) -> np.ndarray[Any, Any]:
+    """The words of each part: multiples of 32, and the rest in the last one."""
+    number = ceil(words / _PART)
+    sizes = np.full(number, words // number // _MULTIPLE * _MULTIPLE, np.int64)
+    sizes[-1] += words - sizes.sum()
+    return sizes
+
+
+PARTED_PRODUCTS = Pass(
+    "parted_products", forms={"Gemm": _parted}, after=(TURNED_PRODUCTS.name,), rounding="order", gain=OPENVINO_FORMS
+)
+
+
 def _even(build: Any, op: Operator) -> list[Variable | None] | None:
     """A product over an odd number of terms: over all but the last, and the last as a product of a column and a row.
 
@@ -68,4 +118,10 @@ def _even(build: Any, op: Operator) -> list[Variable | None] | None:
     return [build.Add(most, build.Mul(column, build.Reshape(row, [1, -1]) if turns else row))]
 
 
-EVEN_PRODUCTS = Pass("even_products", forms=dict.fromkeys(("Gemm", "MatMul"), _even), rounding="order", gain=OPENVINO_FORMS)
+EVEN_PRODUCTS = Pass(
+    "even_products",
+    forms=dict.fromkeys(("Gemm", "MatMul"), _even),
+    after=(PARTED_PRODUCTS.name,),
+    rounding="order",
+    gain=OPENVINO_FORMS,
+)
