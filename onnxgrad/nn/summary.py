@@ -95,7 +95,7 @@ def summary(
 def flops(
     net: Layer,
     input_size: Sequence[int],
-    custom_ops: Mapping[type[Layer], Callable[[Any, Any, Any], None]] | None = None,
+    custom_ops: Mapping[type[Layer], Callable[[Layer, tuple[Tensor, ...], Tensor], None]] | None = None,
     print_detail: bool = False,
 ) -> int:
     """Count the multiplications of the layers within a network, as Paddle counts them, and print the sum.

@@ -56,12 +56,8 @@ class EagerSteps:
 
     clear_gradients = clear_grad
 
-    def as_tensors(self, entries: dict[str, Any]) -> dict[str, Any]:
-        """Make tensors with names of accumulators of eager parameters, in Paddle's order: by role, then by parameter.
-
-        Args:
-            entries: the arrays by name.
-        """
+    def _as_tensors(self, entries: dict[str, Any]) -> dict[str, Any]:
+        """Make tensors with names of accumulators of eager parameters, in Paddle's order: by role, then by parameter."""
         names = [p.name for p in self._parameters or () if isinstance(p, Tensor)]
         owners = {key: max((n for n in names if key.startswith(f"{n}_")), key=len, default="") for key in entries}
         if not any(owners.values()):

@@ -394,7 +394,7 @@ class Optimizer(EagerSteps):
         """The accumulators by name, tensors or numpy of a program's, and the schedule's state under ``LR_Scheduler``."""
         entries = dict(self._awaited)
         entries.update({v.name: v.get_value() for state in self._accumulators.values() for v in state})
-        entries = self.as_tensors(entries)
+        entries = self._as_tensors(entries)
         if isinstance(self._learning_rate, LRScheduler):
             entries["LR_Scheduler"] = self._learning_rate.state_dict()
         return entries

@@ -32,7 +32,6 @@ from onnxgrad.training.data.record import DataRecord
 from onnxgrad.training.data.rows import Array, Rows, Stream
 from onnxgrad.training.data.spec import DataSpec
 from onnxgrad.training.data.tables import SEPARATORS, Table
-from onnxgrad.training.data.views import FITS
 
 __all__ = ["Images", "changes_line", "is_image_table", "opened_pictures"]
 
@@ -104,10 +103,6 @@ class Images:
     ) -> None:
         if white is not None and not white > 0:
             raise ArgumentError(f"white is the value of a white pixel, above 0, not {white}.")
-        if fit is not None and fit not in FITS:
-            raise ArgumentError(f"fit is one of {', '.join(FITS)}, not {fit!r}.")
-        if part is not None and part not in PARTS:
-            raise ArgumentError(f"part is one of {', '.join(PARTS)}, not {part!r}.")
         self.path, self.part = Path(path), part
         self.reading = Reading(
             columns=columns or {},

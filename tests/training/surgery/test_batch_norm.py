@@ -314,7 +314,7 @@ class TestChoice:
         assert (after["h.norm.mean"] != before["h.norm.mean"]).all()
 
     @pytest.mark.parametrize(("options", "message"), [
-        ({"batch_norm": "both"}, "batch_norm is one of 'frozen', 'train', 'insert', not 'both'"),
+        ({"batch_norm": "both"}, "batch_norm is 'frozen', 'train', 'insert' or None, not 'both'"),
         ({"batch_norm": "insert"}, "Give sample="),
     ])  # fmt: skip
     def test_wrong_arguments(self, options, message):

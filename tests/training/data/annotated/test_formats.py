@@ -89,7 +89,7 @@ def test_functions_are_not_run_to_look_for_parts(tmp_path):
 
 
 def test_words_that_are_no_part_or_fit():
-    with pytest.raises(ArgumentError, match="part is one of train, val, test, not 'valid'"):
+    with pytest.raises(ArgumentError, match="part is 'train', 'val', 'test' or None, not 'valid'"):
         Images("a", part="valid")
-    with pytest.raises(ArgumentError, match="fit is one of stretch, letterbox, corner, not 'pad'"):
+    with pytest.raises(ArgumentError, match="fit is 'stretch', 'letterbox', 'corner' or None, not 'pad'"):
         Images("a", fit="pad")
