@@ -11,6 +11,7 @@ from onnxgrad.core.ir.variable import Variable
 from onnxgrad.dtypes import DTypeLike
 from onnxgrad.eager.tensor import Tensor
 from onnxgrad.errors import ArgumentError, ArgumentTypeError
+from onnxgrad.internal.arguments import checked
 from onnxgrad.nn.container import LayerList, Sequential
 from onnxgrad.nn.layer import Layer
 from onnxgrad.nn.recurrent import Recurrent
@@ -92,6 +93,7 @@ def summary(
     return {"total_params": total, "trainable_params": trained}
 
 
+@checked
 def flops(
     net: Layer,
     input_size: Sequence[int],
