@@ -138,7 +138,8 @@ class Graph:
         substitute(self.operators, final)
         self.outputs = [(name, self._named(name, v, final.get(v, v))) for name, v in self.outputs]
         self.updates = {v: final.get(new, new) for v, new in self.updates.items()}
-        self.copy.variables = {v: final.get(copy, copy) for v, copy in self.copy.variables.items()}
+        kept = {v for _, v in self.outputs}
+        self.copy.variables = {v: copy if copy in kept else final.get(copy, copy) for v, copy in self.copy.variables.items()}
         self.operators, read = needed_and_read(self.operators, [v for _, v in self.outputs])
         self._take_constants(read)
 

@@ -156,3 +156,12 @@ def test_loops_of_too_many_operators_or_small_weights_stay(monkeypatch):
     assert "Scan" not in types(written(outputs, least=64)) and "Scan" in types(written(outputs, least=65))
     monkeypatch.setattr(loops, "_MOST_OPERATORS", 100)
     assert "Scan" in types(written(outputs))
+
+
+def test_a_last_state_that_is_fetched_has_its_name():
+    x, w = static.data("x", [3, 2]), static.data("w", [2, 2])
+    build = x.block.build
+    (last,) = loop_times(build, 2, [("h", x)], lambda build, i, h: (build.Tanh(build.MatMul(h, w)),))
+    graph = compile(x.block.program, [last], "openvino_bf16")
+    assert {op.type for op in graph.operators} == {"MatMul", "Tanh", "Identity"}
+    assert [name for name, _ in graph.outputs] == [graph.name(last)] == [last.name]

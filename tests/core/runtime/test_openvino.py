@@ -281,7 +281,7 @@ def test_state_may_be_set_and_read_between_steps(place):
 
 
 def test_devices_and_precisions_that_are_not_there_are_named():
-    with pytest.raises(ArgumentError, match="precision is one of 'f32', 'bf16'"):
+    with pytest.raises(ArgumentError, match="precision is 'f32' or 'bf16', not 'fp16'"):
         OpenVINOPlace("fp16")
     with pytest.raises(ProviderError, match="has no device 'TPU'"):
         OpenVINOPlace(device="TPU")
