@@ -44,6 +44,18 @@ def place(request):
         pytest.skip(f"bfloat16 was not tried: {error}")
 
 
+def rounded_product(build, op):
+    """A product of operands rounded to bfloat16, and its result rounded: what a processor with bfloat16 computes, in any kernel"""
+    low = [v if v is None else build.Cast(build.Cast(v, to=BFLOAT16), to=FLOAT) for v in op.inputs]
+    return [build.Cast(build.Cast(build.emit(op.type, low, dict(op.attrs)), to=BFLOAT16), to=FLOAT)]
+
+
+def round_products(monkeypatch):
+    """Let the CPU provider compute products as a processor with bfloat16 does."""
+    forms = dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul"), rounded_product)
+    monkeypatch.setitem(PROVIDERS, "cpu", [Pass("rounded_products", forms=forms)])
+
+
 def gradients(folder, place):
     model = RealModel(folder)
     program, fetches = model.trained()
@@ -52,11 +64,14 @@ def gradients(folder, place):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("folder", FILES, ids=[folder.name for folder in FILES])
-def test_gradients_of_a_real_model_are_those_of_the_cpu_provider(folder, place):
+def test_gradients_of_a_real_model_are_those_of_the_cpu_provider(folder, place, monkeypatch):
+    """In bfloat16: those of the CPU provider with its products rounded, which are up to 0.43 from those of float32 (MobileNetV2)."""
+    if place.precision == "bf16":
+        round_products(monkeypatch)
     expected, found = gradients(folder, CPUPlace()), gradients(folder, place)
-    rounding = 1e-6 * max(np.abs(a).max(initial=0) for a in expected)
-    # In bfloat16 every product rounds to 8 bits: the bound is that of torch's autocast on such models.
-    tolerance = 1e-4 if place.precision == "f32" else 0.35
+    # What is 0 but for rounding, as the gradient of a bias in front of a BatchNormalization, is so in both types.
+    tolerance, rounding = (1e-4, 1e-6) if place.precision == "f32" else (0.25, 1e-3)
+    rounding *= max(np.abs(a).max(initial=0) for a in expected)
     for a, b in zip(expected, found, strict=True):
         assert np.abs(a - b).max(initial=0) <= tolerance * np.abs(a).max(initial=0) + rounding
 
@@ -103,12 +118,6 @@ def train(place, sizes, rate=1e-2, batch=None):
         return losses, before, {p.name: p.get_value() for p in main.all_parameters()}
 
 
-def rounded_product(build, op):
-    """A product of operands rounded to bfloat16, and its result rounded: what a processor with bfloat16 computes, in any kernel"""
-    low = [v if v is None else build.Cast(build.Cast(v, to=BFLOAT16), to=FLOAT) for v in op.inputs]
-    return [build.Cast(build.Cast(build.emit(op.type, low, dict(op.attrs)), to=BFLOAT16), to=FLOAT)]
-
-
 @pytest.mark.parametrize("batch", [None, 16], ids=["dynamic", "static"])
 def test_sixty_steps_have_the_losses_of_the_cpu_provider(place, batch, monkeypatch):
     """In bfloat16: those of the CPU provider with its products rounded, at half the rate.
@@ -117,8 +126,7 @@ def test_sixty_steps_have_the_losses_of_the_cpu_provider(place, batch, monkeypat
     """
     rate = 1e-2
     if place.precision == "bf16":
-        forms = dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul"), rounded_product)
-        monkeypatch.setitem(PROVIDERS, "cpu", [Pass("rounded_products", forms=forms)])
+        round_products(monkeypatch)
         rate = 5e-3
     sizes = [16] * 60 if batch else [16, 5, 7, 3] * 15
     expected, _, _ = train(CPUPlace(), sizes, rate, batch)
